@@ -1,0 +1,45 @@
+# The compiled kernels as a target, `hattn_kernels`: object files, Halide's runtime and the generated kernel table.
+# They come from generators/, which builds hattn-kernelgen with Halide and runs it, or, with HATTN_KERNEL_DIR, from the
+# kernels/ directory of another build tree; Halide is not needed then.
+
+if (HATTN_KERNEL_DIR)
+    cmake_path(ABSOLUTE_PATH HATTN_KERNEL_DIR NORMALIZE OUTPUT_VARIABLE HATTN_KERNEL_OUTPUT_DIR)
+else ()
+    set(HATTN_KERNEL_OUTPUT_DIR ${PROJECT_BINARY_DIR}/kernels)
+endif ()
+
+# hattn_define_kernels(<file>...): declares what the custom commands of the calling directory leave in
+# HATTN_KERNEL_OUTPUT_DIR, as names relative to it: objects (.o) and C++ sources. Also writes the list to kernels.txt
+# beside them, for HATTN_KERNEL_DIR.
+function(hattn_define_kernels)
+    list(JOIN ARGN "\n" list_text)
+    file(CONFIGURE OUTPUT ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt CONTENT "${list_text}\n" @ONLY)
+    list(TRANSFORM ARGN PREPEND ${HATTN_KERNEL_OUTPUT_DIR}/ OUTPUT_VARIABLE files)
+    add_custom_target(hattn_kernels ALL DEPENDS ${files})
+    set_property(TARGET hattn_kernels PROPERTY HATTN_KERNEL_FILES ${files})
+endfunction()
+
+# hattn_add_kernels_to(<target>): compiles the kernels into a library or executable.
+function(hattn_add_kernels_to target)
+    get_property(files TARGET hattn_kernels PROPERTY HATTN_KERNEL_FILES)
+    set(objects ${files})
+    list(FILTER objects INCLUDE REGEX "\\.o$")
+    set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON)
+    target_sources(${target} PRIVATE ${files})
+    add_dependencies(${target} hattn_kernels)
+endfunction()
+
+if (HATTN_KERNEL_DIR)
+    if (NOT EXISTS ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt)
+        message(FATAL_ERROR "HATTN_KERNEL_DIR: ${HATTN_KERNEL_DIR} holds no kernels.txt; build hattn_kernels in the "
+                            "tree it belongs to first (./dev build release)")
+    endif ()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt)
+    file(STRINGS ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt HATTN_BORROWED_KERNELS)
+    list(TRANSFORM HATTN_BORROWED_KERNELS PREPEND ${HATTN_KERNEL_OUTPUT_DIR}/)
+    add_custom_target(hattn_kernels)
+    set_property(TARGET hattn_kernels PROPERTY HATTN_KERNEL_FILES ${HATTN_BORROWED_KERNELS})
+else ()
+    include(HattnHalide)
+    add_subdirectory(generators)
+endif ()

@@ -1,0 +1,23 @@
+# Every option a user can set, and the default build type.
+option(BUILD_SHARED_LIBS "Build libhattn as a shared library" OFF)
+option(HATTN_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(HATTN_BUILD_PYTHON "Build the Python extension module" ${PROJECT_IS_TOP_LEVEL})
+option(HATTN_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(HATTN_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(HATTN_INSTALL "Write install rules" ${PROJECT_IS_TOP_LEVEL})
+option(HATTN_FETCH_HALIDE "Let CMake download Halide with pip where it is not found (needs Python and an index)" OFF)
+option(HATTN_WERROR "Treat compiler warnings as errors" OFF)
+set(HATTN_SANITIZE "" CACHE STRING "Sanitizers for the C++ code: empty, \"address;undefined\" or \"thread\"")
+set(HATTN_KERNEL_DIR "" CACHE PATH
+    "The kernels/ directory of another build tree: its objects are used as they are and Halide is not needed")
+
+if (PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)
+endif ()
+
+set(HATTN_KNOWN_SANITIZERS address undefined thread)
+foreach (HATTN_SANITIZER IN LISTS HATTN_SANITIZE)
+    if (NOT HATTN_SANITIZER IN_LIST HATTN_KNOWN_SANITIZERS)
+        message(FATAL_ERROR "HATTN_SANITIZE: \"${HATTN_SANITIZER}\" is none of: ${HATTN_KNOWN_SANITIZERS}")
+    endif ()
+endforeach ()

@@ -1,0 +1,132 @@
+#include "attention_stages.h"
+
+#include "softmax_math.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+namespace {
+
+Func named(const char *name) {
+    return Func(name);
+}
+
+// The reference that scores are taken relative to. Staying above kMaskedScore makes masked scores weigh exactly 0 even in rows
+// that have seen nothing but masked ones.
+Expr reference(Expr maximum) {
+    return max(std::move(maximum), kLowestReference);
+}
+
+}  // namespace
+
+ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &options)
+    : over_dim(0, inputs.key_dim(), "over_dim"),
+      row(named("row")),
+      head(named("head")),
+      position(named("position")),
+      first(named("first")),
+      last(named("last")),
+      query_tile(named("query_tile")),
+      dot(named("dot")),
+      logits(named("logits")),
+      single_head(inputs.heads() == 1),
+      chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count()),
+      chunk_count(options.chunk > 0 ? (inputs.key_count() + (options.chunk - 1)) / options.chunk : Expr(1)),
+      chunk(options.chunk),
+      inputs_(inputs) {
+    Expr tile_row = min(r, inputs.rows() - 1);
+    row(r) = inputs.query.dim(1).min() + tile_row / inputs.heads();
+    head(r) = inputs.query.dim(2).min() + tile_row % inputs.heads();
+    position(r) = row(r) + inputs.position_offset;
+
+    Expr end = inputs.first_key() + inputs.key_count();
+    first(r) = row(r) + inputs.first_offset;
+    last(r) = min(row(r) + inputs.last_offset, end - 1);
+
+    query_tile(r, d) = inputs.query(d, row_index(), head_index()) * (inputs.scale * options.unit);
+    dot(r, k, c) = 0.0f;
+    dot(r, k, c) += query_tile(r, over_dim) * inputs.key(over_dim, key_index(k, c));
+
+    Expr key = inputs.first_key() + c * chunk_keys + k;
+    ScoreContext context{inputs,       r,           k,           c,       key_index(k, c), row_index(), head_index(),
+                         position(r), options.unit, &hook_tiles, &per_row};
+    Expr score = apply_score_hooks(options.hooks, dot(r, k, c), context);
+    logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+}
+
+// Rows are looked up in small Funcs, whose values Halide cannot bound.
+Expr ScoreStages::row_index() const {
+    return unsafe_promise_clamped(row(r), inputs_.query.dim(1).min(), inputs_.query.dim(1).max());
+}
+
+Expr ScoreStages::head_index() const {
+    return unsafe_promise_clamped(head(r), inputs_.query.dim(2).min(), inputs_.query.dim(2).max());
+}
+
+Expr ScoreStages::key_index(Expr key, Expr in_chunk) const {
+    // Schedules round chunks up to their unrolling: the keys past the last are computed from it and masked.
+    return inputs_.first_key() + min(in_chunk * chunk_keys + key, inputs_.key_count() - 1);
+}
+
+AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptions &options)
+    : ScoreStages(inputs, options),
+      over_keys(0, chunk_keys, "over_keys"),
+      over_chunks(0, chunk_count, "over_chunks"),
+      earlier_chunks(0, chunk_count, "earlier_chunks"),
+      chunk_max(named("chunk_max")),
+      running_max(named("running_max")),
+      weights(named("weights")),
+      rescale(named("rescale")),
+      chunk_sum(named("chunk_sum")),
+      key_seen(named("key_seen")),
+      chunk_value(named("chunk_value")),
+      chunk_output(named("chunk_output")),
+      state(named("state")),
+      statistics(named("statistics")),
+      normaliser(named("normaliser")),
+      output(named("output")),
+      lse(named("lse")),
+      hides_keys(can_hide_keys(options.hooks)) {
+    // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition, which
+    // Halide's sliding window computes once per chunk.
+    chunk_max(r, c) = kMaskedScore;
+    chunk_max(r, c) = max(chunk_max(r, c), logits(r, over_keys, c));
+    earlier_chunks.where(earlier_chunks <= c);
+    running_max(r, c) = kMaskedScore;
+    running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
+
+    weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(running_max(r, c)));
+    rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
+    chunk_sum(r, c) = 0.0f;
+    chunk_sum(r, c) += weights(r, over_keys, c);
+
+    Expr value = inputs.value(d, key_index(k, c));
+    if (hides_keys) {
+        over_rows = RDom(0, inputs.rows(), "over_rows");
+        key_seen(k, c) = 0.0f;
+        key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
+        value = select(key_seen(k, c) > 0.0f, value, 0.0f);
+    }
+    chunk_value(d, k, c) = value;
+    chunk_output(r, d, c) = 0.0f;
+    chunk_output(r, d, c) += weights(r, over_keys, c) * chunk_value(d, over_keys, c);
+
+    state(r, d) = 0.0f;
+    state(r, d) = state(r, d) * rescale(r, over_chunks) + chunk_output(r, d, over_chunks);
+    statistics(r) = Tuple(0.0f, kMaskedScore);
+    statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), running_max(r, over_chunks));
+
+    // The sink is one more logit, without a value.
+    Expr sink = finite_logit(inputs.sinks(head_index()), kLog2E);
+    Expr row_max = reference(statistics(r)[1]);
+    Expr final_max = max(row_max, sink);
+    Expr shift = exp2_nonpositive(row_max - final_max);
+    Expr total = statistics(r)[0] * shift + exp2_nonpositive(sink - final_max);
+    normaliser(r) = Tuple(select(total > 0.0f, shift / max(total, 1e-37f), 0.0f),
+                          select(total > 0.0f, final_max * kLn2 + log(max(total, 1e-37f)), negative_infinity()));
+    output(d, r) = state(r, d) * normaliser(r)[0];
+    lse(r) = normaliser(r)[1];
+}
+
+}  // namespace hattn::generators

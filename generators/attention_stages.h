@@ -1,0 +1,77 @@
+// The stages of attention, written once. Algorithms are compositions of them; schedules know algorithms by these members.
+//
+// Coordinates: r row of the tile (see AttentionInputs), d element of a head, c chunk of keys, k key within its chunk.
+// Scores are kept in log2 units where they feed the softmax.
+#pragma once
+
+#include <vector>
+
+#include "Halide.h"
+#include "kernel_inputs.h"
+#include "score_hooks.h"
+
+namespace hattn::generators {
+
+struct StageOptions {
+    HookMask hooks = 0;
+    int chunk = 0;                  // keys per chunk; 0: a single chunk of all keys (scores materialised)
+    float unit = 1.0f;              // see ScoreContext
+};
+
+// From the query tile to the logits: shared by every algorithm.
+struct ScoreStages {
+    ScoreStages(const AttentionInputs &inputs, const StageOptions &options);
+
+    Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
+    Halide::RDom over_dim;  // 0 <= x < Dk
+
+    Halide::Func row;          // (r) absolute row, clamped to the tile's last one
+    Halide::Func head;         // (r) absolute query head, likewise
+    Halide::Func position;     // (r) row + position_offset
+    Halide::Func first, last;  // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
+    Halide::Func query_tile;   // (r, d) scaled
+    Halide::Func dot;          // (r, k, c) scale * q.k * unit
+    Halide::Func logits;       // (r, k, c) after hooks and limits; kMaskedScore where masked
+    std::vector<Halide::Func> hook_tiles;  // (r, k, c) operands of hooks
+    std::vector<Halide::Func> per_row;     // (r) operands of hooks
+
+    Halide::Expr row_index() const;   // row(r), promised to lie in the query
+    Halide::Expr head_index() const;  // head(r), likewise
+    Halide::Expr key_index(Halide::Expr k, Halide::Expr c) const;  // absolute, clamped to the last key
+    Halide::Expr single_head;                                      // the tile's rows are of one head
+    Halide::Expr chunk_keys;                                       // keys per chunk
+    Halide::Expr chunk_count;
+    int chunk = 0;  // as StageOptions
+
+private:
+    AttentionInputs inputs_;  // handles, not copies of data
+};
+
+// Softmax and values on top: `naive` with a single chunk, `flash` and `split_kv` as an online softmax over chunks
+// (Milakov and Gimelshein, 2018; Dao et al., 2022).
+struct AttentionStages : ScoreStages {
+    AttentionStages(const AttentionInputs &inputs, const StageOptions &options);
+
+    Halide::RDom over_rows;        // rows of the tile; defined if a hook can hide keys
+    Halide::RDom over_keys;        // keys of a chunk
+    Halide::RDom over_chunks;
+    Halide::RDom earlier_chunks;   // chunks up to c
+
+    Halide::Func chunk_max;     // (r, c)
+    Halide::Func running_max;   // (r, c) a prefix maximum, so that every chunk computes it once
+    Halide::Func weights;       // (r, k, c) 2^(logits - running_max), 0 where masked
+    Halide::Func rescale;       // (r, c) 2^(running_max of the chunk before - running_max)
+    Halide::Func chunk_sum;     // (r, c) of weights
+    Halide::Func key_seen;      // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
+    Halide::Func chunk_value;   // (d, k, c) value rows; 0 for keys no row sees, whatever they hold
+    Halide::Func chunk_output;  // (r, d, c) weights . values
+    Halide::Func state;         // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
+    Halide::Func output;        // (d, r)
+    Halide::Func lse;           // (r) natural, with the sink
+
+    bool hides_keys = false;
+};
+
+}  // namespace hattn::generators

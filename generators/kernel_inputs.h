@@ -1,0 +1,40 @@
+// The arguments every attention kernel takes, in one order. A kernel works on one tile: query rows of the heads that share one
+// kv head of one batch entry, against one range of keys. All buffers keep the absolute coordinates of the whole problem, so
+// the crop itself says which rows and keys are meant.
+#pragma once
+
+#include <vector>
+
+#include "Halide.h"
+
+namespace hattn::generators {
+
+struct AttentionInputs {
+    AttentionInputs();
+
+    Halide::ImageParam query;         // (d, i, h)
+    Halide::ImageParam key;           // (d, j)
+    Halide::ImageParam value;         // (d, j)
+    Halide::ImageParam bias;          // (j, i, h), strides may be 0
+    Halide::ImageParam mask;          // (j, i, h) uint8, strides may be 0; nonzero: visible
+    Halide::ImageParam alibi_slopes;  // (h)
+    Halide::ImageParam sinks;         // (h) natural logits; -inf: none
+    Halide::ImageParam known_lse;     // (r) natural; read by the probability kernels alone
+    Halide::Param<float> scale;
+    Halide::Param<float> softcap;
+    // Row i sees the keys j with i + first_offset <= j <= i + last_offset; |offsets| <= 2^30.
+    Halide::Param<int> first_offset, last_offset;
+    Halide::Param<int> position_offset;  // position of row i among the keys is i + position_offset
+
+    std::vector<Halide::Argument> arguments() const;
+
+    // Rows of the tile count through the heads first: row r is (i, h) = (i0 + r / heads, h0 + r % heads).
+    Halide::Expr heads() const;
+    Halide::Expr rows() const;
+    Halide::Expr key_dim() const;
+    Halide::Expr value_dim() const;
+    Halide::Expr first_key() const;
+    Halide::Expr key_count() const;
+};
+
+}  // namespace hattn::generators

@@ -1,0 +1,43 @@
+// A kernel to compile, and the list of all of them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "Halide.h"
+#include "schedules/targets.h"
+#include "score_hooks.h"
+
+namespace hattn::generators {
+
+enum class KernelKind { kNaive, kFlash, kSplitKv, kScores, kProbabilities, kMerge };
+
+struct KernelSpec {
+    KernelKind kind;
+    HookMask hooks = 0;
+    schedules::Tile tile;
+
+    // Valid as a C identifier, and stable: forcing and the tuning database speak of kernels by name.
+    std::string name(const std::string &target) const;
+    // Of the compiled function. The prefix keeps clear of the public hattn_ symbols, which shared libraries export.
+    std::string symbol(const std::string &target) const { return "hattnkernel_" + name(target); }
+};
+
+const char *kind_name(KernelKind kind);
+bool parse_kind(const std::string &name, KernelKind *kind);
+
+// Every kernel of a target, of one kind.
+std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, KernelKind kind);
+
+// Every kernel of the library, with its target.
+void for_each_kernel(const std::function<void(const KernelSpec &, const schedules::TargetRow &)> &visit);
+
+// Algorithm and schedule: the pipeline and its arguments, ready to compile.
+struct KernelPipeline {
+    Halide::Pipeline pipeline;
+    std::vector<Halide::Argument> arguments;
+};
+KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
+
+}  // namespace hattn::generators

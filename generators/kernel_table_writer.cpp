@@ -1,0 +1,59 @@
+#include "kernel_table_writer.h"
+
+#include "kernel_spec.h"
+
+namespace hattn::generators {
+
+using schedules::TargetRow;
+
+namespace {
+
+const char *enumerator(KernelKind kind) {
+    switch (kind) {
+    case KernelKind::kNaive: return "KernelKind::kNaive";
+    case KernelKind::kFlash: return "KernelKind::kFlash";
+    case KernelKind::kSplitKv: return "KernelKind::kSplitKv";
+    case KernelKind::kScores: return "KernelKind::kScores";
+    case KernelKind::kProbabilities: return "KernelKind::kProbabilities";
+    case KernelKind::kMerge: return "KernelKind::kMerge";
+    }
+    return "";
+}
+
+void write_rows(std::ostream &out) {
+    out << "const TargetInfo kTargets[] = {\n";
+    for (const TargetRow &row : schedules::targets()) {
+        out << "    {\"" << row.name << "\", \"" << row.cpu_features << "\", " << row.lanes << "},\n";
+    }
+    out << "};\n\nconst ScoreHookInfo kScoreHooks[] = {\n";
+    for (const ScoreHook &hook : score_hooks()) {
+        out << "    {\"" << hook.name << "\", " << hook.bit << "},\n";
+    }
+    out << "};\n\nconst KernelInfo kKernels[] = {\n";
+    for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
+        const std::string name = spec.name(target.name);
+        out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", " << spec.hooks << ", {"
+            << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", " << spec.tile.key_unroll << ", "
+            << spec.tile.value_unroll << "}, " << spec.symbol(target.name) << "_argv},\n";
+    });
+    out << "};\n";
+}
+
+}  // namespace
+
+void write_kernel_table(std::ostream &out) {
+    out << "// Written by hattn-kernelgen.\n#include \"runtime/kernel_table.h\"\n\n#include <iterator>\n\nextern \"C\" {\n";
+    for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
+        out << "int " << spec.symbol(target.name) << "_argv(void **arguments);\n";
+    });
+    out << "}\n\nnamespace hattn {\n\nnamespace {\n\n";
+    write_rows(out);
+    out << "\n}  // namespace\n\n"
+           "const KernelTable &kernel_table() {\n"
+           "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, std::size(kScoreHooks),\n"
+           "                                          kKernels, std::size(kKernels)};\n"
+           "    return table;\n"
+           "}\n\n}  // namespace hattn\n";
+}
+
+}  // namespace hattn::generators

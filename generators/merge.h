@@ -1,0 +1,35 @@
+// Merge of partial attention states over disjoint keys, and of the sink (Ye et al., FlashInfer, 2025, section 2.2).
+#pragma once
+
+#include <vector>
+
+#include "Halide.h"
+
+namespace hattn::generators {
+
+struct MergeInputs {
+    Halide::ImageParam partial_output{Halide::Float(32), 3, "partial_output"};  // (d, r, n)
+    Halide::ImageParam partial_lse{Halide::Float(32), 2, "partial_lse"};        // (r, n) natural
+    Halide::ImageParam sinks{Halide::Float(32), 1, "sinks"};                    // (h) natural; -inf: none
+
+    Halide::Param<int> heads{"heads"};
+
+    std::vector<Halide::Argument> arguments() const;
+};
+
+// output(d, i, h) and lse(i, h), both from 0, rows counted through the heads first: r = i * heads + h.
+struct MergeStages {
+    explicit MergeStages(const MergeInputs &inputs);
+
+    Halide::Var d{"d"}, r{"r"}, n{"n"}, i{"i"}, h{"h"};
+    Halide::RDom over_states;
+
+    Halide::Func maximum;  // (r) log2 units
+    Halide::Func weights;  // (r, n) 2^(lse_n - maximum)
+    Halide::Func total;    // (r) sum of weights
+    Halide::Func sum;      // (d, r) weighted outputs
+    Halide::Func output;   // (d, i, h)
+    Halide::Func lse;      // (i, h)
+};
+
+}  // namespace hattn::generators

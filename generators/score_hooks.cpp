@@ -1,0 +1,83 @@
+#include "score_hooks.h"
+
+#include "softmax_math.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+namespace {
+
+// s = softcap * tanh(s / softcap)   (Gemma 2, 2024)
+Expr apply_softcap(Expr score, const ScoreContext &context) {
+    Expr cap = context.inputs.softcap * context.unit;
+    return cap * tanh_via_exp2(score * (1.0f / cap));
+}
+
+// s = s + bias[h, i, j]
+Expr apply_bias(Expr score, const ScoreContext &context) {
+    Func tile("bias_tile");
+    Expr bias = context.inputs.bias(context.key, context.row, context.head);
+    tile(context.r, context.k, context.c) = finite_logit(bias, context.unit);
+    context.tiles->push_back(tile);
+    return score + tile(context.r, context.k, context.c);
+}
+
+// s = s - slope[h] * |p - j|   (Press et al., 2022)
+Expr apply_alibi(Expr score, const ScoreContext &context) {
+    Func slope("alibi_slope");
+    slope(context.r) = context.inputs.alibi_slopes(context.head) * context.unit;
+    context.per_row->push_back(slope);
+    Expr distance = abs(context.position - context.key);
+    return score - slope(context.r) * cast<float>(distance);
+}
+
+Expr apply_mask(Expr score, const ScoreContext &context) {
+    Func tile("mask_tile");
+    Expr visible = context.inputs.mask(context.key, context.row, context.head) != 0;
+    tile(context.r, context.k, context.c) = select(visible, 1.0f, 0.0f);
+    context.tiles->push_back(tile);
+    return select(tile(context.r, context.k, context.c) > 0.0f, score, kMaskedScore);
+}
+
+}  // namespace
+
+const std::vector<ScoreHook> &score_hooks() {
+    static const std::vector<ScoreHook> hooks = {
+        {"softcap", 1u << 0, false, apply_softcap},
+        {"bias", 1u << 1, true, apply_bias},
+        {"alibi", 1u << 2, false, apply_alibi},
+        {"mask", 1u << 3, true, apply_mask},
+    };
+    return hooks;
+}
+
+Expr apply_score_hooks(HookMask hooks, Expr score, const ScoreContext &context) {
+    for (const ScoreHook &hook : score_hooks()) {
+        if (hooks & hook.bit) {
+            score = hook.apply(score, context);
+        }
+    }
+    return score;
+}
+
+bool can_hide_keys(HookMask hooks) {
+    for (const ScoreHook &hook : score_hooks()) {
+        if ((hooks & hook.bit) && hook.can_hide_keys) {
+            return true;
+        }
+    }
+    return false;
+}
+
+std::string hook_suffix(HookMask hooks) {
+    std::string suffix;
+    for (const ScoreHook &hook : score_hooks()) {
+        if (hooks & hook.bit) {
+            suffix += std::string("_") + hook.name;
+        }
+    }
+    return suffix;
+}
+
+}  // namespace hattn::generators

@@ -1,0 +1,42 @@
+// Score modifiers. Each is one row of the table below: a function from the score to the new score, the identity when its row is
+// off, composed in table order between the scaled dot product and the positional limits.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "Halide.h"
+#include "kernel_inputs.h"
+
+namespace hattn::generators {
+
+// What a hook may look at. Coordinates of a score are (r, k, c): row of the tile, key within its chunk, chunk.
+struct ScoreContext {
+    const AttentionInputs &inputs;
+    Halide::Var r, k, c;
+    Halide::Expr key;       // absolute index j of the key
+    Halide::Expr row;       // absolute row i of row r
+    Halide::Expr head;      // absolute query head h of row r
+    Halide::Expr position;  // of row r among the keys
+    float unit;             // scores are kept in multiples of 1/unit: log2(e) inside the softmax, 1 for score outputs
+    std::vector<Halide::Func> *tiles;    // Funcs over (r, k, c) that a schedule may lay out before use
+    std::vector<Halide::Func> *per_row;  // Funcs over (r)
+};
+
+using HookMask = unsigned;
+
+struct ScoreHook {
+    const char *name;
+    HookMask bit;
+    bool can_hide_keys;  // may mask a key that the positional limits leave visible
+    Halide::Expr (*apply)(Halide::Expr score, const ScoreContext &context);
+};
+
+// Row n has bit 1 << n. The runtime's table of hooks is generated from this one.
+const std::vector<ScoreHook> &score_hooks();
+
+Halide::Expr apply_score_hooks(HookMask hooks, Halide::Expr score, const ScoreContext &context);
+bool can_hide_keys(HookMask hooks);
+std::string hook_suffix(HookMask hooks);  // "" or "_softcap_bias"...
+
+}  // namespace hattn::generators

@@ -1,0 +1,39 @@
+#include "softmax_math.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+Expr exp2_nonpositive(Expr x) {
+    // x = n + f with n an integer and f in [-1/2, 1/2]. Truncation rounds towards zero, so half a unit is taken off first.
+    // Clamping at -127 makes the exponent field zero, which reads as 0.0f.
+    x = max(x, -127.0f);
+    Expr n = cast<int>(x - 0.5f);
+    Expr f = x - cast<float>(n);
+    // Minimax for 2^f relative to 2^f with the constant term held at 1: error 9.2e-8 before rounding.
+    Expr p = 1.326472709e-03f;
+    for (float coefficient : {9.671512682e-03f, 5.550733744e-02f, 2.402224208e-01f, 6.931469776e-01f, 1.0f}) {
+        p = p * f + coefficient;
+    }
+    return p * reinterpret<float>((n + 127) << 23);
+}
+
+Expr tanh_via_exp2(Expr x) {
+    Expr t = exp2_nonpositive(abs(x) * (-2.0f * kLog2E));
+    Expr magnitude = (1.0f - t) / (1.0f + t);
+    return select(x < 0.0f, -magnitude, magnitude);
+}
+
+Expr negative_infinity() {
+    return reinterpret<float>(Expr(0xff800000u));
+}
+
+Expr is_negative_infinity(Expr x) {
+    return reinterpret<uint32_t>(std::move(x)) == Expr(0xff800000u);
+}
+
+Expr finite_logit(Expr x, Expr unit) {
+    return select(is_negative_infinity(x), kMaskedScore, max(x * std::move(unit), kLowestScore));
+}
+
+}  // namespace hattn::generators

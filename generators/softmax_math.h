@@ -1,0 +1,29 @@
+// Scalar expressions of the softmax, in units of log2.
+#pragma once
+
+#include "Halide.h"
+
+namespace hattn::generators {
+
+// Halide compiles float arithmetic as free of NaN and infinity, so the kernels compute with finite stand-ins: a masked
+// score is kMaskedScore, and nothing a user can add to a visible score goes below kLowestScore.
+inline constexpr float kMaskedScore = -3.4028234e38f;
+inline constexpr float kLowestReference = -2.5e38f;
+inline constexpr float kLowestScore = -2e38f;
+inline constexpr float kLog2E = 1.44269504088896340736f;
+inline constexpr float kLn2 = 0.69314718055994530942f;
+
+// 2^x for x <= 0. exp2(0) is exactly 1, anything at or below -127 exactly 0; in between the relative error is below 2e-7.
+Halide::Expr exp2_nonpositive(Halide::Expr x);
+
+// tanh(x), absolute error below 2e-7.
+Halide::Expr tanh_via_exp2(Halide::Expr x);
+
+// -inf is only recognised by its bits (see above).
+Halide::Expr is_negative_infinity(Halide::Expr x);
+Halide::Expr negative_infinity();
+
+// x * unit, with -inf becoming kMaskedScore and everything else kept above kLowestScore.
+Halide::Expr finite_logit(Halide::Expr x, Halide::Expr unit);
+
+}  // namespace hattn::generators

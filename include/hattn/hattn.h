@@ -1,0 +1,226 @@
+/* hattn: attention kernels compiled from Halide pipelines. C interface.
+ *
+ * Semantics are in docs/semantics.md. Three rules hold for every function:
+ *   - it returns a hattn_status; hattn_last_error() gives the sentence that belongs to it;
+ *   - on a status other than HATTN_OK nothing the caller owns has been written;
+ *   - it never aborts, prints or throws.
+ *
+ * Every public structure starts with `struct_size`; set it to sizeof(the structure), most easily through the
+ * HATTN_*_INIT initialisers and hattn_*_init() functions. The size a structure had in an older version is accepted and its
+ * missing members take their defaults (0.1 is the first version); any other size is refused.
+ */
+#ifndef HATTN_HATTN_H
+#define HATTN_HATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HATTN_VERSION_MAJOR 0
+#define HATTN_VERSION_MINOR 1
+#define HATTN_VERSION_PATCH 0
+
+#if defined(_WIN32)
+#define HATTN_API
+#else
+#define HATTN_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hattn_status {
+    HATTN_OK = 0,
+    HATTN_INVALID_ARGUMENT = 1,    /* a value, shape, stride or pointer is wrong; the message names it */
+    HATTN_NOT_SUPPORTED = 2,       /* legal, but not in this version or this build */
+    HATTN_OUT_OF_MEMORY = 3,       /* the allocator returned null */
+    HATTN_WORKSPACE_TOO_SMALL = 4, /* see hattn_plan_workspace_size() */
+    HATTN_CAPACITY_EXCEEDED = 5,   /* more rows, keys or sequences than the plan or cache was made for */
+    HATTN_OVERFLOW = 6,            /* a product of extents or strides does not fit */
+    HATTN_INTERNAL_ERROR = 7       /* a bug in hattn */
+} hattn_status;
+
+typedef enum hattn_dtype {
+    HATTN_FLOAT32 = 1,
+    HATTN_FLOAT16 = 2,
+    HATTN_BFLOAT16 = 3,
+    HATTN_INT8 = 4,
+    HATTN_INT4 = 5,
+    HATTN_BOOL = 6, /* one byte, zero is false */
+    HATTN_INT32 = 7
+} hattn_dtype;
+
+typedef enum hattn_device { HATTN_CPU = 0, HATTN_OPENCL = 1, HATTN_CUDA = 2 } hattn_device;
+
+typedef enum hattn_algorithm {
+    HATTN_ALGORITHM_AUTO = 0,
+    HATTN_ALGORITHM_NAIVE = 1,    /* scores materialised */
+    HATTN_ALGORITHM_FLASH = 2,    /* online softmax over key chunks inside a query tile */
+    HATTN_ALGORITHM_SPLIT_KV = 3, /* key range in splits, partial states, merge */
+    HATTN_ALGORITHM_UNFUSED = 4   /* scores and row statistics first, values second */
+} hattn_algorithm;
+
+typedef enum hattn_scores {
+    HATTN_SCORES_NONE = 0,
+    HATTN_SCORES_RAW = 1,          /* scale * q.k */
+    HATTN_SCORES_CAPPED = 2,       /* after softcap */
+    HATTN_SCORES_MASKED = 3,       /* after bias, ALiBi and every mask: -inf where masked */
+    HATTN_SCORES_PROBABILITIES = 4 /* exp(s - lse) */
+} hattn_scores;
+
+typedef struct hattn_context hattn_context;   /* threads, allocator, error text; not for concurrent use */
+typedef struct hattn_plan hattn_plan;         /* immutable after creation; may be executed concurrently */
+typedef struct hattn_kv_cache hattn_kv_cache; /* keys and values of a batch of sequences */
+
+/* A strided view of up to four dimensions, in logical order [batch, heads, sequence, head dimension] unless a member
+ * says otherwise. Strides count elements, may be zero on inputs that broadcast, and are 1 in the last dimension of
+ * q, k, v and out. `data` null means "not given". */
+typedef struct hattn_tensor {
+    size_t struct_size;
+    void *data;
+    hattn_dtype dtype;
+    hattn_device device;
+    int32_t device_id;
+    int64_t extent[4];
+    int64_t stride[4];
+} hattn_tensor;
+#define HATTN_TENSOR_INIT \
+    { sizeof(hattn_tensor), NULL, HATTN_FLOAT32, HATTN_CPU, 0, {0, 0, 0, 0}, {0, 0, 0, 0} }
+
+/* ---- context ------------------------------------------------------------------------------------------------ */
+
+/* Calls task(closure, i) for every i in [0, count), in any order, on any threads, and returns after the last. */
+typedef void (*hattn_parallel_for)(void *user, int32_t count, void (*task)(void *closure, int32_t index),
+                                   void *closure);
+
+typedef struct hattn_context_desc {
+    size_t struct_size;
+    int32_t threads;                 /* workers of one execute; 0: one per available core */
+    hattn_parallel_for parallel_for; /* null: Halide's thread pool */
+    void *parallel_for_user;
+    /* Both null (the system's heap) or both set. allocate returns memory aligned to `alignment` or null. */
+    void *(*allocate)(void *user, size_t bytes, size_t alignment);
+    void (*deallocate)(void *user, void *memory);
+    void *allocator_user;
+    const char *tuning_database; /* path; null: $HATTN_TUNING, then the user's cache directory */
+} hattn_context_desc;
+#define HATTN_CONTEXT_DESC_INIT \
+    { sizeof(hattn_context_desc), 0, NULL, NULL, NULL, NULL, NULL, NULL }
+
+/* desc may be null (all defaults). HATTN_FORCE is read here; an unknown word in it is HATTN_INVALID_ARGUMENT. */
+HATTN_API hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context **context);
+HATTN_API void hattn_context_destroy(hattn_context *context);
+
+/* The sentence for the last failure on the calling thread, whatever its context; "" if there was none. context may be null. Valid
+ * until the thread's next hattn call. */
+HATTN_API const char *hattn_last_error(const hattn_context *context);
+HATTN_API const char *hattn_status_name(hattn_status status); /* "HATTN_OK", ... ; "unknown" for other values */
+HATTN_API const char *hattn_version(void);
+
+/* JSON text: version, targets compiled and runnable, kernels, tuning database. Writes at most `capacity` bytes with the
+ * final zero, and always the number of bytes needed to *size. HATTN_CAPACITY_EXCEEDED if capacity is too small
+ * (buffer may be null with capacity 0). */
+HATTN_API hattn_status hattn_info(hattn_context *context, char *buffer, size_t capacity, size_t *size);
+
+/* ---- attention ---------------------------------------------------------------------------------------------- */
+
+/* What a plan is made for: capacities and options. Lengths, offsets and data are given to each execute. */
+typedef struct hattn_attention_desc {
+    size_t struct_size;
+    hattn_dtype dtype;    /* of q, k, v and out */
+    hattn_device device;
+    int64_t batch;        /* B >= 0 */
+    int64_t query_heads;  /* Hq > 0, a multiple of kv_heads */
+    int64_t kv_heads;     /* Hkv > 0 */
+    int64_t query_length; /* Sq >= 0: capacity; q_lengths may shorten each sequence */
+    int64_t kv_length;    /* Sk >= 0: capacity; kv_lengths may shorten each sequence */
+    int64_t key_dim;      /* Dk > 0 */
+    int64_t value_dim;    /* Dv > 0 */
+    float scale;          /* NaN: 1/sqrt(Dk) */
+    int32_t causal;       /* 0 or 1 */
+    int64_t window_left;  /* keys visible before the query's own position, -1: all */
+    int64_t window_right; /* and after it */
+    float softcap;        /* 0: off; > 0: s = softcap * tanh(s / softcap) */
+    int32_t has_bias, has_mask, has_alibi, has_sinks; /* 0 or 1: what every execute will be given */
+    hattn_scores scores;  /* the extra score output, if any */
+    hattn_algorithm algorithm;
+    int32_t threads;      /* 0: the context's */
+} hattn_attention_desc;
+
+/* Fills desc with defaults: float32, CPU, scale NaN, windows -1, everything else 0. */
+HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
+
+/* The tensors of one execute. */
+typedef struct hattn_attention_args {
+    size_t struct_size;
+    hattn_tensor q;      /* [B, Hq, Sq, Dk] */
+    hattn_tensor k;      /* [B, Hkv, Sk, Dk]; Sk may be less than the plan's */
+    hattn_tensor v;      /* [B, Hkv, Sk, Dv] */
+    hattn_tensor out;    /* [B, Hq, Sq, Dv]; may not overlap any other tensor */
+    hattn_tensor lse;    /* optional [B, Hq, Sq, 1] float32, natural log, includes the sink; any strides */
+    hattn_tensor scores; /* [B, Hq, Sq, Sk] float32, given exactly if the plan has a score output; unit last stride */
+    hattn_tensor bias;   /* float32, each extent 1 or that of [B, Hq, Sq, Sk] (stride ignored where 1) */
+    hattn_tensor mask;   /* bool, likewise; nonzero: visible */
+    const float *alibi_slopes;      /* [Hq] */
+    const float *sinks;             /* [Hq] logits; zeros: smooth softmax */
+    const int32_t *q_lengths;       /* [B] or null: Sq */
+    const int32_t *kv_lengths;      /* [B] or null: Sk */
+    const int32_t *causal_offsets;  /* [B] or null: kv length - q length */
+    void *workspace;                /* aligned to 64 bytes, hattn_plan_workspace_size() bytes; not shared by concurrent executes */
+    size_t workspace_size;
+} hattn_attention_args;
+HATTN_API void hattn_attention_args_init(hattn_attention_args *args);
+
+HATTN_API hattn_status hattn_plan_create(hattn_context *context, const hattn_attention_desc *desc, hattn_plan **plan);
+HATTN_API void hattn_plan_destroy(hattn_plan *plan);
+HATTN_API hattn_status hattn_plan_workspace_size(const hattn_plan *plan, size_t *bytes);
+/* No allocation, no planning. Sq and Sk of the tensors may be below the plan's capacities. */
+HATTN_API hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_args *args);
+/* JSON text: algorithm, kernel, target, tile parameters, tasks, workspace bytes, why. As hattn_info(). */
+HATTN_API hattn_status hattn_plan_explain(const hattn_plan *plan, char *buffer, size_t capacity, size_t *size);
+
+/* Plan, allocate a workspace through the context, execute. args->workspace is ignored. */
+HATTN_API hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc *desc,
+                                       const hattn_attention_args *args);
+
+/* Merges `count` >= 1 states over disjoint key sets: out = sum_n exp(lse_n - lse) out_n, lse = ln sum_n exp(lse_n).
+ * outs[n], out: [B, H, S, D] float32; lses[n], lse: [B, H, S, 1] float32. A state of lse = -inf weighs nothing, whatever its
+ * out holds; if all are, out = 0 and lse = -inf. out and lse may not overlap the inputs. (Ye et al., FlashInfer, 2025.) */
+HATTN_API hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs,
+                                          const hattn_tensor *lses, const hattn_tensor *out, const hattn_tensor *lse);
+
+/* ---- KV cache ------------------------------------------------------------------------------------------------ */
+
+typedef struct hattn_kv_cache_desc {
+    size_t struct_size;
+    hattn_dtype dtype;
+    int64_t batch, kv_heads, capacity; /* capacity: keys per sequence */
+    int64_t key_dim, value_dim;        /* value_dim 0: key_dim */
+    int64_t page_size;                 /* 0: contiguous; paging is not supported yet */
+} hattn_kv_cache_desc;
+HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
+
+/* The cache keeps a reference to the context, which must outlive it. Memory is taken once, here. */
+HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn_kv_cache_desc *desc,
+                                             hattn_kv_cache **cache);
+HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
+/* Appends k, v [B, Hkv, S, D]; lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
+ * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache. Writes only the new rows. */
+HATTN_API hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
+                                       const int32_t *lengths);
+/* lengths: [B], written. */
+HATTN_API hattn_status hattn_kv_cache_lengths(const hattn_kv_cache *cache, int32_t *lengths);
+/* Shortens every sequence to lengths[b] (0..current). */
+HATTN_API hattn_status hattn_kv_cache_truncate(hattn_kv_cache *cache, const int32_t *lengths);
+HATTN_API hattn_status hattn_kv_cache_reset(hattn_kv_cache *cache);
+/* Views of the whole storage, [B, Hkv, capacity, D], for plans of one's own (with kv_lengths). */
+HATTN_API hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, hattn_tensor *v);
+/* hattn_attention() over the cached keys: desc's kv_heads, dims and kv_length, args' k, v and kv_lengths are taken from the cache.
+ * A bias, mask or score output has the longest sequence's current length as its last extent. */
+HATTN_API hattn_status hattn_kv_cache_attend(hattn_kv_cache *cache, const hattn_attention_desc *desc,
+                                             const hattn_attention_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HATTN_HATTN_H */

@@ -1,0 +1,44 @@
+"""Array kinds: where an argument lives, and how a NumPy result becomes the caller's kind of array."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+# Device types of DLPack that the CPU can read: kDLCPU and kDLCUDAHost.
+_HOST_DEVICES = (1, 3)
+
+
+def check_host(**arrays: Any) -> None:
+    """Raises NotImplementedError for a tensor that lives on a device, before its memory is asked for."""
+    for name, array in arrays.items():
+        if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
+            continue
+        device_type, device_id = array.__dlpack_device__()
+        if int(device_type) not in _HOST_DEVICES:
+            raise NotImplementedError(
+                f"{name}: the {type(array).__name__} lives on DLPack device ({int(device_type)}, {int(device_id)}), "
+                "but only arrays on the CPU are supported yet"
+            )
+
+
+def _from_dlpack(like: Any) -> Optional[Callable[[np.ndarray], Any]]:
+    """from_dlpack() of the library that `like` comes from, if it has one."""
+    if hasattr(like, "__array_namespace__"):
+        return getattr(like.__array_namespace__(), "from_dlpack", None)
+    package = sys.modules.get(type(like).__module__.partition(".")[0])
+    return getattr(package, "from_dlpack", None)
+
+
+def same_kind(like: Any, array: Optional[np.ndarray]) -> Any:
+    """`array` as the kind of `like`, sharing its memory; None stays None.
+
+    The kind is found through `like.__array_namespace__()`, else through `from_dlpack` of the package that defines its
+    type (as in torch). A type with neither offers no way back, so it gets the NumPy array.
+    """
+    if array is None or isinstance(like, np.ndarray):
+        return array
+    from_dlpack = _from_dlpack(like)
+    return array if from_dlpack is None else from_dlpack(array)

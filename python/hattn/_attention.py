@@ -1,0 +1,175 @@
+"""attention(), merge_states(), explain() and info()."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from hattn import _hattn
+from hattn._arrays import check_host, same_kind
+from hattn._options import attention_options, flag
+
+
+def results(like: Any, given_out: Any, outputs: Tuple[np.ndarray, Optional[np.ndarray], Optional[np.ndarray]]) -> Any:
+    """out, or a tuple of out and what was asked for beside it, as the kind of `like`."""
+    out = same_kind(like, outputs[0]) if given_out is None else given_out
+    extra = tuple(same_kind(like, output) for output in outputs[1:] if output is not None)
+    return (out, *extra) if extra else out
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    layout: str = "bhsd",
+    scale: Optional[float] = None,
+    causal: bool = False,
+    causal_offset: Union[None, int, Any] = None,
+    window: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    sinks: Optional[Any] = None,
+    bias: Optional[Any] = None,
+    mask: Optional[Any] = None,
+    alibi_slopes: Optional[Any] = None,
+    q_lengths: Optional[Any] = None,
+    kv_lengths: Optional[Any] = None,
+    block_table: Optional[Any] = None,
+    k_scale: Optional[Any] = None,
+    v_scale: Optional[Any] = None,
+    algorithm: str = "auto",
+    threads: Optional[int] = None,
+    out: Optional[Any] = None,
+    return_lse: bool = False,
+    device: Optional[str] = None,
+    return_scores: Optional[str] = None,
+) -> Any:
+    """Scaled dot-product attention: softmax(scale * q k^T + ...) v, exact, with fp32 accumulation.
+
+    Arrays are NumPy arrays or DLPack tensors in host memory and are never copied; results come back as the kind of q.
+    Dimensions: B batch, Hq query heads, Hkv key and value heads (Hq a multiple of it; query head h uses head
+    h // (Hq / Hkv)), Sq queries, Sk keys, Dk and Dv head dimensions.
+
+    Args:
+        q: [B, Hq, Sq, Dk] float32, or [B, Sq, Hq, Dk] with layout="bshd". Any strides, 1 in the last dimension. 16-bit
+            and quantised arrays are not supported yet.
+        k: [B, Hkv, Sk, Dk], in the same layout.
+        v: [B, Hkv, Sk, Dv], in the same layout.
+        layout: "bhsd" or "bshd", of q, k, v and out.
+        scale: factor of the scores; default 1/sqrt(Dk).
+        causal: query i sees keys j <= i + offset.
+        causal_offset: int or [B] integers; default: key length - query length of each sequence. May be negative. Also
+            the position that windows and ALiBi count from.
+        window: (left, right), keys visible before and after the query's own position, inclusive; -1: all of them.
+        softcap: if > 0, scores become softcap * tanh(scores / softcap), before bias and masks.
+        sinks: [Hq] float32, a logit per head that takes part in the softmax without a value; zeros: smooth softmax.
+        bias: float32, broadcastable to [B, Hq, Sq, Sk]; added to the scores.
+        mask: bool, broadcastable to [B, Hq, Sq, Sk]; True: visible.
+        alibi_slopes: [Hq] float32; slope * |position difference| is subtracted from the scores.
+        q_lengths: [B] integers, queries of each sequence. Rows past them get out 0 and lse -inf.
+        kv_lengths: [B] integers, keys of each sequence. Keys past them are never read.
+        block_table, k_scale, v_scale: not supported yet.
+        algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
+        threads: number of threads; default: one per core. Results do not depend on it.
+        out: array to write to, [B, Hq, Sq, Dv] float32 in the layout; may not overlap an input.
+        return_lse: also return the log-sum-exp of each row, natural logarithm, with the sink.
+        device: None or "cpu"; other devices are not supported yet.
+        return_scores: also return the scores: "raw" (scale * q k^T), "capped" (after softcap), "masked" (after bias,
+            ALiBi and masks) or "probabilities".
+
+    Returns:
+        out [B, Hq, Sq, Dv] in the layout, or the tuple (out[, lse][, scores]) with lse [B, Hq, Sq] and scores
+        [B, Hq, Sq, Sk], both float32. A row that sees no key has out 0 and lse -inf (or the sink).
+
+    Raises:
+        TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
+
+    Sources: Dao et al., FlashAttention (2022); Milakov and Gimelshein, Online normalizer calculation for softmax
+    (2018); Press et al., ALiBi (2022).
+    """
+    problem = attention_options(
+        layout=layout,
+        scale=scale,
+        causal=causal,
+        causal_offset=causal_offset,
+        window=window,
+        softcap=softcap,
+        sinks=sinks,
+        bias=bias,
+        mask=mask,
+        alibi_slopes=alibi_slopes,
+        q_lengths=q_lengths,
+        kv_lengths=kv_lengths,
+        block_table=block_table,
+        k_scale=k_scale,
+        v_scale=v_scale,
+        algorithm=algorithm,
+        threads=threads,
+        device=device,
+        return_scores=return_scores,
+    )
+    check_host(q=q, k=k, v=v, out=out)
+    outputs = _hattn.attention(q, k, v, out, problem, flag("return_lse", return_lse))
+    return results(q, out, outputs)
+
+
+def explain(
+    q: Any, k: Any, v: Any, *, out: Optional[Any] = None, return_lse: bool = False, **options: Any
+) -> Dict[str, Any]:
+    """What attention() would do for these arguments, without doing it.
+
+    Args:
+        q, k, v: as in attention(); shapes and dtypes matter, values do not.
+        out, return_lse: accepted, so that a call of attention() can be explained as it is; they change nothing.
+        **options: every other option of attention(). Lengths do not change a plan, only the tasks of one execution.
+
+    Returns:
+        A dict with the algorithm, kernel, target, tile parameters, tasks, workspace bytes, and why they were chosen.
+
+    Raises:
+        As attention(), for what does not depend on values.
+    """
+    del out
+    flag("return_lse", return_lse)
+    problem = attention_options(**options)
+    check_host(q=q, k=k, v=v)
+    plan: Dict[str, Any] = json.loads(_hattn.explain(q, k, v, problem))
+    return plan
+
+
+def merge_states(outs: Sequence[Any], lses: Sequence[Any]) -> Any:
+    """Merges attention over disjoint sets of keys, each given as (out, lse) without sinks.
+
+    out = sum_n exp(lse_n - lse) out_n with lse = ln sum_n exp(lse_n). A state with lse = -inf weighs nothing.
+
+    Args:
+        outs: N >= 1 arrays [B, H, S, D] float32, unit stride in D.
+        lses: N arrays [B, H, S] float32, as attention(..., return_lse=True) gives them.
+
+    Returns:
+        (out [B, H, S, D], lse [B, H, S]), float32, as the kind of outs[0].
+
+    Raises:
+        TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
+
+    Source: Ye et al., FlashInfer (2025).
+    """
+    states = []
+    for name, arrays in (("outs", outs), ("lses", lses)):
+        try:
+            states.append(list(arrays))
+        except TypeError:
+            raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
+        for array in states[-1]:
+            check_host(**{name: array})
+    out, lse = _hattn.merge_states(*states)
+    like = states[0][0]
+    return same_kind(like, out), same_kind(like, lse)
+
+
+def info() -> Dict[str, Any]:
+    """Version, targets compiled and runnable, kernels, and the tuning database in use."""
+    library: Dict[str, Any] = json.loads(_hattn.info())
+    return library

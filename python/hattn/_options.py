@@ -1,0 +1,165 @@
+"""Checks of the options that C cannot see: Python types, names, and numbers that C would have to narrow."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from typing import Any, Dict, Mapping, Optional, Sequence, TypeVar, Union
+
+import numpy as np
+
+from hattn import _hattn
+from hattn._arrays import check_host
+
+LAYOUTS = {"bhsd": _hattn.Layout.bhsd, "bshd": _hattn.Layout.bshd}
+ALGORITHMS = {name: getattr(_hattn.Algorithm, name) for name in ("auto", "naive", "flash", "split_kv", "unfused")}
+SCORES = {name: getattr(_hattn.Scores, name) for name in ("raw", "capped", "masked", "probabilities")}
+_DTYPES: Dict[str, _hattn.DType] = {
+    name: getattr(_hattn.DType, name) for name in ("float32", "float16", "bfloat16", "int8", "int4")
+}
+_LATER_DEVICES = ("opencl", "cuda")
+
+# Largest and smallest magnitude that float32 tells from infinity and from zero.
+_FLOAT32_RANGE = (1.5e-45, 3.4028234e38)
+
+
+_Choice = TypeVar("_Choice")
+
+
+def _choice(name: str, value: Any, choices: Mapping[str, _Choice]) -> _Choice:
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected a string, got {type(value).__name__}")
+    if value not in choices:
+        raise ValueError(f'{name}: is "{value}", but must be one of {", ".join(choices)}')
+    return choices[value]
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value` if it is a bool."""
+    if value is not True and value is not False and not isinstance(value, np.bool_):
+        raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+    return bool(value)
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) is float and value == 0:
+        return value
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
+    number = float(value)
+    if number != 0 and not _FLOAT32_RANGE[0] <= abs(number) <= _FLOAT32_RANGE[1]:
+        raise ValueError(f"{name}: is {number}, but must be finite and fit float32")
+    return number
+
+
+def integer(name: str, value: Any, bits: int) -> int:
+    """`value` as an int that a signed C integer of `bits` bits can hold."""
+    if type(value) is int:
+        number = value
+    else:
+        try:
+            if isinstance(value, (bool, np.bool_)):
+                raise TypeError
+            number = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{name}: expected an integer, got {type(value).__name__}") from None
+    if number.bit_length() >= bits and number != -(2 ** (bits - 1)):
+        raise ValueError(f"{name}: is {number}, which does not fit int{bits}")
+    return number
+
+
+def lengths(name: str, value: Any) -> Any:
+    """A vector of integers: an array as it is, a list or tuple of integers as an array."""
+    if not isinstance(value, (list, tuple)):
+        check_host(**{name: value})
+        return value
+    return np.array([integer(f"{name}[{i}]", entry, 64) for i, entry in enumerate(value)], np.int64)
+
+
+def dtype(value: Any) -> _hattn.DType:
+    """A dtype's name, or anything with one: numpy.float32, numpy.dtype("float32")."""
+    if isinstance(value, str):
+        name = value
+    else:
+        try:
+            name = str(np.dtype(value).name)
+        except TypeError:
+            raise TypeError(f"dtype: expected a name or a NumPy dtype, got {type(value).__name__}") from None
+    return _choice("dtype", name, _DTYPES)
+
+
+def reject_later(**arguments: Any) -> None:
+    """Raises NotImplementedError for the first argument that is given."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise NotImplementedError(f"{name}: not supported yet")
+
+
+def _check_device(device: Optional[str]) -> None:
+    if device is None or device == "cpu":
+        return
+    if isinstance(device, str) and device in _LATER_DEVICES:
+        raise NotImplementedError(f'device: "{device}" is not supported yet')
+    _choice("device", device, dict.fromkeys(("cpu", *_LATER_DEVICES)))
+
+
+def _set_masks(problem: _hattn.Problem, causal: Any, causal_offset: Any, window: Any) -> None:
+    problem.causal = flag("causal", causal)
+    if isinstance(causal_offset, (int, np.integer)):
+        problem.causal_offset = integer("causal_offset", causal_offset, 32)
+    elif causal_offset is not None:
+        problem.causal_offsets = lengths("causal_offset", causal_offset)
+    try:
+        left, right = window
+    except (TypeError, ValueError):
+        raise ValueError(f"window: is {window!r}, but must be two integers (left, right)") from None
+    problem.window_left = integer("window[0]", left, 64)
+    problem.window_right = integer("window[1]", right, 64)
+
+
+def attention_options(
+    *,
+    layout: str = "bhsd",
+    scale: Optional[float] = None,
+    causal: bool = False,
+    causal_offset: Union[None, int, Any] = None,
+    window: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    sinks: Optional[Any] = None,
+    bias: Optional[Any] = None,
+    mask: Optional[Any] = None,
+    alibi_slopes: Optional[Any] = None,
+    q_lengths: Optional[Any] = None,
+    kv_lengths: Optional[Any] = None,
+    block_table: Optional[Any] = None,
+    k_scale: Optional[Any] = None,
+    v_scale: Optional[Any] = None,
+    algorithm: str = "auto",
+    threads: Optional[int] = None,
+    device: Optional[str] = None,
+    return_scores: Optional[str] = None,
+) -> _hattn.Problem:
+    """The options of hattn.attention() that describe the problem, checked."""
+    reject_later(block_table=block_table, k_scale=k_scale, v_scale=v_scale)
+    _check_device(device)
+    check_host(sinks=sinks, bias=bias, mask=mask, alibi_slopes=alibi_slopes)
+    problem = _hattn.Problem()
+    problem.layout = _choice("layout", layout, LAYOUTS)
+    problem.algorithm = _choice("algorithm", algorithm, ALGORITHMS)
+    problem.softcap = _number("softcap", softcap)
+    _set_masks(problem, causal, causal_offset, window)
+    if scale is not None:
+        problem.scale = _number("scale", scale)
+    if threads is not None:
+        problem.threads = integer("threads", threads, 32)
+    if return_scores is not None:
+        problem.scores = _choice("return_scores", return_scores, SCORES)
+    if q_lengths is not None:
+        problem.q_lengths = lengths("q_lengths", q_lengths)
+    if kv_lengths is not None:
+        problem.kv_lengths = lengths("kv_lengths", kv_lengths)
+    problem.sinks = sinks
+    problem.bias = bias
+    problem.mask = mask
+    problem.alibi_slopes = alibi_slopes
+    return problem

@@ -1,0 +1,90 @@
+"""The `hattn` command: `hattn info` and `hattn run FILE.npz`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+import hattn
+from hattn._options import ALGORITHMS, LAYOUTS, SCORES
+
+# Arrays that a file may hold beside q, k and v: the array options of hattn.attention().
+_ARRAY_OPTIONS = ("bias", "mask", "sinks", "alibi_slopes", "q_lengths", "kv_lengths", "causal_offset")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hattn", description="Attention kernels compiled from Halide pipelines.")
+    parser.add_argument("--version", action="version", version=hattn.__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("info", help="print the library's version, targets, kernels and tuning database as JSON")
+    run = commands.add_parser(
+        "run",
+        help="compute attention on the arrays of an .npz file",
+        description="Reads the arrays q, k, v and, where present, "
+        + ", ".join(_ARRAY_OPTIONS)
+        + " and writes out, and lse and scores where asked for. Options are those of hattn.attention().",
+    )
+    run.add_argument("file", type=pathlib.Path, metavar="FILE.npz")
+    run.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("out.npz"), help="default: out.npz")
+    run.add_argument("--layout", default="bhsd", choices=LAYOUTS)
+    run.add_argument("--scale", type=float, help="default: 1/sqrt(head dimension)")
+    run.add_argument("--causal", action="store_true")
+    run.add_argument("--causal-offset", type=int, help="default: key length - query length")
+    run.add_argument("--window", type=int, nargs=2, default=(-1, -1), metavar=("LEFT", "RIGHT"))
+    run.add_argument("--softcap", type=float, default=0.0)
+    run.add_argument("--algorithm", default="auto", choices=ALGORITHMS)
+    run.add_argument("--threads", type=int, help="default: one per core")
+    run.add_argument("--lse", dest="return_lse", action="store_true", help="also write lse")
+    run.add_argument("--scores", dest="return_scores", choices=SCORES)
+    run.add_argument("--explain", action="store_true", help="print the plan as JSON; write nothing")
+    return parser
+
+
+def _read_arrays(path: pathlib.Path) -> Dict[str, np.ndarray]:
+    if path.suffix != ".npz":
+        raise ValueError(f"{path}: only .npz files are supported")
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    missing = [name for name in ("q", "k", "v") if name not in arrays]
+    unknown = sorted(set(arrays) - {"q", "k", "v", *_ARRAY_OPTIONS})
+    if missing or unknown:
+        raise ValueError(f"{path}: missing arrays: {missing}; arrays with an unknown name: {unknown}")
+    return arrays
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    options: Dict[str, Any] = vars(arguments).copy()
+    for name in ("command", "file", "output", "explain"):
+        del options[name]
+    arrays = _read_arrays(arguments.file)
+    if "causal_offset" in arrays and arguments.causal_offset is not None:
+        raise ValueError(f"--causal-offset: {arguments.file} holds causal_offset as well")
+    options.update(arrays)
+    if arguments.explain:
+        print(json.dumps(hattn.explain(**options), indent=2))
+        return
+    result = hattn.attention(**options)
+    names = ["out"] + ["lse"] * arguments.return_lse + ["scores"] * bool(arguments.return_scores)
+    results = result if isinstance(result, tuple) else (result,)
+    np.savez(arguments.output, **dict(zip(names, results)))
+    for name, array in zip(names, results):
+        print(f"{arguments.output}: {name} {list(array.shape)} {array.dtype}")
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Runs the command line; returns the exit status. Bad input gives one line on stderr and status 1."""
+    arguments = _parser().parse_args(argv)
+    try:
+        if arguments.command == "info":
+            print(json.dumps(hattn.info(), indent=2))
+        else:
+            _run(arguments)
+    except (OSError, TypeError, ValueError, NotImplementedError, MemoryError) as error:
+        print(f"hattn: {error}", file=sys.stderr)
+        return 1
+    return 0

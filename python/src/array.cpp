@@ -1,0 +1,275 @@
+#include "array.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace hattn_python {
+namespace {
+
+namespace dl = nb::dlpack;
+
+// kDLCUDAHost of DLPack: pinned memory of the host, as good as any other.
+constexpr int kPinnedHost = nb::device::cuda_host::value;
+
+std::string dtype_text(dl::dtype type) {
+    using enum dl::dtype_code;
+    const auto code = static_cast<dl::dtype_code>(type.code);
+    const std::string bits = std::to_string(type.bits);
+    switch (code) {
+    case Int:
+        return "int" + bits;
+    case UInt:
+        return "uint" + bits;
+    case Float:
+        return "float" + bits;
+    case Bfloat:
+        return "bfloat" + bits;
+    case Complex:
+        return "complex" + bits;
+    case Bool:
+        return "bool";
+    default:
+        return "DLPack type " + std::to_string(type.code) + " of " + bits + " bits";
+    }
+}
+
+// The library's name for a dtype, if it has one. Whether it is supported where it is used is the library's to say.
+std::optional<hattn_dtype> library_dtype(dl::dtype type) {
+    using enum dl::dtype_code;
+    if (type.lanes != 1)
+        return std::nullopt;
+    switch (static_cast<dl::dtype_code>(type.code)) {
+    case Float:
+        if (type.bits == 32)
+            return HATTN_FLOAT32;
+        if (type.bits == 16)
+            return HATTN_FLOAT16;
+        return std::nullopt;
+    case Bfloat:
+        return type.bits == 16 ? std::optional(HATTN_BFLOAT16) : std::nullopt;
+    case Bool:
+        return type.bits == 8 ? std::optional(HATTN_BOOL) : std::nullopt;
+    case Int:
+        if (type.bits == 8)
+            return HATTN_INT8;
+        if (type.bits == 32)
+            return HATTN_INT32;
+        return std::nullopt;
+    default:
+        return std::nullopt;
+    }
+}
+
+std::string text(nb::handle object) {
+    return nb::str(object).c_str();
+}
+
+std::string python_type(nb::handle object) {
+    return text(nb::object(object.type().attr("__name__")));
+}
+
+// Says why an object could not be imported, in the producer's words where it has any. Never returns.
+[[noreturn]] void raise_not_imported(nb::handle object, const char *name) {
+    const std::string who = std::string(name) + ": ";
+    if (nb::hasattr(object, "dtype")) {
+        const std::string dtype = text(nb::object(object.attr("dtype")));
+        for (const char *later : {"bfloat16", "int4"})
+            if (dtype == later)
+                raise(PyExc_NotImplementedError, who + "dtype " + dtype + " is not supported yet");
+    }
+    if (nb::hasattr(object, "__dlpack__")) {
+        try {
+            object.attr("__dlpack__")();
+        } catch (nb::python_error &error) {
+            raise(PyExc_ValueError,
+                  who + "the " + python_type(object) + " cannot be read through DLPack: " + text(error.value()));
+        }
+        raise(PyExc_ValueError, who + "the " + python_type(object) + " cannot be read through DLPack");
+    }
+    raise(PyExc_TypeError, who + "expected a NumPy array or a DLPack tensor, got " + python_type(object));
+}
+
+hattn_device library_device(int dlpack_device, const char *name) {
+    switch (dlpack_device) {
+    case nb::device::cpu::value:
+    case kPinnedHost:
+        return HATTN_CPU;
+    case nb::device::cuda::value:
+        return HATTN_CUDA;
+    case nb::device::opencl::value:
+        return HATTN_OPENCL;
+    default:
+        raise(PyExc_NotImplementedError, std::string(name) + ": arrays on DLPack device type " +
+                                             std::to_string(dlpack_device) + " are not supported");
+    }
+}
+
+// Producers give any stride to dimensions that are never stepped along, NumPy 0 to all of an empty array. The library
+// checks strides of outputs and of the last dimension.
+void make_regular(hattn_tensor &tensor) {
+    bool empty = false;
+    for (const int64_t extent : tensor.extent)
+        empty |= extent == 0;
+    uint64_t span = 1;  // may wrap: nothing of an empty array is addressed
+    for (int i = 3; empty && i >= 0; --i) {
+        tensor.stride[i] = static_cast<int64_t>(span);
+        span *= static_cast<uint64_t>(std::max<int64_t>(tensor.extent[i], 1));
+    }
+    if (tensor.extent[3] == 1)
+        tensor.stride[3] = 1;
+}
+
+// Reads `count` integers of type T with the given stride (in elements) into int32.
+template<typename T>
+std::vector<int32_t> narrow(const void *data, int64_t count, int64_t stride, const char *name) {
+    std::vector<int32_t> values(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+        const T value = static_cast<const T *>(data)[i * stride];
+        if (!std::in_range<int32_t>(value))
+            raise(PyExc_ValueError, std::string(name) + ": entry " + std::to_string(i) + " is " +
+                                        std::to_string(value) + ", which does not fit int32");
+        values[static_cast<size_t>(i)] = static_cast<int32_t>(value);
+    }
+    return values;
+}
+
+}  // namespace
+
+void raise(PyObject *type, const std::string &message) {
+    PyErr_SetString(type, message.c_str());
+    throw nb::python_error();
+}
+
+nb::object empty_float32(const std::vector<int64_t> &shape) {
+    // Looked up once and kept for the life of the process: the look-ups would cost more than the allocation.
+    static const nb::handle empty = nb::getattr(nb::module_::import_("numpy"), "empty").release();
+    static const nb::handle float32 = nb::object(nb::module_::import_("numpy").attr("dtype")("float32")).release();
+    nb::list extents;
+    for (const int64_t extent : shape)
+        extents.append(extent);
+    return empty(nb::tuple(extents), float32);
+}
+
+Array Array::readable(nb::handle object, const char *name) {
+    View view;
+    if (!nb::try_cast(object, view))
+        raise_not_imported(object, name);
+    return Array(std::move(view), name);
+}
+
+Array Array::writable(nb::handle object, const char *name) {
+    nb::ndarray<> view;
+    if (nb::try_cast(object, view))
+        return Array(View(view), name);
+    readable(object, name);
+    raise(PyExc_ValueError, std::string(name) + ": the array is read-only");
+}
+
+hattn_tensor Array::describe() const {
+    const std::optional<hattn_dtype> dtype = library_dtype(view_.dtype());
+    if (!dtype)
+        raise(PyExc_TypeError,
+              std::string(name_) + ": dtype is " + dtype_text(view_.dtype()) + ", which hattn does not take");
+    hattn_tensor tensor = HATTN_TENSOR_INIT;
+    // The C structure serves inputs and outputs alike; the library writes outputs only.
+    tensor.data = const_cast<void *>(view_.data());
+    tensor.dtype = *dtype;
+    tensor.device = library_device(view_.device_type(), name_);
+    tensor.device_id = view_.device_id();
+    return tensor;
+}
+
+void Array::require_rank(size_t rank, const char *dimensions) const {
+    if (view_.ndim() != rank)
+        raise(PyExc_ValueError, std::string(name_) + ": rank is " + std::to_string(view_.ndim()) + ", but must be " +
+                                    std::to_string(rank) + " " + dimensions);
+}
+
+hattn_tensor Array::tensor(Layout layout) const {
+    const bool swapped = layout == Layout::kBshd;
+    require_rank(4, swapped ? "[batch, sequence, heads, head dimension]" : "[batch, heads, sequence, head dimension]");
+    hattn_tensor tensor = describe();
+    for (size_t i = 0; i < 4; ++i) {
+        const size_t from = swapped && (i == 1 || i == 2) ? 3 - i : i;
+        tensor.extent[i] = static_cast<int64_t>(view_.shape(from));
+        tensor.stride[i] = view_.stride(from);
+    }
+    make_regular(tensor);
+    return tensor;
+}
+
+hattn_tensor Array::broadcast_tensor() const {
+    const size_t rank = view_.ndim();
+    if (rank > 4)
+        raise(PyExc_ValueError, std::string(name_) + ": rank is " + std::to_string(rank) +
+                                    ", but must be at most 4 [batch, query heads, query length, key length]");
+    hattn_tensor tensor = describe();
+    for (size_t i = 0; i < 4; ++i) {
+        const bool given = i + rank >= 4;
+        tensor.extent[i] = given ? static_cast<int64_t>(view_.shape(i + rank - 4)) : 1;
+        tensor.stride[i] = given && tensor.extent[i] != 1 ? view_.stride(i + rank - 4) : 0;
+    }
+    return tensor;
+}
+
+hattn_tensor Array::row_tensor() const {
+    require_rank(3, "[batch, heads, sequence]");
+    hattn_tensor tensor = describe();
+    for (size_t i = 0; i < 3; ++i) {
+        tensor.extent[i] = static_cast<int64_t>(view_.shape(i));
+        tensor.stride[i] = view_.stride(i);
+    }
+    tensor.extent[3] = 1;
+    make_regular(tensor);
+    return tensor;
+}
+
+void Array::require_vector(int64_t count, const char *of_what) const {
+    require_rank(1, "");
+    if (static_cast<int64_t>(view_.shape(0)) != count)
+        raise(PyExc_ValueError, std::string(name_) + ": has " + std::to_string(view_.shape(0)) + " entries, but " +
+                                    of_what + " is " + std::to_string(count));
+    if (library_device(view_.device_type(), name_) != HATTN_CPU)
+        raise(PyExc_NotImplementedError, std::string(name_) + ": only arrays on the CPU are supported");
+}
+
+std::vector<float> Array::floats(int64_t count, const char *of_what) const {
+    require_vector(count, of_what);
+    if (view_.dtype() != nb::dtype<float>())
+        raise(PyExc_TypeError,
+              std::string(name_) + ": dtype is " + dtype_text(view_.dtype()) + ", but must be float32");
+    std::vector<float> values(static_cast<size_t>(count));
+    const auto *data = static_cast<const float *>(view_.data());
+    for (int64_t i = 0; i < count; ++i)
+        values[static_cast<size_t>(i)] = data[i * view_.stride(0)];
+    return values;
+}
+
+std::vector<int32_t> Array::integers(int64_t count, const char *of_what) const {
+    require_vector(count, of_what);
+    const dl::dtype type = view_.dtype();
+    const auto read = [&]<typename T>(std::type_identity<T>) {
+        return narrow<T>(view_.data(), count, view_.stride(0), name_);
+    };
+    if (type == nb::dtype<int32_t>())
+        return read(std::type_identity<int32_t>{});
+    if (type == nb::dtype<int64_t>())
+        return read(std::type_identity<int64_t>{});
+    if (type == nb::dtype<int16_t>())
+        return read(std::type_identity<int16_t>{});
+    if (type == nb::dtype<int8_t>())
+        return read(std::type_identity<int8_t>{});
+    if (type == nb::dtype<uint8_t>())
+        return read(std::type_identity<uint8_t>{});
+    if (type == nb::dtype<uint16_t>())
+        return read(std::type_identity<uint16_t>{});
+    if (type == nb::dtype<uint32_t>())
+        return read(std::type_identity<uint32_t>{});
+    if (type == nb::dtype<uint64_t>())
+        return read(std::type_identity<uint64_t>{});
+    raise(PyExc_TypeError, std::string(name_) + ": dtype is " + dtype_text(type) + ", but must be an integer type");
+}
+
+}  // namespace hattn_python

@@ -1,0 +1,60 @@
+// Array arguments of the module: NumPy arrays and DLPack tensors seen as hattn_tensor, without copies.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include "hattn/hattn.h"
+
+namespace hattn_python {
+
+namespace nb = nanobind;
+
+// Order of the dimensions of q, k, v and out. Everything else is always in logical order.
+enum class Layout { kBhsd, kBshd };
+
+// An imported array. Keeps the producer's memory alive; copying shares it. Default: "not given" (null data).
+class Array {
+public:
+    Array() = default;
+
+    // object: anything with __dlpack__ or the buffer protocol. Throws TypeError, ValueError or NotImplementedError that
+    // starts with `name`, which must outlive the array.
+    static Array readable(nb::handle object, const char *name);
+    static Array writable(nb::handle object, const char *name);
+
+    // [B, H, S, D], reordered from `layout`. Throws ValueError unless the rank is 4.
+    hattn_tensor tensor(Layout layout) const;
+    // As the trailing dimensions of a rank-4 tensor: leading extents of 1, stride 0 where the extent is 1.
+    // Throws ValueError if the rank is above 4.
+    hattn_tensor broadcast_tensor() const;
+    // [B, H, S] as [B, H, S, 1]. Throws ValueError unless the rank is 3.
+    hattn_tensor row_tensor() const;
+
+    // The array as `count` float32 or int32 values, narrowed from any integer type. Throws TypeError or ValueError for
+    // another rank, length (`of_what` says what it must equal), dtype or a value beyond int32.
+    std::vector<float> floats(int64_t count, const char *of_what) const;
+    std::vector<int32_t> integers(int64_t count, const char *of_what) const;
+
+private:
+    using View = nb::ndarray<nb::ro>;
+
+    Array(View view, const char *name) : view_(std::move(view)), name_(name) {}
+    hattn_tensor describe() const;
+    void require_vector(int64_t count, const char *of_what) const;
+    void require_rank(size_t rank, const char *dimensions) const;
+
+    View view_;
+    const char *name_ = "";
+};
+
+// numpy.empty(shape, float32).
+nb::object empty_float32(const std::vector<int64_t> &shape);
+
+[[noreturn]] void raise(PyObject *type, const std::string &message);
+
+}  // namespace hattn_python

@@ -1,0 +1,188 @@
+#include "attention.h"
+
+#include <string>
+#include <utility>
+
+#include "session.h"
+
+namespace hattn_python {
+namespace {
+
+constexpr const char *kBatch = "the batch of q";
+constexpr const char *kQueryHeads = "the number of heads of q";
+
+// Pointer for a vector the C interface takes as "null: not given".
+template<typename T>
+const T *data_or_null(const std::vector<T> &values, bool given) {
+    static constexpr T kNone{};
+    if (!given)
+        return nullptr;
+    return values.empty() ? &kNone : values.data();
+}
+
+Keys import_keys(nb::handle k, nb::handle v, Layout layout, std::vector<Array> &alive) {
+    alive.push_back(Array::readable(k, "k"));
+    alive.push_back(Array::readable(v, "v"));
+    Keys keys{alive[0].tensor(layout), alive[1].tensor(layout), 0};
+    keys.capacity = keys.k.extent[2];
+    return keys;
+}
+
+}  // namespace
+
+AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &keys) : layout_(problem.layout) {
+    hattn_attention_desc_init(&desc_);
+    hattn_attention_args_init(&args_);
+    arrays_.push_back(Array::readable(q, "q"));
+    args_.q = arrays_.back().tensor(layout_);
+    args_.k = keys.k;
+    args_.v = keys.v;
+    describe(problem, keys);
+    add_arrays(problem);
+}
+
+void AttentionCall::describe(const Problem &problem, const Keys &keys) {
+    desc_.dtype = args_.q.dtype;
+    desc_.device = args_.q.device;
+    desc_.batch = args_.q.extent[0];
+    desc_.query_heads = args_.q.extent[1];
+    desc_.kv_heads = keys.k.extent[1];
+    desc_.query_length = args_.q.extent[2];
+    desc_.kv_length = keys.capacity;
+    desc_.key_dim = args_.q.extent[3];
+    desc_.value_dim = keys.v.extent[3];
+    desc_.scale = problem.scale;
+    desc_.causal = problem.causal;
+    desc_.window_left = problem.window_left;
+    desc_.window_right = problem.window_right;
+    desc_.softcap = problem.softcap;
+    desc_.has_bias = !problem.bias.is_none();
+    desc_.has_mask = !problem.mask.is_none();
+    desc_.has_alibi = !problem.alibi_slopes.is_none();
+    desc_.has_sinks = !problem.sinks.is_none();
+    desc_.scores = problem.scores;
+    desc_.algorithm = problem.algorithm;
+    desc_.threads = problem.threads;
+}
+
+void AttentionCall::add_arrays(const Problem &problem) {
+    const int64_t batch = desc_.batch;
+    const auto broadcast = [&](const nb::object &object, const char *name, hattn_tensor &tensor) {
+        if (object.is_none())
+            return;
+        arrays_.push_back(Array::readable(object, name));
+        tensor = arrays_.back().broadcast_tensor();
+    };
+    const auto floats = [&](const nb::object &object, const char *name, std::vector<float> &values) {
+        if (!object.is_none())
+            values = Array::readable(object, name).floats(desc_.query_heads, kQueryHeads);
+        return data_or_null(values, !object.is_none());
+    };
+    const auto integers = [&](const nb::object &object, const char *name, std::vector<int32_t> &values) {
+        if (!object.is_none())
+            values = Array::readable(object, name).integers(batch, kBatch);
+        return data_or_null(values, !object.is_none());
+    };
+    broadcast(problem.bias, "bias", args_.bias);
+    broadcast(problem.mask, "mask", args_.mask);
+    args_.alibi_slopes = floats(problem.alibi_slopes, "alibi_slopes", alibi_slopes_);
+    args_.sinks = floats(problem.sinks, "sinks", sinks_);
+    args_.q_lengths = integers(problem.q_lengths, "q_lengths", q_lengths_);
+    args_.kv_lengths = integers(problem.kv_lengths, "kv_lengths", kv_lengths_);
+    args_.causal_offsets = integers(problem.causal_offsets, "causal_offset", causal_offsets_);
+    if (problem.causal_offset) {
+        causal_offsets_.assign(static_cast<size_t>(batch), *problem.causal_offset);
+        args_.causal_offsets = data_or_null(causal_offsets_, true);
+    }
+}
+
+void AttentionCall::set_kv_lengths(std::vector<int32_t> lengths) {
+    kv_lengths_ = std::move(lengths);
+    args_.kv_lengths = data_or_null(kv_lengths_, true);
+}
+
+nb::object AttentionCall::add_out(nb::handle out) {
+    nb::object made;
+    if (out.is_none()) {
+        const bool swapped = layout_ == Layout::kBshd;
+        made = empty_float32({desc_.batch, swapped ? desc_.query_length : desc_.query_heads,
+                              swapped ? desc_.query_heads : desc_.query_length, desc_.value_dim});
+    } else {
+        made = nb::borrow(out);
+    }
+    arrays_.push_back(Array::writable(made, "out"));
+    args_.out = arrays_.back().tensor(layout_);
+    return made;
+}
+
+nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse) {
+    const nb::object made = add_out(out);
+    nb::object lse = nb::none(), scores = nb::none();
+    if (return_lse) {
+        lse = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length});
+        arrays_.push_back(Array::writable(lse, "lse"));
+        args_.lse = arrays_.back().row_tensor();
+    }
+    if (desc_.scores != HATTN_SCORES_NONE) {
+        scores = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length, args_.k.extent[2]});
+        arrays_.push_back(Array::writable(scores, "scores"));
+        args_.scores = arrays_.back().tensor(Layout::kBhsd);
+    }
+    return nb::make_tuple(made, lse, scores);
+}
+
+nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem, bool return_lse) {
+    std::vector<Array> alive;
+    const Keys keys = import_keys(k, v, problem.layout, alive);
+    AttentionCall call(problem, q, keys);
+    Session &session = Session::current();
+    const hattn_plan *plan = session.plan(call.desc());
+    nb::tuple outputs = call.make_outputs(out, return_lse);
+    session.execute(plan, call.args());
+    return outputs;
+}
+
+std::string explain(nb::handle q, nb::handle k, nb::handle v, const Problem &problem) {
+    std::vector<Array> alive;
+    const Keys keys = import_keys(k, v, problem.layout, alive);
+    const AttentionCall call(problem, q, keys);
+    Session &session = Session::current();
+    const hattn_plan *plan = session.plan(call.desc());
+    return query_text(session.context(), [plan](char *buffer, size_t capacity, size_t *size) {
+        return hattn_plan_explain(plan, buffer, capacity, size);
+    });
+}
+
+nb::tuple merge_states(const nb::list &outs, const nb::list &lses) {
+    if (outs.size() != lses.size())
+        raise(PyExc_ValueError,
+              "lses: has " + std::to_string(lses.size()) + " states, but outs has " + std::to_string(outs.size()));
+    if (outs.size() == 0)
+        raise(PyExc_ValueError, "outs: is empty, but must have at least one state");
+    if (!std::in_range<int32_t>(outs.size()))
+        raise(PyExc_ValueError, "outs: has too many states");
+    std::vector<Array> alive;
+    std::vector<hattn_tensor> out_tensors, lse_tensors;
+    for (size_t i = 0; i < outs.size(); ++i) {
+        alive.push_back(Array::readable(outs[i], "outs"));
+        out_tensors.push_back(alive.back().tensor(Layout::kBhsd));
+        alive.push_back(Array::readable(lses[i], "lses"));
+        lse_tensors.push_back(alive.back().row_tensor());
+    }
+    const int64_t *extent = out_tensors[0].extent;
+    nb::object out = empty_float32({extent[0], extent[1], extent[2], extent[3]});
+    nb::object lse = empty_float32({extent[0], extent[1], extent[2]});
+    const hattn_tensor out_tensor = Array::writable(out, "out").tensor(Layout::kBhsd);
+    const hattn_tensor lse_tensor = Array::writable(lse, "lse").row_tensor();
+    Session &session = Session::current();
+    hattn_status status = HATTN_OK;
+    {
+        nb::gil_scoped_release release;
+        status = hattn_merge_states(session.context(), static_cast<int32_t>(outs.size()), out_tensors.data(),
+                                    lse_tensors.data(), &out_tensor, &lse_tensor);
+    }
+    check(status, session.context());
+    return nb::make_tuple(out, lse);
+}
+
+}  // namespace hattn_python

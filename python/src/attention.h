@@ -1,0 +1,91 @@
+// One attention call of the Python module: options and arrays in, C structures out.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+
+#include "array.h"
+#include "hattn/hattn.h"
+
+namespace hattn_python {
+
+// Every option of hattn.attention(), set by the Python layer where it is not the default. Array members are None where
+// not given.
+struct Problem {
+    Layout layout = Layout::kBhsd;
+    float scale = NAN;  // NaN: 1/sqrt(key dimension)
+    bool causal = false;
+    int64_t window_left = -1;
+    int64_t window_right = -1;
+    float softcap = 0;
+    hattn_scores scores = HATTN_SCORES_NONE;
+    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;
+    int32_t threads = 0;
+    std::optional<int32_t> causal_offset;  // the same for every sequence; excludes causal_offsets
+    nb::object causal_offsets = nb::none();
+    nb::object q_lengths = nb::none();
+    nb::object kv_lengths = nb::none();
+    nb::object bias = nb::none();
+    nb::object mask = nb::none();
+    nb::object alibi_slopes = nb::none();
+    nb::object sinks = nb::none();
+};
+
+// The keys and values of a call, and how many of the keys there may ever be (what the plan is made for).
+struct Keys {
+    hattn_tensor k;
+    hattn_tensor v;
+    int64_t capacity;
+};
+
+// Holds everything the C structures point to.
+class AttentionCall {
+public:
+    // q: array of the problem's layout. Throws what the arrays throw; extents are left to the library.
+    AttentionCall(const Problem &problem, nb::handle q, const Keys &keys);
+
+    // args() points into vectors whose storage moves along, but nothing needs it.
+    AttentionCall(const AttentionCall &) = delete;
+    AttentionCall &operator=(const AttentionCall &) = delete;
+
+    const hattn_attention_desc &desc() const {
+        return desc_;
+    }
+    const hattn_attention_args &args() const {
+        return args_;
+    }
+
+    // Visible keys of each sequence, in place of the problem's kv_lengths.
+    void set_kv_lengths(std::vector<int32_t> lengths);
+
+    // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
+    // Returns (out, lse or None, scores or None).
+    nb::tuple make_outputs(nb::handle out, bool return_lse);
+
+private:
+    void describe(const Problem &problem, const Keys &keys);
+    void add_arrays(const Problem &problem);
+    nb::object add_out(nb::handle out);
+
+    Layout layout_;
+    hattn_attention_desc desc_;
+    hattn_attention_args args_;
+    std::vector<Array> arrays_;  // kept alive while args_ is in use
+    std::vector<float> alibi_slopes_, sinks_;
+    std::vector<int32_t> q_lengths_, kv_lengths_, causal_offsets_;
+};
+
+// (out, lse or None, scores or None)
+nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem, bool return_lse);
+
+// The plan's JSON text. Looks at shapes and dtypes only.
+std::string explain(nb::handle q, nb::handle k, nb::handle v, const Problem &problem);
+
+// (out, lse) of states given as sequences of arrays [B, H, S, D] and [B, H, S].
+nb::tuple merge_states(const nb::list &outs, const nb::list &lses);
+
+}  // namespace hattn_python

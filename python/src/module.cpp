@@ -1,0 +1,92 @@
+// hattn._hattn: the C interface for the Python layer in python/hattn/, which checks options and converts results.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "attention.h"
+#include "kv_cache.h"
+#include "session.h"
+
+namespace {
+
+namespace nb = nanobind;
+using namespace hattn_python;
+
+std::string info() {
+    hattn_context *context = Session::current().context();
+    return query_text(context, [context](char *buffer, size_t capacity, size_t *size) {
+        return hattn_info(context, buffer, capacity, size);
+    });
+}
+
+void bind_enums(nb::module_ &module) {
+    nb::enum_<Layout>(module, "Layout").value("bhsd", Layout::kBhsd).value("bshd", Layout::kBshd);
+    nb::enum_<hattn_algorithm>(module, "Algorithm")
+        .value("auto", HATTN_ALGORITHM_AUTO)
+        .value("naive", HATTN_ALGORITHM_NAIVE)
+        .value("flash", HATTN_ALGORITHM_FLASH)
+        .value("split_kv", HATTN_ALGORITHM_SPLIT_KV)
+        .value("unfused", HATTN_ALGORITHM_UNFUSED);
+    nb::enum_<hattn_scores>(module, "Scores")
+        .value("none", HATTN_SCORES_NONE)
+        .value("raw", HATTN_SCORES_RAW)
+        .value("capped", HATTN_SCORES_CAPPED)
+        .value("masked", HATTN_SCORES_MASKED)
+        .value("probabilities", HATTN_SCORES_PROBABILITIES);
+    nb::enum_<hattn_dtype>(module, "DType")
+        .value("float32", HATTN_FLOAT32)
+        .value("float16", HATTN_FLOAT16)
+        .value("bfloat16", HATTN_BFLOAT16)
+        .value("int8", HATTN_INT8)
+        .value("int4", HATTN_INT4);
+}
+
+void bind_problem(nb::module_ &module) {
+    const auto optional = nb::for_setter(nb::arg("value").none());
+    nb::class_<Problem>(module, "Problem")
+        .def(nb::init<>())
+        .def_rw("layout", &Problem::layout)
+        .def_rw("scale", &Problem::scale)
+        .def_rw("causal", &Problem::causal)
+        .def_rw("window_left", &Problem::window_left)
+        .def_rw("window_right", &Problem::window_right)
+        .def_rw("softcap", &Problem::softcap)
+        .def_rw("scores", &Problem::scores)
+        .def_rw("algorithm", &Problem::algorithm)
+        .def_rw("threads", &Problem::threads)
+        .def_rw("causal_offset", &Problem::causal_offset, optional)
+        .def_rw("causal_offsets", &Problem::causal_offsets, optional)
+        .def_rw("q_lengths", &Problem::q_lengths, optional)
+        .def_rw("kv_lengths", &Problem::kv_lengths, optional)
+        .def_rw("bias", &Problem::bias, optional)
+        .def_rw("mask", &Problem::mask, optional)
+        .def_rw("alibi_slopes", &Problem::alibi_slopes, optional)
+        .def_rw("sinks", &Problem::sinks, optional);
+}
+
+void bind_kv_cache(nb::module_ &module) {
+    nb::class_<KvCache>(module, "KvCache")
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, hattn_dtype>())
+        .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("lengths").none())
+        .def("lengths", &KvCache::lengths)
+        .def("truncate", &KvCache::truncate, nb::arg("lengths").none())
+        .def("reset", &KvCache::reset)
+        .def("attend", &KvCache::attend, nb::arg("q").none(), nb::arg("out").none(), nb::arg("problem"),
+             nb::arg("return_lse"));
+}
+
+}  // namespace
+
+NB_MODULE(_hattn, module) {
+    module.attr("version") = hattn_version();
+    bind_enums(module);
+    bind_problem(module);
+    bind_kv_cache(module);
+    module.def("info", &info);
+    module.def("attention", &attention, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
+               nb::arg("out").none(), nb::arg("problem"), nb::arg("return_lse"));
+    module.def("explain", &explain, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("problem"));
+    module.def("merge_states", &merge_states, nb::arg("outs"), nb::arg("lses"));
+}

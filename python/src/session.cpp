@@ -1,0 +1,133 @@
+#include "session.h"
+
+#include <cstring>
+#include <new>
+#include <optional>
+
+#include <nanobind/nanobind.h>
+
+namespace hattn_python {
+namespace {
+
+namespace nb = nanobind;
+
+constexpr size_t kPlans = 16;               // per thread; a decoder needs one for prefill and one for decode
+constexpr size_t kWorkspaceAlignment = 64;  // bytes, asked for by hattn.h
+constexpr size_t kKeptWorkspace = size_t{64} * 1024 * 1024;  // bytes; a larger one (score matrices) is given back
+
+PyObject *exception_type(hattn_status status) {
+    switch (status) {
+    case HATTN_NOT_SUPPORTED:
+        return PyExc_NotImplementedError;
+    case HATTN_OUT_OF_MEMORY:
+        return PyExc_MemoryError;
+    case HATTN_INVALID_ARGUMENT:
+    case HATTN_CAPACITY_EXCEEDED:
+    case HATTN_OVERFLOW:
+        return PyExc_ValueError;
+    default:
+        return PyExc_RuntimeError;
+    }
+}
+
+std::string environment() {
+    std::string text;
+    for (const char *name : {"HATTN_FORCE", "HATTN_TUNING"}) {
+        const char *value = std::getenv(name);
+        text += value ? std::string("=") + value : std::string("-");
+        text += '\n';
+    }
+    return text;
+}
+
+// Bytes, not values: scale may be NaN. Differing padding would only cost a plan.
+bool same(const hattn_attention_desc &a, const hattn_attention_desc &b) {
+    return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+}  // namespace
+
+void check(hattn_status status, const hattn_context *context) {
+    if (status == HATTN_OK)
+        return;
+    const char *message = hattn_last_error(context);
+    PyErr_SetString(exception_type(status), *message ? message : hattn_status_name(status));
+    throw nb::python_error();
+}
+
+ContextPointer make_context() {
+    hattn_context *context = nullptr;
+    check(hattn_context_create(nullptr, &context), nullptr);
+    return ContextPointer(context);
+}
+
+std::string query_text(const hattn_context *context,
+                       const std::function<hattn_status(char *, size_t, size_t *)> &query) {
+    size_t size = 0;
+    if (const hattn_status status = query(nullptr, 0, &size); status != HATTN_CAPACITY_EXCEEDED)
+        check(status, context);
+    std::string text(size, '\0');
+    check(query(text.data(), text.size(), &size), context);
+    text.resize(std::strlen(text.c_str()));
+    return text;
+}
+
+Session::Session() : environment_(environment()), context_(make_context()) {}
+
+Session &Session::current() {
+    thread_local std::unique_ptr<Session> session;
+    if (!session || session->environment_ != environment()) {
+        session.reset();
+        session.reset(new Session);
+    }
+    return *session;
+}
+
+const hattn_plan *Session::plan(const hattn_attention_desc &desc) {
+    for (auto entry = plans_.begin(); entry != plans_.end(); ++entry) {
+        if (!same(entry->desc, desc))
+            continue;
+        plans_.splice(plans_.begin(), plans_, entry);
+        return plans_.front().plan.get();
+    }
+    hattn_plan *plan = nullptr;
+    check(hattn_plan_create(context(), &desc, &plan), context());
+    plans_.push_front({desc, PlanPointer(plan)});
+    if (plans_.size() > kPlans)
+        plans_.pop_back();
+    return plan;
+}
+
+void *Session::workspace(size_t bytes) {
+    if (bytes <= workspace_size_)
+        return workspace_.get();
+    workspace_.reset();
+    workspace_size_ = 0;
+    if (bytes > SIZE_MAX - kWorkspaceAlignment)
+        throw std::bad_alloc();
+    const size_t rounded = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    workspace_.reset(std::aligned_alloc(kWorkspaceAlignment, rounded));
+    if (!workspace_)
+        throw std::bad_alloc();
+    workspace_size_ = rounded;
+    return workspace_.get();
+}
+
+void Session::execute(const hattn_plan *plan, hattn_attention_args args) {
+    size_t bytes = 0;
+    check(hattn_plan_workspace_size(plan, &bytes), context());
+    args.workspace = workspace(bytes);
+    args.workspace_size = workspace_size_;
+    hattn_status status = HATTN_OK;
+    {
+        nb::gil_scoped_release release;
+        status = hattn_plan_execute(plan, &args);
+    }
+    if (workspace_size_ > kKeptWorkspace) {
+        workspace_.reset();
+        workspace_size_ = 0;
+    }
+    check(status, context());
+}
+
+}  // namespace hattn_python

@@ -1,0 +1,109 @@
+#include "context.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+#include "HalideRuntime.h"
+#include "cpu_features.h"
+#include "kernel_registry.h"
+#include "status.h"
+#include "structs.h"
+
+namespace hattn {
+
+namespace {
+
+struct ParallelLoop {
+    void (*work)(void *closure, int32_t worker);
+    void *closure;
+};
+
+int run_halide_task(void *, int index, uint8_t *loop) {
+    const auto *parallel_loop = reinterpret_cast<const ParallelLoop *>(loop);
+    parallel_loop->work(parallel_loop->closure, index);
+    return 0;
+}
+
+// The pool is shared by all contexts, so it only grows.
+void grow_thread_pool(int32_t threads) {
+    static std::mutex mutex;
+    static int32_t size = 0;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (threads > size) {
+        size = threads;
+        halide_set_num_threads(size);
+    }
+}
+
+}  // namespace
+
+void Executor::run(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) const {
+    if (workers <= 1) {
+        if (workers == 1) {
+            work(closure, 0);
+        }
+    } else if (parallel_for) {
+        parallel_for(user, workers, work, closure);
+    } else {
+        grow_thread_pool(workers);
+        ParallelLoop loop{work, closure};
+        halide_do_par_for(nullptr, run_halide_task, 0, workers, reinterpret_cast<uint8_t *>(&loop));
+    }
+}
+
+ContextMemory::ContextMemory(const hattn_context &context, size_t bytes, size_t alignment)
+    : deallocate_(context.deallocate), user_(context.allocator_user) {
+    if (bytes == 0) {
+        return;
+    }
+    const size_t size = (bytes + alignment - 1) / alignment * alignment;
+    data_ = context.allocate ? context.allocate(user_, size, alignment) : std::aligned_alloc(alignment, size);
+    require(data_, HATTN_OUT_OF_MEMORY, "the allocator returned null for ", size, " bytes");
+}
+
+ContextMemory::~ContextMemory() {
+    if (!data_) {
+        return;
+    }
+    if (deallocate_) {
+        deallocate_(user_, data_);
+    } else {
+        std::free(data_);
+    }
+}
+
+}  // namespace hattn
+
+hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context **context) {
+    using namespace hattn;
+    return guarded([&] {
+        require(context, HATTN_INVALID_ARGUMENT, "context: is null");
+        const hattn_context_desc defaults = HATTN_CONTEXT_DESC_INIT;
+        const hattn_context_desc given = desc ? read_struct(desc, "desc") : defaults;
+        require(given.threads >= 0 && given.threads <= kMaxThreads, HATTN_INVALID_ARGUMENT, "desc.threads: is ", given.threads,
+                ", but must be from 0 (one per core) to ", kMaxThreads);
+        require(!given.allocate == !given.deallocate, HATTN_INVALID_ARGUMENT,
+                "desc.allocate and desc.deallocate: one is null and the other is not, but both must be given or neither");
+        auto created = std::make_unique<hattn_context>();
+        created->executor = {given.parallel_for, given.parallel_for_user, given.threads > 0 ? given.threads : available_cores()};
+        created->allocate = given.allocate;
+        created->deallocate = given.deallocate;
+        created->allocator_user = given.allocator_user;
+        created->tuning_database = given.tuning_database ? given.tuning_database : "";
+        created->force = parse_force(std::getenv("HATTN_FORCE"));
+        created->target = created->force.target ? created->force.target : &best_runnable_target();
+        *context = created.release();
+    });
+}
+
+void hattn_context_destroy(hattn_context *context) {
+    delete context;
+}
+
+const char *hattn_version(void) {
+#define HATTN_STRING_(x) #x
+#define HATTN_STRING(x) HATTN_STRING_(x)
+    return HATTN_STRING(HATTN_VERSION_MAJOR) "." HATTN_STRING(HATTN_VERSION_MINOR) "." HATTN_STRING(HATTN_VERSION_PATCH);
+}

@@ -1,0 +1,233 @@
+// Running a plan: waves of tasks over the workers, then the score output.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "checked.h"
+#include "execute_args.h"
+#include "kernel_call.h"
+#include "plan.h"
+#include "score_output.h"
+#include "status.h"
+#include "structs.h"
+#include "tensor.h"
+#include "units.h"
+
+namespace hattn {
+
+namespace {
+
+constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+// One execute: its arguments and the parts of its workspace.
+struct Execution {
+    const hattn_plan &plan;
+    const hattn_attention_args &args;
+    Task *tasks;
+    float *states;
+    const float *no_sinks;  // -inf for every head
+    LseView lse;            // where lse goes, if anywhere
+    char *workers;
+
+    const float *sinks(int64_t head) const { return args.sinks ? args.sinks + head : no_sinks + head; }
+    // Of a worker: two partial states of its own, then kernel scratch.
+    float *worker_states(int32_t worker) const {
+        return reinterpret_cast<float *>(workers + static_cast<size_t>(worker) * plan.layout.worker_stride);
+    }
+    ScratchArena worker_scratch(int32_t worker) const {
+        char *memory = reinterpret_cast<char *>(worker_states(worker) + plan.layout.segment_floats);
+        return ScratchArena(memory, static_cast<size_t>(plan.layout.scratch_bytes));
+    }
+};
+
+// Where one worker writes a task's rows.
+struct Destination {
+    HeadOutput heads;
+    bool mergeable;  // rows of all heads lie at one stride
+    RowOutput rows;
+};
+
+Destination destination(const Execution &run, const Task &task, float *unwanted_lse) {
+    const hattn_tensor &out = run.args.out;
+    Destination to;
+    to.heads = {element<float>(out, task.batch, task.head, task.row), out.stride[2], out.stride[1], unwanted_lse, task.heads, 1};
+    if (run.lse.data) {
+        to.heads.lse = run.lse.at(task.batch, task.head, task.row);
+        to.heads.lse_row_stride = run.lse.row_stride;
+        to.heads.lse_head_stride = run.lse.head_stride;
+    }
+    const HeadOutput &h = to.heads;
+    const auto merge = [&](int64_t row_stride, int64_t head_stride, int64_t *stride) {
+        *stride = task.heads > 1 ? head_stride : row_stride;
+        return task.heads == 1 || task.rows == 1 || row_stride == head_stride * task.heads;
+    };
+    to.rows = {h.output, 0, h.lse, 0};
+    const bool output_mergeable = merge(h.row_stride, h.head_stride, &to.rows.row_stride);
+    const bool lse_mergeable = merge(h.lse_row_stride, h.lse_head_stride, &to.rows.lse_stride);
+    to.mergeable = output_mergeable && lse_mergeable;
+    return to;
+}
+
+// One of `states` partial states in memory laid out as state_floats() says.
+RowOutput partial_state(float *memory, int64_t rows, int64_t states, int64_t which, int64_t value_dim) {
+    return {memory + which * rows * value_dim, value_dim, memory + states * rows * value_dim + which * rows, 1};
+}
+
+// A long key range in segments of bounded size: state 0 gathers, state 1 is the next segment.
+void run_segments(const CallSite &site, const Execution &run, const Task &task, float *own, const HeadOutput &result) {
+    const int64_t value_dim = run.plan.problem.value_dim;
+    const int64_t rows = int64_t{task.rows} * task.heads;
+    const int64_t end = int64_t{task.key} + task.keys;
+    const RowOutput first = partial_state(own, rows, 2, 0, value_dim);
+    const HeadOutput gathered = {first.output, value_dim * task.heads, value_dim, first.lse, task.heads, 1};
+    for (int64_t key = task.key, segment = 0; key < end; key += kMaxKeysPerCall, ++segment) {
+        const KeyRange keys{key, std::min(key + kMaxKeysPerCall, end)};
+        call_attention(site, task, keys, run.no_sinks, partial_state(own, rows, 2, segment == 0 ? 0 : 1, value_dim));
+        const bool last = keys.end == end;
+        if (segment == 0) {
+            // A single segment is merged with an empty state.
+            const RowOutput second = partial_state(own, rows, 2, 1, value_dim);
+            std::fill(second.lse, second.lse + rows, kNegativeInfinity);
+        }
+        if (segment > 0 || last) {
+            call_merge(site, task, own, 2, last ? run.sinks(task.head) : run.no_sinks, last ? result : gathered);
+        }
+    }
+}
+
+void run_fill(const Execution &run, const Task &task, const HeadOutput &to) {
+    for (int64_t h = 0; h < task.heads; ++h) {
+        const float sink = task.past_length ? kNegativeInfinity : run.sinks(task.head)[h];
+        for (int64_t i = 0; i < task.rows; ++i) {
+            float *row = to.output + i * to.row_stride + h * to.head_stride;
+            std::fill(row, row + run.plan.problem.value_dim, 0.0f);
+            if (run.lse.data) {
+                to.lse[i * to.lse_row_stride + h * to.lse_head_stride] = sink;
+            }
+        }
+    }
+}
+
+void run_task(const Execution &run, const Task &task, int32_t worker) {
+    ScratchArena scratch = run.worker_scratch(worker);
+    const CallSite site{run.plan, run.args, scratch};
+    float *own = run.worker_states(worker);
+    const int64_t rows = int64_t{task.rows} * task.heads;
+    const int64_t value_dim = run.plan.problem.value_dim;
+    const KeyRange keys{task.key, int64_t{task.key} + task.keys};
+    if (task.kind == TaskKind::kSplit) {
+        call_attention(site, task, keys, run.no_sinks, partial_state(run.states + task.state, rows, task.states, task.split, value_dim));
+        return;
+    }
+    // An lse that nobody wants goes behind the worker's own states.
+    const Destination to = destination(run, task, own + 2 * state_floats(rows, 1, value_dim));
+    switch (task.kind) {
+    case TaskKind::kFill: run_fill(run, task, to.heads); break;
+    case TaskKind::kMerge: call_merge(site, task, run.states + task.state, task.states, run.sinks(task.head), to.heads); break;
+    default:
+        if (to.mergeable && task.keys <= kMaxKeysPerCall) {
+            call_attention(site, task, keys, run.sinks(task.head), to.rows);
+        } else {
+            run_segments(site, run, task, own, to.heads);
+        }
+    }
+}
+
+// Workers take tasks from a common counter, in order.
+void run_tasks(const Execution &run, const Task *tasks, int64_t count) {
+    struct Work {
+        const Execution &run;
+        const Task *tasks;
+        int64_t count;
+        std::atomic<int64_t> next{0};
+    } work{run, tasks, count};
+    const auto take_tasks = [](void *closure, int32_t worker) {
+        Work &shared = *static_cast<Work *>(closure);
+        for (int64_t i; (i = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;) {
+            run_task(shared.run, shared.tasks[i], worker);
+        }
+    };
+    run.plan.executor.run(static_cast<int32_t>(std::min<int64_t>(run.plan.executor.threads, count)), take_tasks, &work);
+}
+
+Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
+    char *base = static_cast<char *>(args.workspace);
+    const WorkspaceLayout &layout = plan.layout;
+    auto *no_sinks = reinterpret_cast<float *>(base + layout.sinks_offset);
+    std::fill(no_sinks, no_sinks + plan.problem.query_heads, kNegativeInfinity);
+    LseView lse;
+    if (args.lse.data) {
+        lse = {static_cast<float *>(args.lse.data), args.lse.stride[0], args.lse.stride[1], args.lse.stride[2]};
+    } else if (plan.problem.scores == HATTN_SCORES_PROBABILITIES) {
+        const int64_t rows = args.q.extent[2];
+        lse = {reinterpret_cast<float *>(base + layout.lse_offset), plan.problem.query_heads * rows, rows, 1};
+    }
+    return {plan,     args, reinterpret_cast<Task *>(base + layout.tasks_offset), reinterpret_cast<float *>(base + layout.states_offset),
+            no_sinks, lse,  base + layout.workers_offset};
+}
+
+void execute(const hattn_plan &plan, const hattn_attention_args &args) {
+    if (plan.problem.batch == 0 || args.q.extent[2] == 0) {
+        return;
+    }
+    const Execution run = lay_out(plan, args);
+    TaskWriter writer(plan, args, run.tasks);
+    while (writer.next_wave()) {
+        run_tasks(run, writer.tasks(), writer.task_count());
+        run_tasks(run, writer.merges(), writer.merge_count());
+    }
+    if (plan.problem.scores != HATTN_SCORES_NONE) {
+        write_scores(plan, args, run.lse, run.workers);
+    }
+}
+
+void check_workspace(const hattn_plan &plan, const hattn_attention_args &args) {
+    require(args.workspace || plan.layout.bytes == 0, HATTN_INVALID_ARGUMENT, "workspace: is null, but the plan needs ",
+            plan.layout.bytes, " bytes");
+    require(reinterpret_cast<uintptr_t>(args.workspace) % kScratchAlignment == 0, HATTN_INVALID_ARGUMENT, "workspace: is ",
+            args.workspace, ", but must be aligned to ", kScratchAlignment, " bytes");
+    require(args.workspace_size >= plan.layout.bytes, HATTN_WORKSPACE_TOO_SMALL, "workspace_size: is ", args.workspace_size,
+            ", but the plan needs ", plan.layout.bytes);
+    const auto begin = reinterpret_cast<uintptr_t>(args.workspace);
+    const ByteRange workspace{begin, begin + plan.layout.bytes};
+    const struct {
+        const hattn_tensor &tensor;
+        const char *name;
+    } tensors[] = {{args.q, "q"},       {args.k, "k"},     {args.v, "v"},       {args.out, "out"},
+                   {args.lse, "lse"}, {args.scores, "scores"}, {args.bias, "bias"}, {args.mask, "mask"}};
+    for (const auto &[tensor, name] : tensors) {
+        require(!overlaps(workspace, byte_range(tensor)), HATTN_INVALID_ARGUMENT, "workspace: its memory, from ", args.workspace,
+                ", overlaps that of ", name, ", from ", tensor.data);
+    }
+}
+
+}  // namespace
+
+}  // namespace hattn
+
+hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_args *args) {
+    using namespace hattn;
+    return guarded([&] {
+        require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
+        const hattn_attention_args given = read_struct(args, "args");
+        check_arguments(plan->problem, given);
+        check_workspace(*plan, given);
+        execute(*plan, given);
+    });
+}
+
+hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc *desc, const hattn_attention_args *args) {
+    using namespace hattn;
+    return guarded([&] {
+        require(context, HATTN_INVALID_ARGUMENT, "context: is null");
+        hattn_attention_args given = read_struct(args, "args");
+        const hattn_plan plan = make_plan(*context, read_struct(desc, "desc"));
+        check_arguments(plan.problem, given);
+        const ContextMemory workspace(*context, plan.layout.bytes, kScratchAlignment);
+        given.workspace = workspace.data();
+        given.workspace_size = plan.layout.bytes;
+        execute(plan, given);
+    });
+}

@@ -1,0 +1,180 @@
+#include "execute_args.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "status.h"
+#include "structs.h"
+#include "tensor.h"
+
+namespace hattn {
+
+namespace {
+
+// Kernels index with 32 bits inside a tile of at most 64 rows, 8 heads and kMaxKeysPerCall keys.
+constexpr int64_t kMaxRowStride = int64_t{1} << 24;
+constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
+constexpr int64_t kMaxKeyStride = int64_t{1} << 17;
+
+void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimension, int64_t limit) {
+    const int64_t stride = tensor.extent[dimension] > 1 ? std::llabs(tensor.stride[dimension]) : 0;
+    require(stride <= limit, HATTN_NOT_SUPPORTED, name, ": stride[", dimension, "] is ", tensor.stride[dimension], ", but at most ",
+            limit, " is supported");
+}
+
+void check_query_side(const Problem &p, const hattn_attention_args &args) {
+    check_tensor(args.q, "q", HATTN_FLOAT32);
+    check_tensor(args.out, "out", HATTN_FLOAT32);
+    check_tensor_extent(args.q, "q", kQueryDimensions, 0, p.batch, "the plan's batch");
+    check_tensor_extent(args.q, "q", kQueryDimensions, 1, p.query_heads, "the plan's query_heads");
+    check_tensor_extent(args.q, "q", kQueryDimensions, 3, p.key_dim, "the plan's key_dim");
+    require(args.q.extent[2] <= p.query_length, HATTN_CAPACITY_EXCEEDED, "q: extent[2] (query length) is ", args.q.extent[2],
+            ", but the plan's query_length is ", p.query_length);
+    check_tensor_extent(args.out, "out", kQueryDimensions, 0, p.batch, "the plan's batch");
+    check_tensor_extent(args.out, "out", kQueryDimensions, 1, p.query_heads, "the plan's query_heads");
+    check_tensor_extent(args.out, "out", kQueryDimensions, 2, args.q.extent[2], "the query length of q");
+    check_tensor_extent(args.out, "out", kQueryDimensions, 3, p.value_dim, "the plan's value_dim");
+    check_unit_stride(args.q, "q");
+    check_unit_stride(args.out, "out");
+    check_distinct_elements(args.out, "out");
+    for (const auto &[tensor, name] : {std::pair(&args.q, "q"), std::pair(&args.out, "out")}) {
+        check_stride_limit(*tensor, name, 1, kMaxHeadStride);
+        check_stride_limit(*tensor, name, 2, kMaxRowStride);
+    }
+}
+
+void check_key_side(const Problem &p, const hattn_attention_args &args) {
+    const struct {
+        const hattn_tensor &tensor;
+        const char *name;
+        int64_t dim;
+        const char *dim_name;
+    } sides[] = {{args.k, "k", p.key_dim, "the plan's key_dim"}, {args.v, "v", p.value_dim, "the plan's value_dim"}};
+    for (const auto &side : sides) {
+        check_tensor(side.tensor, side.name, HATTN_FLOAT32);
+        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 0, p.batch, "the plan's batch");
+        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 1, p.kv_heads, "the plan's kv_heads");
+        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 3, side.dim, side.dim_name);
+        require(side.tensor.extent[2] <= p.kv_length, HATTN_CAPACITY_EXCEEDED, side.name, ": extent[2] (kv length) is ",
+                side.tensor.extent[2], ", but the plan's kv_length is ", p.kv_length);
+        check_unit_stride(side.tensor, side.name);
+        check_stride_limit(side.tensor, side.name, 2, kMaxKeyStride);
+    }
+    check_tensor_extent(args.v, "v", kKeyDimensions, 2, args.k.extent[2], "the kv length of k");
+}
+
+void check_optional_outputs(const Problem &p, const hattn_attention_args &args) {
+    read_struct(&args.lse, "lse");
+    if (args.lse.data) {
+        check_tensor(args.lse, "lse", HATTN_FLOAT32);
+        for (int d = 0; d < 3; ++d) {
+            check_tensor_extent(args.lse, "lse", kQueryDimensions, d, args.q.extent[d], "that of q");
+        }
+        check_tensor_extent(args.lse, "lse", kQueryDimensions, 3, 1, "the width of lse");
+        check_distinct_elements(args.lse, "lse");
+        check_stride_limit(args.lse, "lse", 1, kMaxHeadStride);
+        check_stride_limit(args.lse, "lse", 2, kMaxRowStride);
+    }
+    read_struct(&args.scores, "scores");
+    const bool wanted = p.scores != HATTN_SCORES_NONE;
+    const bool nothing_to_write = is_empty(args.q) || args.k.extent[2] == 0;
+    require(wanted || !args.scores.data, HATTN_INVALID_ARGUMENT, "scores: data is given, but the plan's scores is ",
+            static_cast<int>(p.scores), " (none)");
+    if (wanted) {
+        require(args.scores.data || nothing_to_write, HATTN_INVALID_ARGUMENT, "scores: data is null, but the plan's scores is ",
+                static_cast<int>(p.scores));
+        check_tensor(args.scores, "scores", HATTN_FLOAT32);
+        for (int d = 0; d < 3; ++d) {
+            check_tensor_extent(args.scores, "scores", kScoreDimensions, d, args.q.extent[d], "that of q");
+        }
+        check_tensor_extent(args.scores, "scores", kScoreDimensions, 3, args.k.extent[2], "the kv length of k");
+        check_unit_stride(args.scores, "scores");
+        check_distinct_elements(args.scores, "scores");
+        check_stride_limit(args.scores, "scores", 2, kMaxRowStride);
+    }
+}
+
+// A bias or mask: each extent is 1 or that of [B, Hq, Sq, Sk].
+void check_operand(const hattn_tensor &tensor, const char *name, const char *flag, bool expected, hattn_dtype dtype,
+                   const hattn_attention_args &args) {
+    read_struct(&tensor, name);
+    const int64_t full[4] = {args.q.extent[0], args.q.extent[1], args.q.extent[2], args.k.extent[2]};
+    const bool empty = full[0] == 0 || full[2] == 0 || full[3] == 0;
+    require(expected || !tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is given, but the plan's ", flag, " is 0");
+    if (!expected || (empty && !tensor.data)) {
+        return;
+    }
+    require(tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is null, but the plan's ", flag, " is 1");
+    check_tensor(tensor, name, dtype);
+    for (int d = 0; d < 4; ++d) {
+        require(tensor.extent[d] == 1 || tensor.extent[d] == full[d], HATTN_INVALID_ARGUMENT, name, ": extent[", d, "] (",
+                kScoreDimensions.name[d], ") is ", tensor.extent[d], ", but must be 1 or ", full[d]);
+    }
+    check_stride_limit(tensor, name, 1, kMaxHeadStride);
+    check_stride_limit(tensor, name, 2, kMaxRowStride);
+    check_stride_limit(tensor, name, 3, kMaxKeyStride);
+}
+
+void check_vectors(const Problem &p, const hattn_attention_args &args) {
+    require(!args.alibi_slopes == !p.has_alibi, HATTN_INVALID_ARGUMENT, "alibi_slopes: is ",
+            args.alibi_slopes ? "given" : "null", ", but the plan's has_alibi is ", p.has_alibi ? 1 : 0);
+    require(!args.sinks == !p.has_sinks, HATTN_INVALID_ARGUMENT, "sinks: is ", args.sinks ? "given" : "null",
+            ", but the plan's has_sinks is ", p.has_sinks ? 1 : 0);
+    for (int64_t b = 0; b < p.batch; ++b) {
+        if (args.q_lengths) {
+            require(args.q_lengths[b] >= 0 && args.q_lengths[b] <= args.q.extent[2], HATTN_INVALID_ARGUMENT, "q_lengths[", b, "]: is ",
+                    args.q_lengths[b], ", but must be from 0 to the query length of q, ", args.q.extent[2]);
+        }
+        if (args.kv_lengths) {
+            require(args.kv_lengths[b] >= 0 && args.kv_lengths[b] <= args.k.extent[2], HATTN_INVALID_ARGUMENT, "kv_lengths[", b,
+                    "]: is ", args.kv_lengths[b], ", but must be from 0 to the kv length of k, ", args.k.extent[2]);
+        }
+        if (args.causal_offsets) {
+            require(std::llabs(args.causal_offsets[b]) <= kMaxExtent, HATTN_INVALID_ARGUMENT, "causal_offsets[", b, "]: is ",
+                    args.causal_offsets[b], ", but must be from ", -kMaxExtent, " to ", kMaxExtent);
+        }
+    }
+}
+
+void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output, const char *name) {
+    const struct {
+        const hattn_tensor &tensor;
+        const char *name;
+    } others[] = {{args.q, "q"},     {args.k, "k"},       {args.v, "v"},   {args.bias, "bias"},
+                  {args.mask, "mask"}, {args.out, "out"}, {args.lse, "lse"}, {args.scores, "scores"}};
+    const ByteRange range = byte_range(output);
+    for (const auto &other : others) {
+        if (&other.tensor != &output) {
+            require(!overlaps(range, byte_range(other.tensor)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ", output.data,
+                    ", overlaps that of ", other.name, ", from ", other.tensor.data);
+        }
+    }
+}
+
+}  // namespace
+
+void check_arguments(const Problem &problem, const hattn_attention_args &args) {
+    check_query_side(problem, args);
+    check_key_side(problem, args);
+    check_optional_outputs(problem, args);
+    check_operand(args.bias, "bias", "has_bias", problem.has_bias, HATTN_FLOAT32, args);
+    check_operand(args.mask, "mask", "has_mask", problem.has_mask, HATTN_BOOL, args);
+    check_vectors(problem, args);
+    check_aliasing(args, args.out, "out");
+    check_aliasing(args, args.lse, "lse");
+    check_aliasing(args, args.scores, "scores");
+}
+
+}  // namespace hattn
+
+void hattn_attention_args_init(hattn_attention_args *args) {
+    if (!args) {
+        return;
+    }
+    *args = {};
+    args->struct_size = sizeof(*args);
+    const hattn_tensor empty = HATTN_TENSOR_INIT;
+    for (hattn_tensor *tensor : {&args->q, &args->k, &args->v, &args->out, &args->lse, &args->scores, &args->bias, &args->mask}) {
+        *tensor = empty;
+    }
+}

@@ -1,0 +1,23 @@
+// HATTN_FORCE: comma-separated words that override the planner, e.g. "algorithm=flash,target=avx2" or "kernel=NAME".
+#pragma once
+
+#include <string>
+
+#include "hattn/hattn.h"
+#include "kernel_table.h"
+
+namespace hattn {
+
+struct Force {
+    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;
+    const TargetInfo *target = nullptr;
+    const KernelInfo *kernel = nullptr;
+    std::string text;  // as given
+};
+
+// Throws StatusError on unknown words, on targets this CPU cannot run, and on words that contradict each other.
+Force parse_force(const char *text);
+
+const char *algorithm_name(hattn_algorithm algorithm);
+
+}  // namespace hattn

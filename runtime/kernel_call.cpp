@@ -1,0 +1,163 @@
+#include "kernel_call.h"
+
+#include <algorithm>
+
+#include "HalideRuntime.h"
+#include "checked.h"
+#include "tensor.h"
+
+namespace hattn {
+
+namespace {
+
+struct Dimension {
+    int64_t extent, stride;
+};
+
+// A halide_buffer_t over memory of ours. Coordinates start at 0: offsets are shifted instead, which keeps index arithmetic small.
+class Buffer {
+public:
+    template <typename T>
+    Buffer(T *data, std::initializer_list<Dimension> dimensions) {
+        int count = 0;
+        for (const Dimension &dimension : dimensions) {
+            shape_[count++] = {0, static_cast<int32_t>(dimension.extent), static_cast<int32_t>(dimension.stride), 0};
+        }
+        buffer_.host = const_cast<uint8_t *>(reinterpret_cast<const uint8_t *>(data));
+        buffer_.type = halide_type_of<std::remove_const_t<T>>();
+        buffer_.dimensions = count;
+        buffer_.dim = shape_;
+    }
+    Buffer(const Buffer &) = delete;
+    Buffer &operator=(const Buffer &) = delete;
+    operator void *() { return &buffer_; }
+
+private:
+    halide_buffer_t buffer_ = {};
+    halide_dimension_t shape_[3] = {};
+};
+
+// Strides of extents of one are the caller's to ignore.
+int64_t used_stride(const hattn_tensor &tensor, int dimension) {
+    return tensor.extent[dimension] > 1 ? tensor.stride[dimension] : 0;
+}
+
+// The crop of a bias or mask that a task sees, as (j, i, h).
+template <typename T>
+struct OperandView {
+    T *data = nullptr;
+    int64_t key_stride = 0, row_stride = 0, head_stride = 0;
+
+    OperandView(const hattn_tensor &tensor, const Task &task, int64_t first_key) {
+        if (!tensor.data) {
+            return;
+        }
+        key_stride = used_stride(tensor, 3);
+        row_stride = used_stride(tensor, 2);
+        head_stride = used_stride(tensor, 1);
+        data = static_cast<T *>(tensor.data) + task.batch * used_stride(tensor, 0) + task.head * head_stride + task.row * row_stride +
+               first_key * key_stride;
+    }
+};
+
+// Everything that attention and score kernels take in common, in the order of generators/kernel_inputs.cpp.
+struct InputArguments {
+    InputArguments(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks, const float *known_lse,
+                   int64_t known_lse_stride)
+        : sequence(site.plan.problem, site.args, task.batch),
+          kv_head(task.head / site.plan.problem.group_size()),
+          bias_view(site.args.bias, task, keys.begin),
+          mask_view(site.args.mask, task, keys.begin),
+          query(element<const float>(site.args.q, task.batch, task.head, task.row),
+                {{site.plan.problem.key_dim, 1}, {task.rows, site.args.q.stride[2]}, {task.heads, site.args.q.stride[1]}}),
+          key(element<const float>(site.args.k, task.batch, kv_head, keys.begin),
+              {{site.plan.problem.key_dim, 1}, {keys.size(), site.args.k.stride[2]}}),
+          value(element<const float>(site.args.v, task.batch, kv_head, keys.begin),
+                {{site.plan.problem.value_dim, 1}, {keys.size(), site.args.v.stride[2]}}),
+          bias(bias_view.data, {{keys.size(), bias_view.key_stride}, {task.rows, bias_view.row_stride}, {task.heads, bias_view.head_stride}}),
+          mask(mask_view.data, {{keys.size(), mask_view.key_stride}, {task.rows, mask_view.row_stride}, {task.heads, mask_view.head_stride}}),
+          alibi_slopes(site.args.alibi_slopes ? site.args.alibi_slopes + task.head : nullptr, {{task.heads, 1}}),
+          sink_logits(sinks, {{task.heads, 1}}),
+          lse(known_lse, {{task.rows, known_lse_stride}}),
+          scale(site.plan.problem.scale),
+          softcap(site.plan.problem.softcap) {
+        const int64_t shift = task.row - keys.begin;
+        first_offset = static_cast<int32_t>(std::clamp(sequence.first_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
+        last_offset = static_cast<int32_t>(std::clamp(sequence.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
+        position_offset = static_cast<int32_t>(sequence.offset + shift);
+    }
+
+    void see_every_key() {
+        first_offset = static_cast<int32_t>(-2 * kMaxExtent);
+        last_offset = static_cast<int32_t>(2 * kMaxExtent - 1);
+    }
+
+    const Sequence sequence;
+    const int64_t kv_head;
+    const OperandView<const float> bias_view;
+    const OperandView<const uint8_t> mask_view;
+    Buffer query, key, value, bias, mask, alibi_slopes, sink_logits, lse;
+    float scale, softcap;
+    int32_t first_offset, last_offset, position_offset;
+};
+
+}  // namespace
+
+void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks, const RowOutput &result) {
+    InputArguments in(site, task, keys, sinks, nullptr, 0);
+    const int64_t rows = int64_t{task.rows} * task.heads;
+    Buffer output(result.output, {{site.plan.problem.value_dim, 1}, {rows, result.row_stride}});
+    Buffer lse(result.lse, {{rows, result.lse_stride}});
+    site.scratch.reset();
+    void *context = &site.scratch;
+    void *arguments[] = {&context,  in.query,  in.key,      in.value,         in.bias,         in.mask,             in.alibi_slopes, in.sink_logits,
+                         in.lse,    &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset, output,          lse};
+    task.kernel->function(arguments);
+}
+
+void call_merge(const CallSite &site, const Task &task, const float *states, int64_t count, const float *sinks,
+                const HeadOutput &result) {
+    const int64_t value_dim = site.plan.problem.value_dim;
+    const int64_t rows = int64_t{task.rows} * task.heads;
+    Buffer partial_output(states, {{value_dim, 1}, {rows, value_dim}, {count, rows * value_dim}});
+    Buffer partial_lse(states + rows * count * value_dim, {{rows, 1}, {count, rows}});
+    Buffer sink_logits(sinks, {{task.heads, 1}});
+    int32_t heads = task.heads;
+    Buffer output(result.output, {{value_dim, 1}, {task.rows, result.row_stride}, {task.heads, result.head_stride}});
+    Buffer lse(result.lse, {{task.rows, result.lse_row_stride}, {task.heads, result.lse_head_stride}});
+    site.scratch.reset();
+    void *context = &site.scratch;
+    void *arguments[] = {&context, partial_output, partial_lse, sink_logits, &heads, output, lse};
+    site.plan.kernels.merge->function(arguments);
+}
+
+void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, const float *lse, int64_t lse_stride, float *scores,
+                 int64_t row_stride) {
+    const hattn_scores mode = site.plan.problem.scores;
+    InputArguments in(site, task, keys, nullptr, lse, lse_stride);
+    if (mode == HATTN_SCORES_RAW || mode == HATTN_SCORES_CAPPED) {
+        in.see_every_key();
+    }
+    Buffer output(scores, {{keys.size(), 1}, {task.rows, row_stride}});
+    site.scratch.reset();
+    void *context = &site.scratch;
+    void *arguments[] = {&context,  in.query,  in.key,      in.value,         in.bias,         in.mask,             in.alibi_slopes, in.sink_logits,
+                         in.lse,    &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset, output};
+    task.kernel->function(arguments);
+}
+
+int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys) {
+    constexpr int64_t kLanes = 16;         // widest vector, to which extents are rounded up
+    constexpr int64_t kAllocations = 40;   // more than any kernel makes, each rounded up
+    constexpr int64_t kRowArrays = 24;     // limits, positions, statistics
+    const KernelTile &tile = kernel.tile;
+    const int64_t rows = round_up(tile.rows, kLanes);
+    const int64_t chunk = round_up(tile.keys > 0 ? tile.keys : keys, kLanes) + kLanes;
+    const int64_t chunks = tile.keys > 0 ? ceil_div(keys, tile.keys) + 2 : 2;
+    // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can be hidden.
+    const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks + kRowArrays * rows +
+                           (kernel.hooks != 0 ? (chunk + 1) * (value_dim + kLanes) : 0) + chunk * kLanes;
+    return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
+}
+
+}  // namespace hattn

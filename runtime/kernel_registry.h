@@ -1,0 +1,26 @@
+// Look-up in the kernel table.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel_table.h"
+
+namespace hattn {
+
+const char *kernel_kind_name(KernelKind kind);
+
+const TargetInfo *find_target(std::string_view name);  // null if unknown; "avx2" also finds "x86-avx2"
+bool is_runnable(const TargetInfo &target);
+const TargetInfo &best_runnable_target();  // throws StatusError if none is
+
+const KernelInfo *find_kernel(std::string_view name);  // null if unknown
+
+// Kernels of a kind for a target and a set of hooks, ordered by rows per tile.
+std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks);
+
+uint32_t hook_bit(std::string_view name);           // 0 if unknown
+std::string hook_names(uint32_t hooks);             // "softcap+bias", or "none"
+
+}  // namespace hattn

@@ -1,0 +1,49 @@
+// What the runtime knows about kernels: rows of a table that hattn-kernelgen writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hattn {
+
+enum class KernelKind { kNaive, kFlash, kSplitKv, kScores, kProbabilities, kMerge };
+
+// As in schedules/tile.h.
+struct KernelTile {
+    int rows, keys, row_vectors, key_unroll, value_unroll;
+};
+
+struct KernelInfo {
+    const char *name;
+    const char *target;
+    KernelKind kind;
+    uint32_t hooks;  // bits of ScoreHookInfo
+    KernelTile tile;
+    // The pipeline's arguments in the order of generators/kernel_inputs.cpp, outputs last; buffers as halide_buffer_t *, scalars as
+    // pointers to them; the first is a pointer to the user context, a ScratchArena *.
+    int (*function)(void **arguments);
+};
+
+struct TargetInfo {
+    const char *name;
+    const char *cpu_features;
+    int lanes;
+};
+
+struct ScoreHookInfo {
+    const char *name;
+    uint32_t bit;
+};
+
+struct KernelTable {
+    const TargetInfo *targets;  // from the least to the most capable
+    size_t target_count;
+    const ScoreHookInfo *hooks;
+    size_t hook_count;
+    const KernelInfo *kernels;
+    size_t kernel_count;
+};
+
+const KernelTable &kernel_table();
+
+}  // namespace hattn

@@ -1,0 +1,150 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "checked.h"
+#include "kernel_call.h"
+#include "status.h"
+#include "structs.h"
+#include "task.h"
+#include "units.h"
+
+namespace hattn {
+
+namespace {
+
+// Every kernel any sequence of the plan may be given.
+template <typename Visit>
+void for_each_kernel_of(const KernelSet &kernels, Visit &&visit) {
+    for (const auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv}) {
+        for (const KernelInfo *kernel : *list) {
+            visit(*kernel);
+        }
+    }
+}
+
+bool may_run(const KernelSet &kernels, hattn_algorithm algorithm) {
+    return kernels.algorithm == HATTN_ALGORITHM_AUTO || kernels.algorithm == algorithm;
+}
+
+int64_t scratch_of(const Problem &problem, const KernelSet &kernels) {
+    const int64_t keys = std::min(problem.kv_length, kMaxKeysPerCall);
+    int64_t bytes = 0;
+    const auto count = [&](const KernelInfo &kernel, int64_t most_keys) {
+        bytes = std::max(bytes, kernel_scratch_bytes(kernel, problem.key_dim, problem.value_dim, most_keys));
+    };
+    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+        if (!may_run(kernels, algorithm)) {
+            continue;
+        }
+        // By its own choice the planner gives naive kernels few keys only.
+        const bool few = algorithm == HATTN_ALGORITHM_NAIVE && kernels.algorithm == HATTN_ALGORITHM_AUTO;
+        for (const KernelInfo *kernel : kernels.of(algorithm)) {
+            count(*kernel, few ? std::min<int64_t>(keys, kernels.flash.front()->tile.keys) : keys);
+        }
+    }
+    if (problem.scores != HATTN_SCORES_NONE) {
+        count(*kernels.scores, kernels.scores->tile.keys);
+    }
+    return bytes;
+}
+
+int64_t most_tile_rows(const KernelSet &kernels) {
+    int64_t rows = kernels.scores->tile.rows;
+    for_each_kernel_of(kernels, [&](const KernelInfo &kernel) { rows = std::max<int64_t>(rows, kernel.tile.rows); });
+    return rows;
+}
+
+// The merge kernel keeps weights of every state, and rows of sums.
+int64_t merge_scratch(const Problem &problem, const KernelSet &kernels) {
+    const int64_t states = std::max<int64_t>(2, ceil_div(problem.kv_length, kSplitKeys));
+    return (most_tile_rows(kernels) * (states + 4) + problem.value_dim + 64) * static_cast<int64_t>(sizeof(float)) + 1024;
+}
+
+// How many tasks the whole problem makes, up to the limit of a wave.
+int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
+    int64_t tasks = 1;
+    const auto at_most = [](int64_t a, int64_t b) { return a > kMaxTasksPerWave / std::max<int64_t>(b, 1) ? kMaxTasksPerWave : a * b; };
+    const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
+    for_each_kernel_of(kernels, [&](const KernelInfo &kernel) {
+        const int64_t blocks = ceil_div(problem.query_length, std::max(1, kernel.tile.rows / static_cast<int>(std::min<int64_t>(
+                                                                  kernel.tile.rows, problem.group_size())))) + 1;
+        const bool splits_keys = kernel.kind == KernelKind::kSplitKv;
+        tasks = std::max(tasks, at_most(at_most(at_most(problem.batch, problem.query_heads), blocks), splits_keys ? splits : 1));
+    });
+    // A unit's splits have to fit into one wave.
+    return std::max(std::min(tasks, kMaxTasksPerWave), splits);
+}
+
+WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kernels, int32_t threads) {
+    WorkspaceLayout layout;
+    constexpr int64_t kFloat = sizeof(float);
+    const int64_t units = checked_multiply(problem.batch, problem.query_heads, "workspace");
+    if (units == 0 || problem.query_length == 0) {
+        return layout;
+    }
+    layout.task_capacity = tasks_of(problem, kernels);
+    if (may_run(kernels, HATTN_ALGORITHM_SPLIT_KV) && problem.kv_length > kSplitKeys) {
+        const int64_t unit = largest_unit_states(problem, kernels);
+        const int64_t rows = checked_multiply(units, problem.query_length, "workspace");
+        layout.state_floats = std::max(unit, std::min(checked_multiply(unit, rows, "workspace"), kStatePoolFloats));
+    }
+    const int64_t rows = most_tile_rows(kernels);
+    layout.segment_floats = round_up(state_floats(rows, 2, problem.value_dim) + rows, 16);
+    layout.scratch_bytes = round_up(std::max(scratch_of(problem, kernels), merge_scratch(problem, kernels)), 64);
+
+    int64_t used = 0;
+    const auto place = [&](int64_t bytes) {
+        const int64_t offset = used;
+        used = checked_add(used, round_up(bytes, 64), "workspace");
+        return static_cast<size_t>(offset);
+    };
+    layout.tasks_offset = place(2 * layout.task_capacity * static_cast<int64_t>(sizeof(Task)));
+    layout.states_offset = place(layout.state_floats * kFloat);
+    layout.sinks_offset = place(problem.query_heads * kFloat);
+    const bool keeps_lse = problem.scores == HATTN_SCORES_PROBABILITIES;
+    layout.lse_offset = place(keeps_lse ? checked_multiply(checked_multiply(units, problem.query_length, "workspace"), kFloat, "workspace") : 0);
+    layout.worker_stride = static_cast<size_t>(layout.segment_floats * kFloat + layout.scratch_bytes);
+    layout.workers_offset = place(checked_multiply(static_cast<int64_t>(layout.worker_stride), threads, "workspace"));
+    layout.bytes = static_cast<size_t>(used);
+    return layout;
+}
+
+}  // namespace
+
+hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &desc) {
+    hattn_plan plan;
+    plan.problem = validate_problem(desc);
+    plan.executor = context.executor;
+    if (plan.problem.threads > 0) {
+        plan.executor.threads = plan.problem.threads;
+    }
+    plan.kernels = select_kernels(plan.problem, *context.target, context.force);
+    plan.layout = lay_out_workspace(plan.problem, plan.kernels, plan.executor.threads);
+    return plan;
+}
+
+}  // namespace hattn
+
+hattn_status hattn_plan_create(hattn_context *context, const hattn_attention_desc *desc, hattn_plan **plan) {
+    using namespace hattn;
+    return guarded([&] {
+        require(context, HATTN_INVALID_ARGUMENT, "context: is null");
+        require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
+        *plan = std::make_unique<hattn_plan>(make_plan(*context, read_struct(desc, "desc"))).release();
+    });
+}
+
+void hattn_plan_destroy(hattn_plan *plan) {
+    delete plan;
+}
+
+hattn_status hattn_plan_workspace_size(const hattn_plan *plan, size_t *bytes) {
+    using namespace hattn;
+    return guarded([&] {
+        require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
+        require(bytes, HATTN_INVALID_ARGUMENT, "bytes: is null");
+        *bytes = plan->layout.bytes;
+    });
+}

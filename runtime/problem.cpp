@@ -1,0 +1,124 @@
+#include "problem.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "checked.h"
+#include "context.h"
+#include "kernel_registry.h"
+#include "status.h"
+
+namespace hattn {
+
+namespace {
+
+void check_extent(int64_t value, int64_t least, const char *name) {
+    require(value >= least, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be at least ", least);
+    require(value <= kMaxExtent, HATTN_OVERFLOW, name, ": is ", value, ", but the kernels count up to ", kMaxExtent);
+}
+
+void check_flag(int32_t value, const char *name) {
+    require(value == 0 || value == 1, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be 0 or 1");
+}
+
+void check_dtype_and_device(const hattn_attention_desc &desc) {
+    require(desc.dtype >= HATTN_FLOAT32 && desc.dtype <= HATTN_INT32, HATTN_INVALID_ARGUMENT, "dtype: is ",
+            static_cast<int>(desc.dtype), ", which is no hattn_dtype");
+    require(desc.dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, "dtype: is ", static_cast<int>(desc.dtype),
+            ", but only HATTN_FLOAT32 (", static_cast<int>(HATTN_FLOAT32), ") is supported yet");
+    require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
+            static_cast<int>(desc.device), ", which is no hattn_device");
+    require(desc.device == HATTN_CPU, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(desc.device), ", but only HATTN_CPU (",
+            static_cast<int>(HATTN_CPU), ") is supported yet");
+}
+
+void check_extents(const hattn_attention_desc &desc) {
+    check_extent(desc.batch, 0, "batch");
+    check_extent(desc.query_heads, 1, "query_heads");
+    check_extent(desc.kv_heads, 1, "kv_heads");
+    check_extent(desc.query_length, 0, "query_length");
+    check_extent(desc.kv_length, 0, "kv_length");
+    check_extent(desc.key_dim, 1, "key_dim");
+    check_extent(desc.value_dim, 1, "value_dim");
+    require(desc.query_heads % desc.kv_heads == 0, HATTN_INVALID_ARGUMENT, "query_heads: is ", desc.query_heads,
+            ", but must be a multiple of kv_heads, which is ", desc.kv_heads);
+    const auto bytes = [&](int64_t heads, int64_t length, int64_t dim, const char *what) {
+        return checked_multiply(checked_multiply(checked_multiply(checked_multiply(desc.batch, heads, what), length, what), dim, what),
+                                static_cast<int64_t>(sizeof(float)), what);
+    };
+    bytes(desc.query_heads, desc.query_length, std::max(desc.key_dim, desc.value_dim), "size of q or out");
+    bytes(desc.kv_heads, desc.kv_length, std::max(desc.key_dim, desc.value_dim), "size of k or v");
+    if (desc.scores != HATTN_SCORES_NONE) {
+        bytes(desc.query_heads, desc.query_length, desc.kv_length, "size of scores");
+    }
+}
+
+void check_options(const hattn_attention_desc &desc) {
+    require(std::isnan(desc.scale) || std::isfinite(desc.scale), HATTN_INVALID_ARGUMENT, "scale: is ", desc.scale,
+            ", but must be finite, or NaN for 1/sqrt(key_dim)");
+    require(std::isfinite(desc.softcap) && desc.softcap >= 0, HATTN_INVALID_ARGUMENT, "softcap: is ", desc.softcap,
+            ", but must be positive, or 0 for none");
+    require(desc.window_left >= -1, HATTN_INVALID_ARGUMENT, "window_left: is ", desc.window_left, ", but must be at least -1");
+    require(desc.window_right >= -1, HATTN_INVALID_ARGUMENT, "window_right: is ", desc.window_right, ", but must be at least -1");
+    check_flag(desc.causal, "causal");
+    check_flag(desc.has_bias, "has_bias");
+    check_flag(desc.has_mask, "has_mask");
+    check_flag(desc.has_alibi, "has_alibi");
+    check_flag(desc.has_sinks, "has_sinks");
+    require(desc.scores >= HATTN_SCORES_NONE && desc.scores <= HATTN_SCORES_PROBABILITIES, HATTN_INVALID_ARGUMENT, "scores: is ",
+            static_cast<int>(desc.scores), ", which is no hattn_scores");
+    require(desc.algorithm >= HATTN_ALGORITHM_AUTO && desc.algorithm <= HATTN_ALGORITHM_UNFUSED, HATTN_INVALID_ARGUMENT,
+            "algorithm: is ", static_cast<int>(desc.algorithm), ", which is no hattn_algorithm");
+    require(desc.threads >= 0 && desc.threads <= kMaxThreads, HATTN_INVALID_ARGUMENT, "threads: is ", desc.threads,
+            ", but must be from 0 (the context's) to ", kMaxThreads);
+}
+
+uint32_t hooks_of(const hattn_attention_desc &desc) {
+    return (desc.softcap > 0 ? hook_bit("softcap") : 0) | (desc.has_bias ? hook_bit("bias") : 0) |
+           (desc.has_alibi ? hook_bit("alibi") : 0) | (desc.has_mask ? hook_bit("mask") : 0);
+}
+
+}  // namespace
+
+Problem validate_problem(const hattn_attention_desc &desc) {
+    check_dtype_and_device(desc);
+    check_extents(desc);
+    check_options(desc);
+    Problem problem;
+    problem.batch = desc.batch;
+    problem.query_heads = desc.query_heads;
+    problem.kv_heads = desc.kv_heads;
+    problem.query_length = desc.query_length;
+    problem.kv_length = desc.kv_length;
+    problem.key_dim = desc.key_dim;
+    problem.value_dim = desc.value_dim;
+    problem.scale = std::isnan(desc.scale) ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(desc.key_dim))) : desc.scale;
+    problem.softcap = desc.softcap;
+    problem.causal = desc.causal != 0;
+    problem.window_left = std::min(desc.window_left, kMaxExtent);
+    problem.window_right = std::min(desc.window_right, kMaxExtent);
+    problem.hooks = hooks_of(desc);
+    problem.has_bias = desc.has_bias != 0;
+    problem.has_mask = desc.has_mask != 0;
+    problem.has_alibi = desc.has_alibi != 0;
+    problem.has_sinks = desc.has_sinks != 0;
+    problem.scores = desc.scores;
+    problem.algorithm = desc.algorithm;
+    problem.threads = desc.threads;
+    return problem;
+}
+
+}  // namespace hattn
+
+void hattn_attention_desc_init(hattn_attention_desc *desc) {
+    if (!desc) {
+        return;
+    }
+    *desc = {};
+    desc->struct_size = sizeof(*desc);
+    desc->dtype = HATTN_FLOAT32;
+    desc->device = HATTN_CPU;
+    desc->scale = NAN;
+    desc->window_left = -1;
+    desc->window_right = -1;
+}

@@ -1,0 +1,32 @@
+// A validated attention problem: what a plan is made for.
+#pragma once
+
+#include <cstdint>
+
+#include "hattn/hattn.h"
+
+namespace hattn {
+
+// Largest extent, position and offset the kernels compute with: sums of three stay within 32 bits.
+inline constexpr int64_t kMaxExtent = int64_t{1} << 29;
+
+struct Problem {
+    int64_t batch, query_heads, kv_heads, query_length, kv_length, key_dim, value_dim;
+    float scale, softcap;
+    bool causal;
+    int64_t window_left, window_right;  // -1: unbounded
+    uint32_t hooks;                     // bits of the kernel table
+    bool has_bias, has_mask, has_alibi, has_sinks;
+    hattn_scores scores;
+    hattn_algorithm algorithm;
+    int32_t threads;  // 0: the context's
+
+    int64_t group_size() const { return query_heads / kv_heads; }
+    // Largest j - p, respectively -(smallest j - p), that is visible.
+    int64_t last_distance() const { return causal ? 0 : (window_right < 0 ? kMaxExtent : window_right); }
+};
+
+// Checks every member and combination; throws StatusError naming the member and both values.
+Problem validate_problem(const hattn_attention_desc &desc);
+
+}  // namespace hattn

@@ -1,0 +1,54 @@
+#include "scratch.h"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "hattn/hattn.h"
+
+namespace hattn {
+
+namespace {
+std::atomic<size_t> overflows{0};
+
+size_t aligned(size_t bytes) {
+    return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+}
+}  // namespace
+
+bool ScratchArena::owns(const void *memory) const {
+    return memory >= base_ && memory < base_ + capacity_;
+}
+
+void *ScratchArena::allocate(size_t bytes) {
+    const size_t size = aligned(bytes);
+    if (size <= capacity_ - used_) {
+        void *memory = base_ + used_;
+        used_ += size;
+        return memory;
+    }
+    overflows.fetch_add(1, std::memory_order_relaxed);
+    return std::aligned_alloc(kScratchAlignment, size);
+}
+
+void ScratchArena::release(void *memory) {
+    if (!owns(memory)) {
+        std::free(memory);
+    }
+}
+
+size_t scratch_overflow_count() {
+    return overflows.load(std::memory_order_relaxed);
+}
+
+}  // namespace hattn
+
+extern "C" {
+// Called by kernels. Not part of the public interface.
+void *hattn_scratch_allocate(void *arena, size_t bytes) {
+    return static_cast<hattn::ScratchArena *>(arena)->allocate(bytes);
+}
+
+void hattn_scratch_free(void *arena, void *memory) {
+    static_cast<hattn::ScratchArena *>(arena)->release(memory);
+}
+}

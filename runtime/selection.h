@@ -1,0 +1,41 @@
+// Which kernel computes a sequence. The choice depends on that sequence's lengths alone, never on the batch around it nor on
+// threads, so that neither changes a bit of the result.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "force.h"
+#include "problem.h"
+
+namespace hattn {
+
+// The kernels that fit a problem on a target, per algorithm by rows per tile.
+struct KernelSet {
+    const TargetInfo *target = nullptr;
+    std::vector<const KernelInfo *> naive, flash, split_kv;
+    const KernelInfo *scores = nullptr;         // with the hooks that the score output wants
+    const KernelInfo *probabilities = nullptr;
+    const KernelInfo *merge = nullptr;
+    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;  // forced or asked for
+    std::string why_algorithm;
+
+    const std::vector<const KernelInfo *> &of(hattn_algorithm algorithm) const;
+};
+
+struct Choice {
+    hattn_algorithm algorithm;
+    const KernelInfo *kernel;
+};
+
+// Throws StatusError if the request cannot be met.
+KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force);
+
+// For one sequence of query_length rows per head and kv_length keys.
+Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length);
+
+// Keys per split of split_kv, and the most keys one kernel call is given.
+inline constexpr int64_t kSplitKeys = 512;
+inline constexpr int64_t kMaxKeysPerCall = 8192;
+
+}  // namespace hattn

@@ -1,0 +1,44 @@
+// Checks on tensors, and views of them.
+#pragma once
+
+#include <cstdint>
+
+#include "hattn/hattn.h"
+
+namespace hattn {
+
+// Names of the four dimensions, for messages.
+struct DimensionNames {
+    const char *name[4];
+};
+inline constexpr DimensionNames kQueryDimensions = {{"batch", "query heads", "query length", "head dimension"}};
+inline constexpr DimensionNames kKeyDimensions = {{"batch", "kv heads", "kv length", "head dimension"}};
+inline constexpr DimensionNames kScoreDimensions = {{"batch", "query heads", "query length", "kv length"}};
+
+// struct_size, dtype, device, non-negative extents, strides that keep every address within 64 bits, and data unless empty.
+void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype);
+
+void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension, int64_t expected,
+                 const char *expected_name);
+void check_unit_stride(const hattn_tensor &tensor, const char *name);
+
+// No two elements of an output share memory.
+void check_distinct_elements(const hattn_tensor &tensor, const char *name);
+
+// The bytes a tensor spans, [begin, end); empty if it has no elements.
+struct ByteRange {
+    uintptr_t begin = 0, end = 0;
+};
+ByteRange byte_range(const hattn_tensor &tensor);
+bool overlaps(const ByteRange &a, const ByteRange &b);
+
+int64_t dtype_bytes(hattn_dtype dtype);
+bool is_empty(const hattn_tensor &tensor);
+
+// Pointer to an element, indices in [B, H, S, D] order; broadcast extents are the caller's to map.
+template <typename T>
+T *element(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
+    return static_cast<T *>(tensor.data) + b * tensor.stride[0] + h * tensor.stride[1] + s * tensor.stride[2];
+}
+
+}  // namespace hattn

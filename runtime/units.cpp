@@ -1,0 +1,143 @@
+#include "units.h"
+
+#include <algorithm>
+
+#include "checked.h"
+
+namespace hattn {
+
+TileShape tile_shape(const Choice &choice, const Problem &problem) {
+    const int64_t rows = choice.kernel->tile.rows;
+    if (choice.algorithm != HATTN_ALGORITHM_SPLIT_KV) {
+        return {rows, 1};
+    }
+    // All heads of a kv head read the same keys, so they share a tile as far as it goes.
+    const int64_t heads = std::min(rows, problem.group_size());
+    return {rows / heads, heads};
+}
+
+int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
+    const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
+    return state_floats(kernels.split_kv.back()->tile.rows, splits, problem.value_dim);
+}
+
+TaskWriter::TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks)
+    : plan_(plan), args_(args), capacity_(plan.layout.task_capacity), tasks_(tasks), merges_(tasks + capacity_) {}
+
+bool TaskWriter::next_wave() {
+    task_count_ = merge_count_ = states_used_ = 0;
+    while (batch_ < plan_.problem.batch) {
+        if (units_ < 0) {
+            start_sequence();
+        }
+        for (; unit_ < units_; ++unit_) {
+            if (!add_unit()) {
+                break;  // full; the wave at hand never is empty then
+            }
+        }
+        if (unit_ < units_) {
+            break;
+        }
+        ++batch_;
+        unit_ = 0;
+        units_ = -1;
+    }
+    // Longest first, and otherwise in order, so that neighbours share keys in cache.
+    std::sort(tasks_, tasks_ + task_count_, [](const Task &a, const Task &b) {
+        return a.cost() != b.cost() ? a.cost() > b.cost() : a.order < b.order;
+    });
+    return task_count_ > 0;
+}
+
+bool TaskWriter::start_sequence() {
+    const Problem &problem = plan_.problem;
+    const Sequence sequence(problem, args_, batch_);
+    const bool padded = sequence.query_length < sequence.query_rows;
+    attention_units_ = 0;
+    if (sequence.query_length > 0) {
+        choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length);
+        shape_ = tile_shape(choice_, problem);
+        row_blocks_ = ceil_div(sequence.query_length, shape_.rows);
+        head_blocks_ = ceil_div(problem.group_size(), shape_.heads);
+        attention_units_ = problem.kv_heads * head_blocks_ * row_blocks_;
+    }
+    units_ = attention_units_ + (padded ? problem.query_heads : 0);
+    return units_ > 0;
+}
+
+// Returns false if the unit does not fit into this wave any more.
+bool TaskWriter::add_unit() {
+    const Problem &problem = plan_.problem;
+    const Sequence sequence(problem, args_, batch_);
+    if (unit_ >= attention_units_) {
+        if (task_count_ == capacity_) {
+            return false;
+        }
+        const int64_t head = unit_ - attention_units_;
+        Task &task = tasks_[task_count_];
+        task = Task{};
+        task.kind = TaskKind::kFill;
+        task.past_length = true;
+        task.batch = static_cast<int32_t>(batch_);
+        task.head = static_cast<int32_t>(head);
+        task.heads = 1;
+        task.row = static_cast<int32_t>(sequence.query_length);
+        task.rows = static_cast<int32_t>(sequence.query_rows - sequence.query_length);
+        task.order = task_count_++;
+        return true;
+    }
+    const int64_t row = unit_ % row_blocks_ * shape_.rows;
+    const int64_t block = unit_ / row_blocks_ % head_blocks_ * shape_.heads;
+    const int64_t kv_head = unit_ / row_blocks_ / head_blocks_;
+    return add_attention(kv_head * problem.group_size() + block, std::min(shape_.heads, problem.group_size() - block), row,
+                         std::min(shape_.rows, sequence.query_length - row));
+}
+
+bool TaskWriter::add_attention(int64_t head, int64_t heads, int64_t row, int64_t rows) {
+    const KeyRange keys = Sequence(plan_.problem, args_, batch_).visible(row, rows);
+    Task task{};
+    task.kind = keys.empty() ? TaskKind::kFill : TaskKind::kAttention;
+    task.batch = static_cast<int32_t>(batch_);
+    task.head = static_cast<int32_t>(head);
+    task.heads = static_cast<int32_t>(heads);
+    task.row = static_cast<int32_t>(row);
+    task.rows = static_cast<int32_t>(rows);
+    task.key = static_cast<int32_t>(keys.begin);
+    task.keys = static_cast<int32_t>(keys.size());
+    task.kernel = choice_.kernel;
+    if (choice_.algorithm == HATTN_ALGORITHM_SPLIT_KV && keys.size() > kSplitKeys) {
+        return add_splits(task, keys);
+    }
+    if (task_count_ == capacity_) {
+        return false;
+    }
+    task.order = task_count_;
+    tasks_[task_count_++] = task;
+    return true;
+}
+
+bool TaskWriter::add_splits(const Task &unit, const KeyRange &keys) {
+    const int64_t splits = ceil_div(keys.size(), kSplitKeys);
+    const int64_t floats = state_floats(int64_t{unit.rows} * unit.heads, splits, plan_.problem.value_dim);
+    if (task_count_ + splits > capacity_ || states_used_ + floats > plan_.layout.state_floats) {
+        return false;
+    }
+    Task merge = unit;
+    merge.kind = TaskKind::kMerge;
+    merge.states = static_cast<int32_t>(splits);
+    merge.state = states_used_;
+    merges_[merge_count_++] = merge;
+    for (int64_t split = 0; split < splits; ++split) {
+        Task task = merge;
+        task.kind = TaskKind::kSplit;
+        task.split = static_cast<int32_t>(split);
+        task.key = static_cast<int32_t>(keys.begin + split * kSplitKeys);
+        task.keys = static_cast<int32_t>(std::min(kSplitKeys, keys.end - task.key));
+        task.order = task_count_;
+        tasks_[task_count_++] = task;
+    }
+    states_used_ += floats;
+    return true;
+}
+
+}  // namespace hattn

@@ -1,0 +1,61 @@
+// Divides an execute into units, one tile of rows each, and collects the tasks they make into waves.
+#pragma once
+
+#include <cstdint>
+
+#include "plan.h"
+#include "sequence.h"
+#include "task.h"
+
+namespace hattn {
+
+// The tile one kernel call covers: rows of each of some heads of a kv head.
+struct TileShape {
+    int64_t rows, heads;
+};
+TileShape tile_shape(const Choice &choice, const Problem &problem);
+
+// Floats of a partial state: outputs (d, r, n), then lse (r, n).
+inline int64_t state_floats(int64_t rows, int64_t states, int64_t value_dim) {
+    return rows * states * (value_dim + 1);
+}
+
+// The tasks of one execute, wave by wave, in memory that the caller provides.
+class TaskWriter {
+public:
+    // `tasks` holds the plan's task_capacity tasks of the first phase, and as many merges behind them.
+    TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks);
+
+    // Prepares the next wave; false when there is none left.
+    bool next_wave();
+
+    // Of the wave at hand: independent tasks, longest first, and then the merges that need all of them done.
+    const Task *tasks() const { return tasks_; }
+    int64_t task_count() const { return task_count_; }
+    const Task *merges() const { return merges_; }
+    int64_t merge_count() const { return merge_count_; }
+
+private:
+    bool start_sequence();
+    bool add_unit();
+    bool add_attention(int64_t head, int64_t heads, int64_t row, int64_t rows);
+    bool add_splits(const Task &unit, const KeyRange &keys);
+
+    const hattn_plan &plan_;
+    const hattn_attention_args &args_;
+    const int64_t capacity_;
+    Task *tasks_, *merges_;
+    int64_t task_count_ = 0, merge_count_ = 0, states_used_ = 0;
+
+    // Where the next wave starts.
+    int64_t batch_ = 0, unit_ = 0;
+    // Of the sequence at hand.
+    int64_t units_ = -1, attention_units_ = 0, row_blocks_ = 0, head_blocks_ = 0;
+    Choice choice_{};
+    TileShape shape_{};
+};
+
+// The most partial states, in floats, that one unit of this plan can need.
+int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels);
+
+}  // namespace hattn

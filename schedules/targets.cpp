@@ -1,0 +1,87 @@
+#include "targets.h"
+
+#include <stdexcept>
+
+#include "schedules/generic/generic.h"
+#include "schedules/x86/head_in_lanes.h"
+#include "schedules/x86/rows_in_lanes.h"
+
+namespace hattn::schedules {
+
+namespace {
+
+constexpr const char *kNoAsserts = "-no_asserts-no_bounds_query-no_runtime-user_context";
+
+std::string with_kernel_features(const char *target) {
+    return std::string(target) + kNoAsserts;
+}
+
+}  // namespace
+
+// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}.
+const std::vector<TargetRow> &targets() {
+    static const std::string generic = with_kernel_features("x86-64-linux-sse41");
+    static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
+    static const std::string avx512 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake");
+    static const std::vector<TargetRow> rows = {
+        {"generic", nullptr, generic.c_str(), "sse4.1", 4,
+         generic::schedule_attention, generic::schedule_attention, generic::schedule_attention,
+         generic::schedule_scores, generic::schedule_merge,
+         {{8, 0}}, {{16, 64}}, {{4, 64}}},
+
+        // 16 vector registers: 12 accumulators, 3 vectors of rows, 1 broadcast.
+        {"x86-avx2", "generic", avx2.c_str(), "avx2 fma", 8,
+         x86::schedule_rows_in_lanes, x86::schedule_rows_in_lanes, x86::schedule_head_in_lanes, nullptr, nullptr,
+         {{8, 0, 1, 8, 8}}, {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}}, {{1, 64, 1, 4, 8}, {2, 64, 1, 4, 4}, {4, 64, 1, 2, 2}, {8, 64, 1, 1, 1}}},
+
+        // 32 vector registers: 24 accumulators, 3 vectors of rows.
+        {"x86-avx512", "x86-avx2", avx512.c_str(), "avx512f avx512vl avx512bw avx512dq avx512cd", 16,
+         nullptr, nullptr, nullptr, nullptr, nullptr,
+         {{16, 0, 1, 8, 8}}, {{48, 128, 3, 8, 8}, {96, 128, 3, 8, 8}}, {{1, 64, 1, 4, 8}, {2, 64, 1, 4, 8}, {4, 64, 1, 4, 4}, {8, 64, 1, 2, 2}}},
+    };
+    return rows;
+}
+
+namespace {
+
+const TargetRow &find_target(const std::string &name) {
+    for (const TargetRow &row : targets()) {
+        if (name == row.name) {
+            return row;
+        }
+    }
+    throw std::invalid_argument("unknown target '" + name + "'");
+}
+
+template <typename T>
+void inherit(T &own, const T &parent) {
+    if (own == T()) {
+        own = parent;
+    }
+}
+
+void inherit(std::vector<Tile> &own, const std::vector<Tile> &parent) {
+    if (own.empty()) {
+        own = parent;
+    }
+}
+
+}  // namespace
+
+TargetRow resolve_target(const std::string &name) {
+    TargetRow row = find_target(name);
+    if (row.parent) {
+        const TargetRow parent = resolve_target(row.parent);
+        inherit(row.naive, parent.naive);
+        inherit(row.flash, parent.flash);
+        inherit(row.split_kv, parent.split_kv);
+        inherit(row.scores, parent.scores);
+        inherit(row.merge, parent.merge);
+        inherit(row.naive_tiles, parent.naive_tiles);
+        inherit(row.flash_tiles, parent.flash_tiles);
+        inherit(row.split_kv_tiles, parent.split_kv_tiles);
+    }
+    return row;
+}
+
+}  // namespace hattn::schedules

@@ -1,0 +1,37 @@
+// The targets kernels are compiled for, and what each is scheduled with. A new target is a folder of schedules and a row here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generators/attention_stages.h"
+#include "generators/merge.h"
+#include "generators/scores.h"
+#include "schedules/tile.h"
+
+namespace hattn::schedules {
+
+using AttentionSchedule = void (*)(generators::AttentionStages &, const Tile &, int lanes);
+using ScoresSchedule = void (*)(generators::ScoreOutput &, const Tile &, int lanes);
+using MergeSchedule = void (*)(generators::MergeStages &, const Tile &, int lanes);
+
+// A null schedule or an empty candidate list means: the parent's.
+struct TargetRow {
+    const char *name;
+    const char *parent;
+    const char *halide_target;
+    const char *cpu_features;  // what a CPU must have to run it, space separated, in the words of runtime/cpu_features.cpp
+    int lanes;                 // float32 elements of a vector
+    AttentionSchedule naive, flash, split_kv;
+    ScoresSchedule scores;
+    MergeSchedule merge;
+    std::vector<Tile> naive_tiles, flash_tiles, split_kv_tiles;
+};
+
+// From the least to the most capable.
+const std::vector<TargetRow> &targets();
+
+// The row with everything it inherits filled in.
+TargetRow resolve_target(const std::string &name);
+
+}  // namespace hattn::schedules

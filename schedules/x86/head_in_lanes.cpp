@@ -1,0 +1,106 @@
+#include "head_in_lanes.h"
+
+namespace hattn::schedules::x86 {
+
+using namespace Halide;
+using generators::AttentionStages;
+
+namespace {
+
+void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
+    for (Func f : {s.row, s.head, s.position, s.first, s.last}) {
+        f.compute_root().bound(s.r, 0, tile.rows);
+    }
+    for (Func f : s.per_row) {
+        f.compute_root().bound(s.r, 0, tile.rows);
+    }
+    s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r).reorder_storage(s.d, s.r).vectorize(s.d, lanes);
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes);
+    s.normaliser.compute_root().bound(s.r, 0, tile.rows);
+}
+
+// Each vector of head elements of every row is updated from registers.
+void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
+    Var block("d_block"), inner("d_inner");
+    s.state.compute_root().bound(s.r, 0, tile.rows).reorder_storage(s.d, s.r).reorder(s.d, s.r).vectorize(s.d, lanes).unroll(s.r);
+    s.state.update()
+        .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
+        .reorder(inner, s.r, block, s.over_chunks.x)
+        .vectorize(inner, lanes)
+        .unroll(inner)
+        .unroll(s.r);
+    s.chunk_output.compute_at(s.state, block)
+        .bound_extent(s.r, tile.rows)
+        .reorder_storage(s.d, s.r, s.c)
+        .reorder(s.d, s.r, s.c)
+        .vectorize(s.d, lanes)
+        .unroll(s.d)
+        .unroll(s.r);
+    s.chunk_output.update().reorder(s.d, s.r, s.over_keys).vectorize(s.d, lanes).unroll(s.d).unroll(s.r);
+
+    s.statistics.compute_root().bound(s.r, 0, tile.rows);
+    s.statistics.update().reorder(s.r, s.over_chunks.x).unroll(s.r);
+    s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
+}
+
+// Partial dot products along the lanes for key_unroll keys of every row, then one horizontal sum each.
+void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
+    RVar outer("d_outer"), lane("d_lane");
+    Var partial("lane"), block("k_block"), inner("k_inner");
+    s.dot.compute_at(s.state, s.over_chunks.x)
+        .bound_extent(s.r, tile.rows)
+        .bound_extent(s.k, tile.keys)
+        .reorder_storage(s.k, s.r, s.c)
+        .reorder(s.r, s.k)
+        .unroll(s.r);
+    s.dot.update().split(s.over_dim.x, outer, lane, lanes).reorder(lane, outer, s.r, s.k);
+    Func lane_sums = s.dot.update().rfactor(lane, partial);
+    s.dot.update()
+        .split(s.k, block, inner, tile.key_unroll)
+        .reorder(lane, s.r, inner, block)
+        .atomic()
+        .vectorize(lane)
+        .unroll(s.r)
+        .unroll(inner);
+    lane_sums.compute_at(s.dot, block).reorder_storage(partial, s.r, s.k, s.c).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
+    lane_sums.update().reorder(partial, s.r, s.k, outer).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
+}
+
+void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
+    std::vector<Func> scores = s.hook_tiles;
+    scores.push_back(s.logits);
+    scores.push_back(s.weights);
+    for (Func f : scores) {
+        f.compute_at(s.state, s.over_chunks.x)
+            .bound_extent(s.r, tile.rows)
+            .bound_extent(s.k, tile.keys)
+            .reorder_storage(s.k, s.r, s.c)
+            .reorder(s.k, s.r, s.c)
+            .vectorize(s.k, lanes);
+    }
+    for (Func f : {s.chunk_max, s.running_max}) {
+        f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).unroll(s.r);
+    }
+    s.running_max.update().reorder(s.r, s.earlier_chunks.x).unroll(s.r);
+    for (Func f : {s.rescale, s.chunk_sum}) {
+        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows);
+    }
+    for (Func f : {s.chunk_max, s.chunk_sum}) {
+        f.update().reorder(s.over_keys, s.r).atomic().vectorize(s.over_keys.x, lanes);
+    }
+    if (s.hides_keys) {
+        s.key_seen.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys).vectorize(s.k, lanes);
+        s.key_seen.update().reorder(s.k, s.over_rows).vectorize(s.k, lanes);
+    }
+}
+
+}  // namespace
+
+void schedule_head_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
+    schedule_rows(stages, tile, lanes);
+    schedule_state(stages, tile, lanes);
+    schedule_dot(stages, tile, lanes);
+    schedule_softmax(stages, tile, lanes);
+}
+
+}  // namespace hattn::schedules::x86

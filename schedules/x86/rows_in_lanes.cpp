@@ -1,0 +1,100 @@
+#include "rows_in_lanes.h"
+
+namespace hattn::schedules::x86 {
+
+using namespace Halide;
+using generators::AttentionStages;
+
+namespace {
+
+// Per-row operands and the transposed query tile, once per call.
+void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
+    for (Func f : {s.row, s.head}) {
+        // Without the division by the head count where there is but one head, the common case in prefill.
+        f.compute_root().bound(s.r, 0, tile.rows).specialize(s.single_head);
+    }
+    for (Func f : {s.position, s.first, s.last}) {
+        f.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    }
+    for (Func f : s.per_row) {
+        f.compute_root().bound(s.r, 0, tile.rows);
+    }
+    s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r);
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes);
+    s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+}
+
+// The chunk loop: the state stays in cache, a block of it is updated from registers.
+void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
+    Var block("d_block"), inner("d_inner"), rows("r_block");
+    const int register_rows = lanes * tile.row_vectors;
+    s.state.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes).unroll(s.r);
+    s.state.update()
+        .split(s.d, block, inner, tile.value_unroll, TailStrategy::GuardWithIf)
+        .split(s.r, rows, s.r, register_rows)
+        .reorder(s.r, inner, rows, block, s.over_chunks.x)
+        .unroll(inner)
+        .vectorize(s.r, lanes)
+        .unroll(s.r);
+    s.chunk_output.compute_at(s.state, rows).bound_extent(s.d, tile.value_unroll).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+    s.chunk_output.update().reorder(s.r, s.d, s.over_keys).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+
+    // Sum and maximum share the chunk loop of the state.
+    s.statistics.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    s.statistics.update().reorder(s.r, s.over_chunks.x).vectorize(s.r, lanes).unroll(s.r);
+    s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
+}
+
+// The score block: row_vectors x key_unroll accumulators, one broadcast per key and element of the head.
+void schedule_logits(AttentionStages &s, const Tile &tile, int lanes) {
+    Var block("k_block"), inner("k_inner"), rows("r_block");
+    s.logits.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows);
+    for (Func f : s.hook_tiles) {
+        // Operands have keys innermost in memory: read along them, store transposed.
+        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).reorder(s.k, s.r, s.c).vectorize(s.k, lanes);
+    }
+    s.logits.split(s.k, block, inner, tile.key_unroll, TailStrategy::RoundUp)
+        .split(s.r, rows, s.r, lanes * tile.row_vectors)
+        .reorder(s.r, inner, rows, block)
+        .unroll(inner)
+        .vectorize(s.r, lanes)
+        .unroll(s.r);
+    s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
+    s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
+}
+
+void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
+    for (Func f : {s.chunk_max, s.running_max}) {
+        // Stored outside the chunk loop: the sliding window computes each chunk once.
+        f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes).unroll(s.r);
+    }
+    s.running_max.update().reorder(s.r, s.earlier_chunks.x).vectorize(s.r, lanes).unroll(s.r);
+    for (Func f : {s.rescale, s.chunk_sum, s.weights}) {
+        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes).unroll(s.r);
+    }
+    s.chunk_max.update().reorder(s.r, s.over_keys).vectorize(s.r, lanes).unroll(s.r);
+    s.chunk_sum.update().reorder(s.r, s.over_keys).vectorize(s.r, lanes).unroll(s.r);
+    if (tile.keys > 0) {
+        for (Func f : {s.logits, s.weights}) {
+            f.bound_extent(s.k, tile.keys);
+        }
+        s.chunk_max.update().unroll(s.over_keys.x, 4);
+        s.chunk_sum.update().unroll(s.over_keys.x, 4);
+    }
+    if (s.hides_keys) {
+        s.key_seen.compute_at(s.state, s.over_chunks.x);
+        s.key_seen.update().reorder(s.over_rows, s.k);
+        s.chunk_value.compute_at(s.state, s.over_chunks.x).vectorize(s.d, lanes);
+    }
+}
+
+}  // namespace
+
+void schedule_rows_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
+    schedule_rows(stages, tile, lanes);
+    schedule_state(stages, tile, lanes);
+    schedule_logits(stages, tile, lanes);
+    schedule_softmax(stages, tile, lanes);
+}
+
+}  // namespace hattn::schedules::x86

@@ -1,0 +1,12 @@
+// Prefill on x86: query rows in the vector lanes. K and V are read as scalar broadcasts in their own layout, and the softmax needs
+// no horizontal operation.
+#pragma once
+
+#include "generators/attention_stages.h"
+#include "schedules/tile.h"
+
+namespace hattn::schedules::x86 {
+
+void schedule_rows_in_lanes(generators::AttentionStages &stages, const Tile &tile, int lanes);
+
+}  // namespace hattn::schedules::x86

@@ -1,0 +1,18 @@
+#include "case_list.h"
+
+namespace hattn::cases {
+
+const std::vector<Case> &all_cases() {
+    static const std::vector<Case> cases = [] {
+        constexpr size_t kRandomCases = 240;
+        std::vector<Case> list;
+        for (const std::vector<Case> &family : {shape_cases(), position_cases(), hook_cases(), storage_cases(),
+                                                value_cases(), random_cases(kRandomCases)}) {
+            list.insert(list.end(), family.begin(), family.end());
+        }
+        return list;
+    }();
+    return cases;
+}
+
+}  // namespace hattn::cases

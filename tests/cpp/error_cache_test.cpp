@@ -1,0 +1,198 @@
+// Every argument of the KV cache's functions, wrong in each way: exact status, the sentence, and nothing written.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "support/cache_model.h"
+#include "support/refusal.h"
+#include "support/run.h"
+
+namespace {
+
+using namespace hattn;
+using test::Refusal;
+
+constexpr hattn_status kInvalid = HATTN_INVALID_ARGUMENT;
+
+class CacheErrors : public testing::Test {
+protected:
+    CacheErrors() {
+        fill(cache_);
+    }
+
+    static void fill(test::CacheModel &cache) {
+        cases::Random random(5);
+        EXPECT_TRUE(cache.append(6, {6, 2}, random).ok());
+    }
+
+    std::string refused(hattn_status status, const Refusal &refusal) {
+        std::string text = test::mismatch(test::outcome_of(status, context_.get()), refusal);
+        return text + (cache_.difference().empty() ? "" : "; the cache has changed");
+    }
+
+    std::string create_refused(void (*spoil)(hattn_kv_cache_desc &), const Refusal &refusal) {
+        hattn_kv_cache_desc desc = test::cache_desc(2, 3, 10, 8, 4);
+        spoil(desc);
+        auto *sentinel = reinterpret_cast<hattn_kv_cache *>(uintptr_t{0x5a5a5a40});
+        hattn_kv_cache *cache = sentinel;
+        hattn_status status = hattn_kv_cache_create(context_.get(), &desc, &cache);
+        std::string text = cache == sentinel ? "" : "*cache was written; ";
+        return text + test::mismatch(test::outcome_of(status, context_.get()), refusal);
+    }
+
+    std::string append_refused(void (*spoil)(hattn_tensor &k, hattn_tensor &v), const Refusal &refusal) {
+        hattn_tensor k = k_.view, v = v_.view;
+        spoil(k, v);
+        return refused(hattn_kv_append(cache_.cache(), &k, &v, nullptr), refusal);
+    }
+
+    test::ContextPtr context_ = test::make_context();
+    test::CacheModel cache_{context_.get(), test::cache_desc(2, 3, 10, 8, 4)};
+    cases::TensorData k_ = cases::make_tensor(HATTN_FLOAT32, {2, 3, 4, 8});
+    cases::TensorData v_ = cases::make_tensor(HATTN_FLOAT32, {2, 3, 4, 4});
+};
+
+TEST_F(CacheErrors, Create) {
+    using D = hattn_kv_cache_desc;
+    std::string size = std::to_string(sizeof(D)), larger = std::to_string(sizeof(D) + 8);
+    EXPECT_EQ(create_refused([](D &d) { d.struct_size += 8; }, {kInvalid, {"struct_size", size, larger}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.struct_size = 0; }, {kInvalid, {"struct_size", "0"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.dtype = HATTN_FLOAT16; }, {HATTN_NOT_SUPPORTED, {"dtype"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.dtype = HATTN_BFLOAT16; }, {HATTN_NOT_SUPPORTED, {"dtype"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.dtype = HATTN_INT8; }, {HATTN_NOT_SUPPORTED, {"dtype"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.dtype = test::unknown<hattn_dtype>(99); }, {kInvalid, {"dtype", "99"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.batch = -2; }, {kInvalid, {"batch", "-2"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.kv_heads = 0; }, {kInvalid, {"kv_heads", "0"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.kv_heads = -3; }, {kInvalid, {"kv_heads", "-3"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.capacity = -1; }, {kInvalid, {"capacity", "-1"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.key_dim = 0; }, {kInvalid, {"key_dim", "0"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.key_dim = -8; }, {kInvalid, {"key_dim", "-8"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.value_dim = -1; }, {kInvalid, {"value_dim", "-1"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_size = 16; }, {HATTN_NOT_SUPPORTED, {"page_size", "16"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_size = -1; }, {kInvalid, {"page_size", "-1"}}), "");
+    for (auto spoil : {+[](D &d) { d.batch = std::numeric_limits<int64_t>::max(); },
+                       +[](D &d) { d.capacity = std::numeric_limits<int64_t>::max(); },
+                       +[](D &d) { d.key_dim = std::numeric_limits<int64_t>::max() / 2; },
+                       +[](D &d) { d.kv_heads = int64_t{1} << 62; }}) {
+        EXPECT_EQ(create_refused(spoil, {HATTN_OVERFLOW, {}}), "");
+    }
+}
+
+TEST_F(CacheErrors, NullPointers) {
+    hattn_kv_cache_desc desc = test::cache_desc(2, 3, 10, 8, 4);
+    hattn_kv_cache *cache = nullptr;
+    int32_t lengths[2] = {7, 7};
+    hattn_tensor view = HATTN_TENSOR_INIT;
+    EXPECT_EQ(refused(hattn_kv_cache_create(nullptr, &desc, &cache), {kInvalid, {"context"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_create(context_.get(), nullptr, &cache), {kInvalid, {"desc"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_create(context_.get(), &desc, nullptr), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_append(nullptr, &k_.view, &v_.view, nullptr), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_append(cache_.cache(), nullptr, &v_.view, nullptr), {kInvalid, {"k"}}), "");
+    EXPECT_EQ(refused(hattn_kv_append(cache_.cache(), &k_.view, nullptr, nullptr), {kInvalid, {"v"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_lengths(nullptr, lengths), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_lengths(cache_.cache(), nullptr), {kInvalid, {"lengths"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_truncate(nullptr, lengths), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_truncate(cache_.cache(), nullptr), {kInvalid, {"lengths"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_reset(nullptr), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_view(nullptr, &view, &view), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_view(cache_.cache(), nullptr, &view), {kInvalid, {"k"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_view(cache_.cache(), &view, nullptr), {kInvalid, {"v"}}), "");
+    EXPECT_EQ(cache, nullptr);
+    EXPECT_EQ(view.data, nullptr);
+    EXPECT_EQ(lengths[0], 7);
+}
+
+TEST_F(CacheErrors, Append) {
+    using T = hattn_tensor;
+    EXPECT_EQ(append_refused([](T &k, T &) { k.data = nullptr; }, {kInvalid, {"k"}}), "");
+    EXPECT_EQ(append_refused([](T &, T &v) { v.data = nullptr; }, {kInvalid, {"v"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.dtype = HATTN_FLOAT16; }, {HATTN_NOT_SUPPORTED, {"k"}}), "");
+    EXPECT_EQ(append_refused([](T &, T &v) { v.dtype = HATTN_INT32; }, {kInvalid, {"v"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.device = HATTN_CUDA; }, {HATTN_NOT_SUPPORTED, {"k"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.struct_size = 0; }, {kInvalid, {"k", "struct_size", "0"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.extent[0] = 1; }, {kInvalid, {"k", "1", "2"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.extent[1] = 2; }, {kInvalid, {"k", "2", "3"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.extent[2] = -1; }, {kInvalid, {"k", "-1"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.extent[3] = 7; }, {kInvalid, {"k", "7", "8"}}), "");
+    EXPECT_EQ(append_refused([](T &, T &v) { v.extent[0] = 3; }, {kInvalid, {"v", "3", "2"}}), "");
+    EXPECT_EQ(append_refused([](T &, T &v) { v.extent[1] = 1; }, {kInvalid, {"v", "1", "3"}}), "");
+    EXPECT_EQ(append_refused([](T &, T &v) { v.extent[2] = 3; }, {kInvalid, {"v", "3", "4"}}), "");
+    EXPECT_EQ(append_refused([](T &, T &v) { v.extent[3] = 8; }, {kInvalid, {"v", "8", "4"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.stride[3] = 2; }, {kInvalid, {"k", "2"}}), "");
+    EXPECT_EQ(append_refused([](T &, T &v) { v.stride[3] = 0; }, {kInvalid, {"v", "0"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.stride[0] = std::numeric_limits<int64_t>::max() - 1; },
+                             {HATTN_OVERFLOW, {"k"}}),
+              "");
+}
+
+TEST_F(CacheErrors, AppendLengths) {
+    auto append = [&](std::vector<int32_t> lengths) {
+        return hattn_kv_append(cache_.cache(), &k_.view, &v_.view, lengths.data());
+    };
+    EXPECT_EQ(refused(append({-1, 2}), {kInvalid, {"lengths", "-1", "4"}}), "");
+    EXPECT_EQ(refused(append({0, 5}), {kInvalid, {"lengths", "5", "4"}}), "");
+    cases::TensorData k = cases::make_tensor(HATTN_FLOAT32, {2, 3, 5, 8});
+    cases::TensorData v = cases::make_tensor(HATTN_FLOAT32, {2, 3, 5, 4});
+    EXPECT_EQ(
+        refused(hattn_kv_append(cache_.cache(), &k.view, &v.view, nullptr), {HATTN_CAPACITY_EXCEEDED, {"11", "10"}}),
+        "");
+}
+
+TEST_F(CacheErrors, Truncate) {
+    auto truncate = [&](std::vector<int32_t> lengths) {
+        return hattn_kv_cache_truncate(cache_.cache(), lengths.data());
+    };
+    EXPECT_EQ(refused(truncate({6, 3}), {kInvalid, {"lengths", "3", "2"}}), "");
+    EXPECT_EQ(refused(truncate({0, -1}), {kInvalid, {"lengths", "-1", "2"}}), "");
+}
+
+TEST_F(CacheErrors, Attend) {
+    cases::Case c;
+    c.name = "wrong_attend";
+    c.batch = 2;
+    c.query_heads = 6;
+    c.kv_heads = 3;
+    c.query_length = 2;
+    c.kv_length = 6;
+    c.key_dim = 8;
+    c.value_dim = 4;
+    c.bias = cases::varying("k");
+    cases::Problem problem(c);
+    problem.args.k = problem.args.v = HATTN_TENSOR_INIT;
+    auto attend = [&](hattn_attention_desc desc, hattn_attention_args args, const Refusal &refusal) {
+        std::string text = refused(hattn_kv_cache_attend(cache_.cache(), &desc, &args), refusal);
+        return problem.outputs_untouched() ? text : text + "; outputs were written";
+    };
+    hattn_attention_desc desc = problem.desc;
+    hattn_attention_args args = problem.args;
+    EXPECT_EQ(refused(hattn_kv_cache_attend(nullptr, &desc, &args), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_attend(cache_.cache(), nullptr, &args), {kInvalid, {"desc"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_attend(cache_.cache(), &desc, nullptr), {kInvalid, {"args"}}), "");
+    args.bias.extent[3] = 10;  // the capacity, but the longest sequence has 6
+    EXPECT_EQ(attend(desc, args, {kInvalid, {"bias", "10", "6"}}), "");
+    args = problem.args;
+    args.q.extent[3] = 16;
+    EXPECT_EQ(attend(desc, args, {kInvalid, {"q", "16", "8"}}), "");
+    args = problem.args;
+    desc.query_heads = 7;
+    EXPECT_EQ(attend(desc, args, {kInvalid, {"query_heads", "7", "3"}}), "");
+    desc = problem.desc;
+    desc.batch = 1;
+    EXPECT_EQ(attend(desc, args, {kInvalid, {"batch", "1", "2"}}), "");
+}
+
+TEST_F(CacheErrors, MemoryRunsOut) {
+    hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
+    desc.allocate = [](void *, size_t bytes, size_t) -> void * {
+        return bytes > (1u << 20) ? nullptr : std::malloc(bytes);
+    };
+    desc.deallocate = [](void *, void *memory) { std::free(memory); };
+    test::NewContext created = test::new_context("", &desc);
+    ASSERT_TRUE(created.outcome.ok()) << created.outcome.text();
+    hattn_kv_cache_desc large = test::cache_desc(4, 8, 4096, 128, 128);
+    hattn_kv_cache *cache = nullptr;
+    EXPECT_EQ(hattn_kv_cache_create(created.context.get(), &large, &cache), HATTN_OUT_OF_MEMORY);
+    EXPECT_EQ(cache, nullptr);
+}
+
+}  // namespace

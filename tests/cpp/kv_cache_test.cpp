@@ -1,0 +1,197 @@
+// The KV cache against a model of it, and attention over it against attention over the same keys elsewhere.
+#include <gtest/gtest.h>
+
+#include "compare.h"
+#include "input_data.h"
+#include "support/cache_model.h"
+#include "support/run.h"
+
+namespace {
+
+using namespace hattn;
+using test::CacheModel;
+
+// Queries for a cache, and the same attention over the model's keys.
+struct Attend {
+    Attend(const CacheModel &cache, int64_t rows, int64_t ratio, uint64_t seed) {
+        spec.name = "attend_" + std::to_string(seed);
+        spec.batch = cache.desc().batch;
+        spec.kv_heads = cache.desc().kv_heads;
+        spec.query_heads = ratio * spec.kv_heads;
+        spec.query_length = rows;
+        spec.kv_length = cache.longest();
+        spec.key_dim = cache.desc().key_dim;
+        spec.value_dim = cache.value_dim();
+        spec.kv_lengths = cache.lengths();
+        spec.causal = true;
+    }
+
+    // Through the cache, then over copies of the keys: equal to the bit, and within the oracle's bound.
+    void check(hattn_context *context, const CacheModel &cache) const {
+        SCOPED_TRACE(cases::describe(spec));
+        cases::Problem problem(spec);
+        problem.k = cache.keys();
+        problem.v = cache.values();
+        problem.bind();
+        test::Outcome outcome = test::outcome_of(hattn_attention(context, &problem.desc, &problem.args), context);
+        ASSERT_TRUE(outcome.ok()) << outcome.text();
+        EXPECT_EQ(cases::difference(problem, cases::evaluate(problem.desc, problem.args)), "");
+        std::vector<float> elsewhere = test::output_values(problem);
+
+        problem.fill_outputs();
+        hattn_attention_args args = problem.args;
+        hattn_attention_desc desc = problem.desc;
+        args.k = args.v = HATTN_TENSOR_INIT;
+        args.kv_lengths = nullptr;
+        desc.kv_length = desc.kv_heads = desc.key_dim = desc.value_dim = 0;  // the cache knows
+        outcome = test::outcome_of(hattn_kv_cache_attend(cache.cache(), &desc, &args), context);
+        ASSERT_TRUE(outcome.ok()) << outcome.text();
+        EXPECT_TRUE(test::same_bits(test::output_values(problem), elsewhere));
+    }
+
+    cases::Case spec;
+};
+
+class KvCache : public testing::Test {
+protected:
+    test::ContextPtr context_ = test::make_context();
+    cases::Random random_{20240229};
+};
+
+TEST_F(KvCache, StartsEmpty) {
+    CacheModel cache(context_.get(), test::cache_desc(3, 2, 10, 8, 0));
+    EXPECT_EQ(cache.difference(), "");
+    Attend(cache, 4, 2, 0).check(context_.get(), cache);
+}
+
+TEST_F(KvCache, ViewIsTheWholeStorage) {
+    CacheModel cache(context_.get(), test::cache_desc(2, 3, 10, 8, 5));
+    hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
+    ASSERT_EQ(hattn_kv_cache_view(cache.cache(), &k, &v), HATTN_OK);
+    EXPECT_EQ(cases::extents_of(k), (cases::Extents{2, 3, 10, 8}));
+    EXPECT_EQ(cases::extents_of(v), (cases::Extents{2, 3, 10, 5}));
+    EXPECT_EQ(k.stride[3], 1);
+    EXPECT_EQ(v.stride[3], 1);
+    EXPECT_EQ(k.dtype, HATTN_FLOAT32);
+    EXPECT_NE(k.data, v.data);
+}
+
+TEST_F(KvCache, PrefillThenDecode) {
+    CacheModel cache(context_.get(), test::cache_desc(2, 2, 80, 16, 24));
+    ASSERT_TRUE(cache.append(70, {}, random_).ok());
+    Attend(cache, 70, 3, 1).check(context_.get(), cache);
+    for (int step = 0; step < 10; ++step) {
+        ASSERT_TRUE(cache.append(1, {}, random_, cases::Layout::kBshd).ok());
+        EXPECT_EQ(cache.difference(), "");
+        Attend(cache, 1, 3, 2).check(context_.get(), cache);
+    }
+    EXPECT_EQ(cache.append(1, {}, random_).status, HATTN_CAPACITY_EXCEEDED);
+}
+
+TEST_F(KvCache, OptionsApplyToTheLongestSequence) {
+    CacheModel cache(context_.get(), test::cache_desc(3, 2, 64, 16, 0));
+    ASSERT_TRUE(cache.append(40, {40, 0, 17}, random_).ok());
+    Attend attend(cache, 5, 2, 3);
+    attend.spec.bias = cases::varying("bhqk");
+    attend.spec.mask = cases::varying("qk");
+    attend.spec.scores = HATTN_SCORES_PROBABILITIES;
+    attend.spec.sinks = cases::Sinks::kNormal;
+    attend.spec.alibi = true;
+    attend.spec.q_lengths = {5, 2, 3};
+    attend.check(context_.get(), cache);
+}
+
+TEST_F(KvCache, AppendIsAllOrNothing) {
+    CacheModel cache(context_.get(), test::cache_desc(3, 1, 20, 4, 0));
+    ASSERT_TRUE(cache.append(15, {15, 3, 9}, random_).ok());
+    test::Outcome outcome = cache.append(12, {0, 12, 12}, random_);  // the third sequence would have 21
+    EXPECT_EQ(outcome.status, HATTN_CAPACITY_EXCEEDED);
+    EXPECT_EQ(cache.difference(), "");
+    EXPECT_TRUE(cache.append(11, {5, 11, 11}, random_).ok());
+    EXPECT_EQ(cache.difference(), "");
+}
+
+// A row that does not belong to a sequence must not be written behind it.
+TEST_F(KvCache, AppendWritesOnlyTheNewRows) {
+    CacheModel cache(context_.get(), test::cache_desc(2, 2, 12, 4, 6));
+    ASSERT_TRUE(cache.append(10, {10, 8}, random_).ok());
+    ASSERT_TRUE(cache.truncate({4, 5}).ok());
+    hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
+    ASSERT_EQ(hattn_kv_cache_view(cache.cache(), &k, &v), HATTN_OK);
+    std::vector<float> k_before = cases::dense_floats(k), v_before = cases::dense_floats(v);
+    ASSERT_TRUE(cache.append(3, {1, 0}, random_).ok());
+    std::vector<float> k_after = cases::dense_floats(k), v_after = cases::dense_floats(v);
+    size_t changed = 0;
+    for (size_t i = 0; i < k_before.size(); ++i) {
+        changed += k_before[i] != k_after[i] ? 1 : 0;
+    }
+    for (size_t i = 0; i < v_before.size(); ++i) {
+        changed += v_before[i] != v_after[i] ? 1 : 0;
+    }
+    EXPECT_EQ(changed, 2u * (4 + 6));  // one row of two heads
+    EXPECT_EQ(cache.difference(), "");
+}
+
+TEST_F(KvCache, TruncateAndReset) {
+    CacheModel cache(context_.get(), test::cache_desc(2, 1, 30, 8, 0));
+    ASSERT_TRUE(cache.append(20, {20, 11}, random_).ok());
+    ASSERT_TRUE(cache.truncate({7, 11}).ok());
+    EXPECT_EQ(cache.difference(), "");
+    ASSERT_TRUE(cache.append(5, {}, random_).ok());
+    EXPECT_EQ(cache.difference(), "");
+    Attend(cache, 3, 4, 4).check(context_.get(), cache);
+    ASSERT_TRUE(cache.truncate({0, 0}).ok());
+    EXPECT_EQ(cache.difference(), "");
+    ASSERT_TRUE(cache.append(30, {}, random_).ok());
+    ASSERT_TRUE(cache.reset().ok());
+    EXPECT_EQ(cache.difference(), "");
+    ASSERT_TRUE(cache.append(30, {}, random_).ok());
+    EXPECT_EQ(cache.difference(), "");
+}
+
+TEST_F(KvCache, NothingToAppend) {
+    CacheModel cache(context_.get(), test::cache_desc(2, 1, 5, 8, 0));
+    EXPECT_TRUE(cache.append(0, {}, random_).ok());
+    EXPECT_TRUE(cache.append(3, {0, 0}, random_).ok());
+    EXPECT_EQ(cache.difference(), "");
+}
+
+TEST_F(KvCache, EmptyBatch) {
+    CacheModel cache(context_.get(), test::cache_desc(0, 2, 5, 8, 0));
+    EXPECT_TRUE(cache.append(2, {}, random_).ok());
+    EXPECT_TRUE(cache.reset().ok());
+}
+
+// Sequences of operations that no one would write by hand.
+TEST_F(KvCache, RandomSequences) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        cases::Random random(seed);
+        int64_t batch = random.integer(1, 4), capacity = random.integer(1, 300);
+        CacheModel cache(context_.get(), test::cache_desc(batch, random.integer(1, 3), capacity, random.integer(1, 40),
+                                                          random.integer(0, 40)));
+        for (int step = 0; step < 12; ++step) {
+            std::vector<int32_t> counts;
+            int64_t action = random.integer(0, 9);
+            int64_t rows = random.integer(0, capacity / 2 + 1);
+            for (int32_t length : cache.lengths()) {
+                counts.push_back(static_cast<int32_t>(random.integer(0, action < 8 ? rows : length)));
+            }
+            bool fits = true;
+            for (size_t b = 0; b < counts.size(); ++b) {
+                fits = fits && cache.lengths()[b] + counts[b] <= capacity;
+            }
+            if (action < 8) {
+                EXPECT_EQ(cache.append(rows, counts, random).status, fits ? HATTN_OK : HATTN_CAPACITY_EXCEEDED);
+            } else if (action == 8) {
+                EXPECT_TRUE(cache.truncate(counts).ok());
+            } else {
+                EXPECT_TRUE(cache.reset().ok());
+            }
+            ASSERT_EQ(cache.difference(), "") << "step " << step;
+            Attend(cache, random.integer(1, 6), random.integer(1, 4), seed * 100).check(context_.get(), cache);
+        }
+    }
+}
+
+}  // namespace

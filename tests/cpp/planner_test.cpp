@@ -1,0 +1,129 @@
+// What a plan says about itself, and that every way to force a choice is obeyed.
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "problem.h"
+#include "support/json_text.h"
+#include "support/refusal.h"
+#include "support/run.h"
+#include "support/targets.h"
+
+namespace {
+
+using namespace hattn;
+
+hattn_attention_desc some_desc(int64_t query_length = 40, int64_t kv_length = 700) {
+    cases::Case c;
+    c.name = "planned";
+    c.query_length = query_length;
+    c.kv_length = kv_length;
+    return cases::Problem(c).desc;
+}
+
+TEST(Explain, SaysWhatThePlanIs) {
+    test::ContextPtr context = test::make_context();
+    test::PlanPtr plan = test::make_plan(context.get(), some_desc());
+    nlohmann::json explanation = test::explanation_of(plan.get());
+    size_t bytes = 0;
+    ASSERT_EQ(hattn_plan_workspace_size(plan.get(), &bytes), HATTN_OK);
+    EXPECT_EQ(explanation.at("workspace_bytes"), bytes);
+    EXPECT_GT(explanation.at("tasks"), 0);
+    EXPECT_NE(explanation.at("why"), "");
+    EXPECT_NE(explanation.at("kernel"), "");
+    EXPECT_TRUE(explanation.at("tile").is_object());
+    EXPECT_NE(explanation.at("algorithm"), "auto");
+}
+
+TEST(Explain, NamesAKernelOfTheTable) {
+    test::ContextPtr context = test::make_context();
+    nlohmann::json kernels = test::info_of(context.get()).at("kernels");
+    for (int64_t query_length : {1, 7, 300}) {
+        for (int64_t kv_length : {1, 64, 5000}) {
+            test::PlanPtr plan = test::make_plan(context.get(), some_desc(query_length, kv_length));
+            nlohmann::json name = test::explanation_of(plan.get()).at("kernel");
+            EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [&](const nlohmann::json &row) {
+                return row.at("name") == name && row.at("runnable") == true;
+            })) << name;
+        }
+    }
+}
+
+TEST(Force, AlgorithmByTheDescriptor) {
+    test::ContextPtr context = test::make_context();
+    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+        hattn_attention_desc desc = some_desc();
+        desc.algorithm = algorithm;
+        test::PlanPtr plan = test::make_plan(context.get(), desc);
+        EXPECT_EQ(test::explanation_of(plan.get()).at("algorithm"), test::algorithm_name(algorithm));
+    }
+}
+
+TEST(Force, AlgorithmByTheEnvironment) {
+    for (const char *algorithm : {"naive", "flash", "split_kv"}) {
+        test::ContextPtr context = test::make_context(1, std::string("algorithm=") + algorithm);
+        for (int64_t query_length : {1, 200}) {
+            test::PlanPtr plan = test::make_plan(context.get(), some_desc(query_length));
+            nlohmann::json explanation = test::explanation_of(plan.get());
+            EXPECT_EQ(explanation.at("algorithm"), algorithm);
+            EXPECT_NE(explanation.at("why").get<std::string>().find("HATTN_FORCE"), std::string::npos);
+        }
+    }
+}
+
+TEST(Force, Target) {
+    for (const std::string &target : test::target_names()) {
+        const test::TargetContext &implementation = test::context_for(target);
+        if (implementation.context) {
+            test::PlanPtr plan = test::make_plan(implementation.context.get(), some_desc());
+            EXPECT_EQ(test::explanation_of(plan.get()).at("target"), target);
+            EXPECT_EQ(test::info_of(implementation.context.get()).at("target"), target);
+        } else {
+            EXPECT_TRUE(test::has_word(implementation.why_not, target)) << implementation.why_not;
+        }
+    }
+}
+
+TEST(Force, KernelThatTheProblemDoesNotFitIsAnError) {
+    test::ContextPtr plain = test::make_context();
+    std::string with_hooks;
+    for (const nlohmann::json &row : test::info_of(plain.get()).at("kernels")) {
+        if (row.at("algorithm") == "flash" && row.at("target") == "generic" && row.at("hooks").size() == 1) {
+            with_hooks = row.at("name");
+        }
+    }
+    ASSERT_NE(with_hooks, "");
+    test::ContextPtr context = test::make_context(1, "kernel=" + with_hooks);
+    hattn_attention_desc desc = some_desc();
+    hattn_plan *plan = nullptr;
+    test::Outcome outcome = test::outcome_of(hattn_plan_create(context.get(), &desc, &plan), context.get());
+    EXPECT_EQ(test::mismatch(outcome, {HATTN_INVALID_ARGUMENT, {"HATTN_FORCE", with_hooks}}), "");
+    EXPECT_EQ(plan, nullptr);
+}
+
+TEST(Force, KernelAndContradictingChoicesAreErrors) {
+    test::ContextPtr plain = test::make_context();
+    for (const nlohmann::json &row : test::info_of(plain.get()).at("kernels")) {
+        if (row.at("algorithm") == "flash" && row.at("target") == "generic") {
+            std::string kernel = "kernel=" + row.at("name").get<std::string>();
+            for (const char *other : {",algorithm=naive", ",target=x86-avx2"}) {
+                EXPECT_FALSE(test::new_context(kernel + other).outcome.ok()) << kernel + other;
+            }
+            EXPECT_TRUE(test::new_context(kernel + ",algorithm=flash,target=generic").outcome.ok());
+        }
+    }
+}
+
+TEST(Info, ListsTargetsFromTheLeastCapable) {
+    test::ContextPtr context = test::make_context(1);
+    nlohmann::json info = test::info_of(context.get());
+    EXPECT_EQ(info.at("version"), hattn_version());
+    std::vector<std::string> names;
+    for (const nlohmann::json &row : info.at("targets")) {
+        names.push_back(row.at("name"));
+    }
+    EXPECT_EQ(names, test::target_names());
+    EXPECT_EQ(info.at("targets").front().at("runnable"), true);
+}
+
+}  // namespace

@@ -1,0 +1,55 @@
+#include "targets.h"
+
+#include <cctype>
+#include <map>
+#include <stdexcept>
+
+namespace hattn::test {
+
+namespace {
+
+bool cpu_can_run(const std::string &target) {
+#if defined(__x86_64__)
+    if (target == "x86-avx2") {
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    }
+    if (target == "x86-avx512") {
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    }
+#endif
+    return target == "generic";
+}
+
+}  // namespace
+
+const std::vector<std::string> &target_names() {
+    static const std::vector<std::string> names = {"generic", "x86-avx2", "x86-avx512"};
+    return names;
+}
+
+const TargetContext &context_for(const std::string &target) {
+    static std::map<std::string, TargetContext> contexts;
+    auto found = contexts.find(target);
+    if (found == contexts.end()) {
+        hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
+        desc.threads = 2;
+        NewContext created = new_context("target=" + target, &desc);
+        bool refused = created.outcome.status == HATTN_NOT_SUPPORTED && !cpu_can_run(target);
+        if (!created.outcome.ok() && !refused) {
+            throw std::runtime_error("target " + target + ": " + created.outcome.text());
+        }
+        found = contexts.emplace(target, TargetContext{std::move(created.context), created.outcome.message}).first;
+    }
+    return found->second;
+}
+
+std::string as_test_name(const std::string &name) {
+    std::string safe = name;
+    for (char &letter : safe) {
+        letter = std::isalnum(static_cast<unsigned char>(letter)) ? letter : '_';
+    }
+    return safe;
+}
+
+}  // namespace hattn::test

@@ -1,0 +1,212 @@
+"""Every option of hattn.attention(), alone and in random combinations, by every algorithm, against the oracle."""
+
+import numpy as np
+import pytest
+
+import hattn
+import oracle
+from helpers import assert_close, random_qkv
+
+BATCH, HEADS, QUERIES, KEYS = 2, 4, 5, 7
+SCORES = ("raw", "capped", "masked", "probabilities")
+
+
+def random_options(rng, batch=BATCH, heads=HEADS, queries=QUERIES, keys=KEYS):
+    """Every option by name, each with a value that makes a difference."""
+    bias = rng.standard_normal((batch, heads, queries, keys), np.float32)
+    bias[rng.random(bias.shape) < 0.1] = -np.inf
+    return {
+        "scale": {"scale": 0.37},
+        "causal": {"causal": True},
+        "causal_offset": {"causal": True, "causal_offset": -2},
+        "causal_offsets": {"causal": True, "causal_offset": rng.integers(-3, keys + 2, batch, dtype=np.int32)},
+        "window": {"window": (1, 2)},
+        "window_left": {"window": (0, -1)},
+        "window_right": {"window": (-1, 0)},
+        "softcap": {"softcap": 0.8},
+        "sinks": {"sinks": rng.standard_normal(heads, np.float32)},
+        "smooth": {"sinks": np.zeros(heads, np.float32)},
+        "bias": {"bias": bias},
+        "mask": {"mask": rng.random((batch, heads, queries, keys)) < 0.6},
+        "alibi_slopes": {"alibi_slopes": np.float32(0.5) ** np.arange(1, heads + 1, dtype=np.float32)},
+        "q_lengths": {"q_lengths": rng.integers(0, queries + 1, batch, dtype=np.int32)},
+        "kv_lengths": {"kv_lengths": rng.integers(0, keys + 1, batch, dtype=np.int32)},
+    }
+
+
+OPTION_NAMES = tuple(random_options(np.random.default_rng(0)))
+
+
+def check(q, k, v, algorithm, options):
+    """Compares out, lse and each score output with the oracle; returns nothing."""
+    expected = oracle.attention(q, k, v, **options)
+    out, lse = hattn.attention(q, k, v, algorithm=algorithm, return_lse=True, **options)
+    assert_close(out, expected.out)
+    assert_close(lse, expected.lse, "lse")
+    for name in SCORES:
+        out, scores = hattn.attention(q, k, v, algorithm=algorithm, return_scores=name, **options)
+        assert_close(out, expected.out, f"out beside {name} scores")
+        assert_close(scores, expected.scores[name], f"{name} scores")
+
+
+def test_no_option(rng, algorithm):
+    check(*random_qkv(rng), algorithm, {})
+
+
+@pytest.mark.parametrize("name", OPTION_NAMES)
+def test_one_option(rng, algorithm, name):
+    check(*random_qkv(rng), algorithm, random_options(rng)[name])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_combined_options(rng, algorithm, seed):
+    shape = {
+        "batch": int(rng.integers(1, 4)),
+        "heads": 6,
+        "queries": int(rng.integers(1, 20)),
+        "keys": int(rng.integers(1, 40)),
+    }
+    chosen = [name for name in OPTION_NAMES if rng.random() < 0.4]
+    print(f"shape: {shape}, options: {chosen}")
+    available = random_options(rng, **shape)
+    options = {key: value for name in chosen for key, value in available[name].items()}
+    q, k, v = random_qkv(
+        rng, kv_heads=int(rng.choice([1, 2, 3, 6])), key_dim=int(rng.integers(1, 40)), value_dim=11, **shape
+    )
+    check(q, k, v, algorithm, options)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        dict(batch=1, heads=1, kv_heads=1, queries=1, keys=1, key_dim=1),
+        dict(batch=1, heads=16, kv_heads=1, queries=3, keys=9, key_dim=8),
+        dict(batch=5, heads=2, kv_heads=2, queries=4, keys=3, key_dim=5, value_dim=3),
+        dict(batch=1, heads=3, kv_heads=3, queries=1, keys=600, key_dim=64),
+        dict(batch=2, heads=2, kv_heads=1, queries=65, keys=131, key_dim=33, value_dim=65),
+        dict(batch=1, heads=2, kv_heads=1, queries=130, keys=70, key_dim=128),
+        dict(batch=1, heads=1, kv_heads=1, queries=17, keys=300, key_dim=256, value_dim=256),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_shapes(rng, algorithm, shape, causal):
+    q, k, v = random_qkv(rng, **shape)
+    expected = oracle.attention(q, k, v, causal=causal)
+    out, lse = hattn.attention(q, k, v, algorithm=algorithm, causal=causal, return_lse=True)
+    assert_close(out, expected.out)
+    assert_close(lse, expected.lse, "lse")
+
+
+@pytest.mark.parametrize("empty", ["batch", "queries", "keys"])
+def test_empty_extents(rng, algorithm, empty):
+    q, k, v = random_qkv(rng, **{empty: 0})
+    expected = oracle.attention(q, k, v)
+    out, lse, scores = hattn.attention(q, k, v, algorithm=algorithm, return_lse=True, return_scores="masked")
+    assert_close(out, expected.out)
+    assert_close(lse, expected.lse, "lse")
+    assert_close(scores, expected.scores["masked"], "scores")
+
+
+@pytest.mark.parametrize("sinks", [None, np.array([0.5, -1, 0, 2], np.float32)], ids=["no sinks", "sinks"])
+def test_fully_masked_rows(rng, algorithm, sinks):
+    q, k, v = random_qkv(rng)
+    mask = np.ones((QUERIES, KEYS), bool)
+    mask[1] = False
+    out, lse = hattn.attention(q, k, v, algorithm=algorithm, mask=mask, sinks=sinks, return_lse=True)
+    assert np.all(out[:, :, 1] == 0)
+    np.testing.assert_array_equal(lse[:, :, 1], np.broadcast_to(-np.inf if sinks is None else sinks, (BATCH, HEADS)))
+    expected = oracle.attention(q, k, v, mask=mask, sinks=sinks)
+    assert_close(out, expected.out)
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("hide", ["kv_lengths", "mask", "bias", "causal", "window"])
+def test_poison_behind_masks_does_not_leak(rng, algorithm, hide, poison):
+    q, k, v = random_qkv(rng, queries=3, keys=9)
+    visible = 5
+    hidden = np.arange(9) >= visible
+    options = {
+        "kv_lengths": {"kv_lengths": np.full(2, visible, np.int32)},
+        "mask": {"mask": ~hidden},
+        "bias": {"bias": np.where(hidden, np.float32(-np.inf), np.float32(0))},
+        "causal": {"causal": True, "causal_offset": visible - 3},
+        "window": {"window": (-1, 0), "causal_offset": visible - 3},
+    }[hide]
+    clean = hattn.attention(q, k, v, algorithm=algorithm, return_lse=True, **options)
+    k[:, :, visible:] = poison
+    v[:, :, visible:] = poison
+    poisoned = hattn.attention(q, k, v, algorithm=algorithm, return_lse=True, **options)
+    for a, b in zip(clean, poisoned):
+        np.testing.assert_array_equal(a, b)
+        assert np.all(np.isfinite(b))
+
+
+@pytest.mark.parametrize("magnitude", [1e4, -1e4])
+def test_extreme_logits(rng, algorithm, magnitude):
+    # Small integers make the scores exact, so that only the softmax rounds.
+    q = rng.integers(-2, 3, (1, 2, 6, 4)).astype(np.float32)
+    k = rng.integers(-2, 3, (1, 2, 50, 4)).astype(np.float32)
+    v = rng.standard_normal((1, 2, 50, 4), np.float32)
+    expected = oracle.attention(q, k, v, scale=magnitude)
+    out, lse = hattn.attention(q, k, v, scale=magnitude, algorithm=algorithm, return_lse=True)
+    assert_close(out, expected.out)
+    assert_close(lse, expected.lse, "lse")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(), (KEYS,), (QUERIES, 1), (1, 1, 1, 1), (BATCH, 1, 1, KEYS), (1, HEADS, QUERIES, KEYS), (HEADS, 1, 1)],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["bias", "mask"])
+def test_broadcast(rng, algorithm, name, shape):
+    q, k, v = random_qkv(rng)
+    value = rng.standard_normal(shape, np.float32) if name == "bias" else rng.random(shape) < 0.7
+    value = np.asarray(value)
+    expected = oracle.attention(q, k, v, **{name: value})
+    assert_close(hattn.attention(q, k, v, algorithm=algorithm, **{name: value}), expected.out)
+
+
+@pytest.mark.parametrize("name", ["bias", "mask"])
+def test_strided_bias_and_mask(rng, algorithm, name):
+    q, k, v = random_qkv(rng)
+    full = rng.standard_normal((KEYS * 2, QUERIES, HEADS, BATCH), np.float32)
+    value = full.transpose(3, 2, 1, 0)[..., ::2]
+    value = value if name == "bias" else value > 0
+    if name == "mask":
+        value = np.asfortranarray(value)
+    assert value.strides[-1] != value.itemsize
+    expected = oracle.attention(q, k, v, **{name: value})
+    assert_close(hattn.attention(q, k, v, algorithm=algorithm, **{name: value}), expected.out)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, list, tuple]
+)
+@pytest.mark.parametrize("name", ["q_lengths", "kv_lengths", "causal_offset"])
+def test_lengths_of_any_integer_type(rng, name, dtype):
+    q, k, v = random_qkv(rng)
+    values = [3, 5]
+    given = dtype(values) if dtype in (list, tuple) else np.array(values, dtype)
+    expected = oracle.attention(q, k, v, causal=True, **{name: values})
+    assert_close(hattn.attention(q, k, v, causal=True, **{name: given}), expected.out)
+
+
+def test_strided_vectors(rng):
+    q, k, v = random_qkv(rng)
+    options = {
+        "sinks": rng.standard_normal(2 * HEADS, np.float32)[::2],
+        "alibi_slopes": rng.random(HEADS, np.float32)[::-1],
+        "kv_lengths": np.array([3, 0, 5, 0])[::2],
+    }
+    assert_close(hattn.attention(q, k, v, **options), oracle.attention(q, k, v, **options).out)
+
+
+def test_results_in_order(rng):
+    q, k, v = random_qkv(rng)
+    assert isinstance(hattn.attention(q, k, v), np.ndarray)
+    out, lse, scores = hattn.attention(q, k, v, return_scores="raw", return_lse=True)
+    assert (out.ndim, lse.shape, scores.shape) == (4, (BATCH, HEADS, QUERIES), (BATCH, HEADS, QUERIES, KEYS))
+    out, scores = hattn.attention(q, k, v, return_scores="raw")
+    assert scores.shape == (BATCH, HEADS, QUERIES, KEYS)

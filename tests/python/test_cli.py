@@ -1,0 +1,87 @@
+"""The `hattn` command."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import hattn
+from hattn import cli
+from helpers import assert_same_bits, random_qkv
+
+
+@pytest.fixture
+def problem(rng, tmp_path):
+    """A file with q, k, v and a mask, and the arrays."""
+    q, k, v = random_qkv(rng)
+    arrays = {"q": q, "k": k, "v": v, "mask": rng.random((5, 7)) < 0.7}
+    path = tmp_path / "problem.npz"
+    np.savez(path, **arrays)
+    return path, arrays
+
+
+def test_info_as_a_process():
+    printed = subprocess.run([sys.executable, "-m", "hattn", "info"], check=True, capture_output=True, text=True)
+    assert json.loads(printed.stdout)["version"] == hattn.__version__
+
+
+def test_run(problem, tmp_path, capsys):
+    path, arrays = problem
+    output = tmp_path / "result.npz"
+    flags = ["--causal", "--scale", "0.3", "--window", "3", "-1", "--lse", "--scores", "masked", "--algorithm", "naive"]
+    assert cli.main(["run", str(path), "--output", str(output), *flags]) == 0
+    assert "lse [2, 4, 5] float32" in capsys.readouterr().out
+    expected = hattn.attention(
+        **arrays, causal=True, scale=0.3, window=(3, -1), algorithm="naive", return_lse=True, return_scores="masked"
+    )
+    with np.load(output) as results:
+        assert results.files == ["out", "lse", "scores"]
+        for name, wanted in zip(results.files, expected):
+            assert_same_bits(results[name], wanted)
+
+
+def test_explain(problem, tmp_path, capsys):
+    path, _ = problem
+    output = tmp_path / "result.npz"
+    assert cli.main(["run", str(path), "--output", str(output), "--explain"]) == 0
+    assert "algorithm" in json.loads(capsys.readouterr().out)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "change, flags, pattern",
+    [
+        ({"k": None}, [], "missing arrays: ['k']"),
+        ({"extra": np.ones(1)}, [], "unknown name: ['extra']"),
+        ({"q": np.ones((1, 2, 3))}, [], "q: rank is 3"),
+        ({"q": np.ones((2, 4, 5, 16))}, [], "q: dtype is float64"),
+        ({"causal_offset": np.array([1, 2])}, ["--causal-offset", "1"], "--causal-offset: "),
+        ({}, ["--softcap", "-1"], "softcap"),
+    ],
+)
+def test_bad_files(problem, tmp_path, capsys, change, flags, pattern):
+    _, arrays = problem
+    arrays = {name: array for name, array in {**arrays, **change}.items() if array is not None}
+    path, output = tmp_path / "bad.npz", tmp_path / "result.npz"
+    np.savez(path, **arrays)
+    assert cli.main(["run", str(path), "--output", str(output), *flags]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("hattn: ") and pattern in error and error.count("\n") == 1
+    assert not output.exists()
+
+
+def test_missing_and_foreign_files(tmp_path, capsys):
+    assert cli.main(["run", str(tmp_path / "none.npz")]) == 1
+    assert "none.npz" in capsys.readouterr().err
+    assert cli.main(["run", str(tmp_path / "model.gguf")]) == 1
+    assert "only .npz files are supported" in capsys.readouterr().err
+
+
+def test_usage(capsys):
+    for arguments in ([], ["fly"], ["run"], ["run", "x.npz", "--algorithm", "fast"]):
+        with pytest.raises(SystemExit) as exit_:
+            cli.main(arguments)
+        assert exit_.value.code == 2
+    assert "usage: hattn" in capsys.readouterr().err

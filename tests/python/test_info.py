@@ -1,0 +1,87 @@
+"""info(), explain(), the version, and the package's surface."""
+
+import inspect
+import pathlib
+
+import numpy as np
+import pytest
+
+import hattn
+from helpers import random_qkv
+
+
+def test_version():
+    header = pathlib.Path(__file__).parents[2] / "include" / "hattn" / "hattn.h"
+    parts = [line.split()[-1] for line in header.read_text().splitlines() if line.startswith("#define HATTN_VERSION_")]
+    assert hattn.__version__ == ".".join(parts)
+
+
+def test_info():
+    info = hattn.info()
+    assert info["version"] == hattn.__version__
+    assert {"targets", "kernels", "tuning_database"} <= set(info)
+
+
+def test_explain_names_its_choice(rng, algorithm):
+    plan = hattn.explain(*random_qkv(rng), algorithm=algorithm, causal=True)
+    assert {"algorithm", "kernel", "target", "tile", "tasks", "workspace_bytes", "why"} <= set(plan)
+    if algorithm != "auto":
+        assert plan["algorithm"] == algorithm
+    assert plan["algorithm"] in ("naive", "flash", "split_kv", "unfused")
+
+
+def test_explain_takes_the_options_of_attention(rng):
+    q, k, v = random_qkv(rng)
+    options = dict(
+        layout="bhsd",
+        scale=0.5,
+        causal=True,
+        causal_offset=2,
+        window=(3, 1),
+        softcap=1.0,
+        sinks=np.zeros(4, np.float32),
+        bias=np.zeros((5, 7), np.float32),
+        mask=np.ones((5, 7), bool),
+        alibi_slopes=np.zeros(4, np.float32),
+        q_lengths=[1, 2],
+        kv_lengths=[3, 4],
+        block_table=None,
+        k_scale=None,
+        v_scale=None,
+        algorithm="auto",
+        threads=1,
+        out=np.empty_like(q),
+        return_lse=True,
+        device="cpu",
+        return_scores="raw",
+    )
+    assert set(options) == set(inspect.signature(hattn.attention).parameters) - {"q", "k", "v"}
+    assert hattn.explain(q, k, v, **options)["algorithm"]
+    hattn.attention(q, k, v, **options)
+
+
+def test_force(rng, monkeypatch):
+    arrays = random_qkv(rng)
+    monkeypatch.setenv("HATTN_FORCE", "algorithm=naive")
+    assert hattn.explain(*arrays)["algorithm"] == "naive"
+    monkeypatch.setenv("HATTN_FORCE", "algorithm=split_kv")
+    assert hattn.explain(*arrays)["algorithm"] == "split_kv"
+
+
+def test_plans_do_not_pile_up(rng):
+    # More shapes than the module keeps plans for, in turn: every call must still use its own.
+    for _ in range(2):
+        for keys in range(1, 40):
+            q, k, v = random_qkv(rng, keys=keys)
+            assert hattn.attention(q, k, v, return_scores="raw")[1].shape[-1] == keys
+
+
+def test_explain_does_not_take_other_options(rng):
+    with pytest.raises(TypeError, match="colour"):
+        hattn.explain(*random_qkv(rng), colour="red")
+
+
+def test_public_names():
+    assert set(hattn.__all__) == {"KVCache", "__version__", "attention", "explain", "info", "merge_states"}
+    for name in set(hattn.__all__) - {"__version__"}:
+        assert inspect.getdoc(getattr(hattn, name))

@@ -1,0 +1,61 @@
+"""merge_states(): against the oracle, and attention over split keys merged again."""
+
+import numpy as np
+import pytest
+
+import hattn
+import oracle
+from helpers import assert_close, random_qkv
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_against_oracle(rng, count):
+    outs = [rng.standard_normal((2, 3, 4, 17), np.float32) for _ in range(count)]
+    lses = [rng.standard_normal((2, 3, 4), np.float32) * 5 for _ in range(count)]
+    out, lse = hattn.merge_states(outs, lses)
+    expected, expected_lse = oracle.merge_states(outs, lses)
+    assert_close(out, expected)
+    assert_close(lse, expected_lse, "lse")
+
+
+@pytest.mark.parametrize("cuts", [(3,), (0, 4), (1, 2, 7), (9,)])
+def test_split_keys(rng, algorithm, cuts):
+    q, k, v = random_qkv(rng, keys=9)
+    whole, whole_lse = hattn.attention(q, k, v, return_lse=True)
+    edges = (0, *cuts, 9)
+    states = [
+        hattn.attention(q, k[:, :, a:b], v[:, :, a:b], algorithm=algorithm, return_lse=True)
+        for a, b in zip(edges, edges[1:])
+    ]
+    out, lse = hattn.merge_states(*zip(*states))
+    assert_close(out, whole)
+    assert_close(lse, whole_lse, "lse")
+
+
+def test_empty_states_weigh_nothing(rng):
+    out = rng.standard_normal((1, 2, 3, 4), np.float32)
+    lse = rng.standard_normal((1, 2, 3), np.float32)
+    poison = np.full_like(out, np.nan)
+    nothing = np.full_like(lse, -np.inf)
+    merged, merged_lse = hattn.merge_states([poison, out, poison], [nothing, lse, nothing])
+    assert_close(merged, out)
+    assert_close(merged_lse, lse, "lse")
+    merged, merged_lse = hattn.merge_states([poison, poison], [nothing, nothing])
+    assert np.all(merged == 0) and np.all(merged_lse == -np.inf)
+
+
+def test_stacked_states(rng):
+    outs = rng.standard_normal((3, 1, 2, 3, 4), np.float32)
+    lses = rng.standard_normal((3, 1, 2, 3), np.float32)
+    out, lse = hattn.merge_states(outs, lses)
+    expected, expected_lse = oracle.merge_states(outs, lses)
+    assert_close(out, expected)
+    assert_close(lse, expected_lse, "lse")
+
+
+def test_large_differences(rng):
+    out = rng.standard_normal((1, 1, 2, 4), np.float32)
+    lses = [np.full((1, 1, 2), value, np.float32) for value in (1e4, -1e4)]
+    merged, lse = hattn.merge_states([out, np.full_like(out, 3)], lses)
+    assert_close(merged, out)
+    assert np.all(lse == 1e4)
