@@ -49,7 +49,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     dot(r, k, c) += query_tile(r, over_dim) * inputs.key(over_dim, key_index(k, c));
 
     Expr key = inputs.first_key() + c * chunk_keys + k;
-    ScoreContext context{inputs,       r,           k,           c,       key_index(k, c), row_index(), head_index(),
+    Expr likely_key = inputs.first_key() + min(likely(c * chunk_keys + k), inputs.key_count() - 1);
+    ScoreContext context{inputs,       r,           k,           c,       likely_key, row_index(), head_index(),
                          position(r), options.unit, &hook_tiles, &per_row};
     Expr score = apply_score_hooks(options.hooks, dot(r, k, c), context);
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
@@ -101,7 +102,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, over_keys, c);
 
-    Expr value = inputs.value(d, key_index(k, c));
+    // Schedules round blocks of d up. `likely` gives full blocks a loop without the clamp.
+    Expr value = inputs.value(min(likely(d), inputs.value_dim() - 1), key_index(k, c));
     if (hides_keys) {
         over_rows = RDom(0, inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
@@ -127,6 +129,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
                           select(total > 0.0f, final_max * kLn2 + log(max(total, 1e-37f)), negative_infinity()));
     output(d, r) = state(r, d) * normaliser(r)[0];
     lse(r) = normaliser(r)[1];
+    allow_any_stride(lse);
 }
 
 }  // namespace hattn::generators

@@ -32,8 +32,8 @@ struct ScoreStages {
     Halide::Func query_tile;   // (r, d) scaled
     Halide::Func dot;          // (r, k, c) scale * q.k * unit
     Halide::Func logits;       // (r, k, c) after hooks and limits; kMaskedScore where masked
-    std::vector<Halide::Func> hook_tiles;  // (r, k, c) operands of hooks
-    std::vector<Halide::Func> per_row;     // (r) operands of hooks
+    std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
+    std::vector<Halide::Func> per_row;  // (r) operands of hooks
 
     Halide::Expr row_index() const;   // row(r), promised to lie in the query
     Halide::Expr head_index() const;  // head(r), likewise

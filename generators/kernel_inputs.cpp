@@ -4,12 +4,13 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-namespace {
-// Broadcast inputs have stride 0 and need not be dense, so the unit stride Halide assumes is lifted.
-void allow_any_stride(ImageParam &param) {
-    param.dim(0).set_stride(Expr());
+void allow_any_stride(ImageParam &input) {
+    input.dim(0).set_stride(Expr());
 }
-}  // namespace
+
+void allow_any_stride(Func &output) {
+    output.output_buffer().dim(0).set_stride(Expr());
+}
 
 AttentionInputs::AttentionInputs()
     : query(Float(32), 3, "query"),
@@ -25,8 +26,9 @@ AttentionInputs::AttentionInputs()
       first_offset("first_offset"),
       last_offset("last_offset"),
       position_offset("position_offset") {
-    allow_any_stride(bias);
-    allow_any_stride(mask);
+    for (ImageParam *strided : {&bias, &mask, &known_lse}) {
+        allow_any_stride(*strided);
+    }
 }
 
 std::vector<Argument> AttentionInputs::arguments() const {

@@ -9,6 +9,10 @@
 
 namespace hattn::generators {
 
+// Lifts the unit stride that Halide assumes of the innermost dimension.
+void allow_any_stride(Halide::ImageParam &input);
+void allow_any_stride(Halide::Func &output);
+
 struct AttentionInputs {
     AttentionInputs();
 

@@ -1,5 +1,6 @@
 #include "merge.h"
 
+#include "kernel_inputs.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
@@ -36,6 +37,7 @@ MergeStages::MergeStages(const MergeInputs &inputs)
     Expr all = total(row) * shift + exp2_nonpositive(sink - final_max);
     output(d, i, h) = sum(d, row) * select(all > 0.0f, shift / max(all, 1e-37f), 0.0f);
     lse(i, h) = select(all > 0.0f, final_max * kLn2 + log(max(all, 1e-37f)), negative_infinity());
+    allow_any_stride(lse);
 }
 
 }  // namespace hattn::generators

@@ -19,8 +19,10 @@ Expr apply_bias(Expr score, const ScoreContext &context) {
     Func tile("bias_tile");
     Expr bias = context.inputs.bias(context.key, context.row, context.head);
     tile(context.r, context.k, context.c) = finite_logit(bias, context.unit);
-    context.tiles->push_back(tile);
-    return score + tile(context.r, context.k, context.c);
+    context.tiles->push_back({tile, context.inputs.bias.dim(0).stride() == 1});
+    // Selected rather than added, so that a key hidden by -inf may hold anything.
+    Expr operand = tile(context.r, context.k, context.c);
+    return select(operand <= kLowestReference, kMaskedScore, score + operand);
 }
 
 // s = s - slope[h] * |p - j|   (Press et al., 2022)
@@ -36,7 +38,7 @@ Expr apply_mask(Expr score, const ScoreContext &context) {
     Func tile("mask_tile");
     Expr visible = context.inputs.mask(context.key, context.row, context.head) != 0;
     tile(context.r, context.k, context.c) = select(visible, 1.0f, 0.0f);
-    context.tiles->push_back(tile);
+    context.tiles->push_back({tile, context.inputs.mask.dim(0).stride() == 1});
     return select(tile(context.r, context.k, context.c) > 0.0f, score, kMaskedScore);
 }
 

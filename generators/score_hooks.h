@@ -10,6 +10,12 @@
 
 namespace hattn::generators {
 
+// An operand of a hook over (r, k, c), which a schedule may lay out before use.
+struct HookTile {
+    Halide::Func func;
+    Halide::Expr dense;  // its keys lie side by side in memory
+};
+
 // What a hook may look at. Coordinates of a score are (r, k, c): row of the tile, key within its chunk, chunk.
 struct ScoreContext {
     const AttentionInputs &inputs;
@@ -19,7 +25,7 @@ struct ScoreContext {
     Halide::Expr head;      // absolute query head h of row r
     Halide::Expr position;  // of row r among the keys
     float unit;             // scores are kept in multiples of 1/unit: log2(e) inside the softmax, 1 for score outputs
-    std::vector<Halide::Func> *tiles;    // Funcs over (r, k, c) that a schedule may lay out before use
+    std::vector<HookTile> *tiles;
     std::vector<Halide::Func> *per_row;  // Funcs over (r)
 };
 

@@ -25,6 +25,9 @@ void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimens
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
     check_tensor(args.q, "q", HATTN_FLOAT32);
     check_tensor(args.out, "out", HATTN_FLOAT32);
+    // More than the plan was made for is a matter of capacity.
+    require(args.q.extent[0] <= p.batch, HATTN_CAPACITY_EXCEEDED, "q: extent[0] (batch) is ", args.q.extent[0],
+            ", but the plan's batch is ", p.batch);
     check_tensor_extent(args.q, "q", kQueryDimensions, 0, p.batch, "the plan's batch");
     check_tensor_extent(args.q, "q", kQueryDimensions, 1, p.query_heads, "the plan's query_heads");
     check_tensor_extent(args.q, "q", kQueryDimensions, 3, p.key_dim, "the plan's key_dim");
@@ -140,8 +143,8 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
     const struct {
         const hattn_tensor &tensor;
         const char *name;
-    } others[] = {{args.q, "q"},     {args.k, "k"},       {args.v, "v"},   {args.bias, "bias"},
-                  {args.mask, "mask"}, {args.out, "out"}, {args.lse, "lse"}, {args.scores, "scores"}};
+    } others[] = {{args.out, "out"}, {args.lse, "lse"}, {args.scores, "scores"}, {args.q, "q"},
+                  {args.k, "k"},     {args.v, "v"},     {args.bias, "bias"},     {args.mask, "mask"}};
     const ByteRange range = byte_range(output);
     for (const auto &other : others) {
         if (&other.tensor != &output) {

@@ -1,6 +1,6 @@
 #include "force.h"
 
-#include <iterator>
+#include <optional>
 #include <sstream>
 
 #include "cpu_features.h"
@@ -82,7 +82,8 @@ Force parse_force(const char *text) {
     }
     force.text = text;
     std::istringstream words(force.text);
-    std::string word, kernel;
+    std::string word;
+    std::optional<std::string> kernel;
     while (std::getline(words, word, ',')) {
         const size_t equals = word.find('=');
         const std::string key = word.substr(0, equals);
@@ -98,8 +99,8 @@ Force parse_force(const char *text) {
                  "', expected algorithm=, target= or kernel=");
         }
     }
-    if (!kernel.empty()) {
-        parse_kernel(kernel, force);
+    if (kernel) {
+        parse_kernel(*kernel, force);
     }
     return force;
 }

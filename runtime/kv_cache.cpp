@@ -41,10 +41,7 @@ void check_cache_extent(int64_t value, int64_t least, const char *name) {
 }
 
 void check_desc(const hattn_kv_cache_desc &desc) {
-    require(desc.dtype >= HATTN_FLOAT32 && desc.dtype <= HATTN_INT32, HATTN_INVALID_ARGUMENT, "dtype: is ",
-            static_cast<int>(desc.dtype), ", which is no hattn_dtype");
-    require(desc.dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, "dtype: is ", static_cast<int>(desc.dtype),
-            ", but only HATTN_FLOAT32 (", static_cast<int>(HATTN_FLOAT32), ") is supported yet");
+    check_storage_dtype(desc.dtype, "dtype");
     check_cache_extent(desc.batch, 0, "batch");
     check_cache_extent(desc.kv_heads, 1, "kv_heads");
     check_cache_extent(desc.capacity, 1, "capacity");
@@ -98,7 +95,7 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
         require(added >= 0 && added <= rows, HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ", added, ", but must be from 0 to the ", rows,
                 " rows of k");
         require(cache.lengths[b] + added <= cache.desc.capacity, HATTN_CAPACITY_EXCEEDED, "k: sequence ", b, " has ", cache.lengths[b],
-                " keys and would get ", added, " more, but the cache's capacity is ", cache.desc.capacity);
+                " keys and would have ", cache.lengths[b] + added, ", but the cache's capacity is ", cache.desc.capacity);
     }
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         const int64_t added = lengths ? lengths[b] : rows;
@@ -111,7 +108,8 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
 // The cache's part of an attention over it.
 void fill_in(const hattn_kv_cache &cache, hattn_attention_desc &desc, hattn_attention_args &args) {
     const int64_t longest = cache.lengths.empty() ? 0 : *std::max_element(cache.lengths.begin(), cache.lengths.end());
-    desc.batch = cache.desc.batch;
+    require(desc.batch == cache.desc.batch, HATTN_INVALID_ARGUMENT, "batch: is ", desc.batch, ", but the cache's batch is ",
+            cache.desc.batch);
     desc.kv_heads = cache.desc.kv_heads;
     desc.key_dim = cache.desc.key_dim;
     desc.value_dim = cache.desc.value_dim;

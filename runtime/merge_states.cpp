@@ -36,10 +36,10 @@ void check_outputs(int32_t count, const hattn_tensor *outs, const hattn_tensor *
     require(!overlaps(byte_range(out), byte_range(lse)), HATTN_INVALID_ARGUMENT, "out: its memory, from ", out.data,
             ", overlaps that of lse, from ", lse.data);
     for (int32_t n = 0; n < count; ++n) {
-        for (const hattn_tensor *input : {&outs[n], &lses[n]}) {
+        for (const auto &[input, input_name] : {std::pair(&outs[n], "outs"), std::pair(&lses[n], "lses")}) {
             for (const auto &[output, name] : {std::pair(&out, "out"), std::pair(&lse, "lse")}) {
                 require(!overlaps(byte_range(*output), byte_range(*input)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ",
-                        output->data, ", overlaps that of input state ", n, ", from ", input->data);
+                        output->data, ", overlaps that of ", input_name, "[", n, "], from ", input->data);
             }
         }
     }

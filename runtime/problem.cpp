@@ -7,6 +7,7 @@
 #include "context.h"
 #include "kernel_registry.h"
 #include "status.h"
+#include "tensor.h"
 
 namespace hattn {
 
@@ -22,10 +23,7 @@ void check_flag(int32_t value, const char *name) {
 }
 
 void check_dtype_and_device(const hattn_attention_desc &desc) {
-    require(desc.dtype >= HATTN_FLOAT32 && desc.dtype <= HATTN_INT32, HATTN_INVALID_ARGUMENT, "dtype: is ",
-            static_cast<int>(desc.dtype), ", which is no hattn_dtype");
-    require(desc.dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, "dtype: is ", static_cast<int>(desc.dtype),
-            ", but only HATTN_FLOAT32 (", static_cast<int>(HATTN_FLOAT32), ") is supported yet");
+    check_storage_dtype(desc.dtype, "dtype");
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
     require(desc.device == HATTN_CPU, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(desc.device), ", but only HATTN_CPU (",

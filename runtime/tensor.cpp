@@ -19,6 +19,19 @@ int64_t dtype_bytes(hattn_dtype dtype) {
     }
 }
 
+std::string dtype_name(hattn_dtype dtype) {
+    switch (dtype) {
+    case HATTN_FLOAT32: return "float32";
+    case HATTN_FLOAT16: return "float16";
+    case HATTN_BFLOAT16: return "bfloat16";
+    case HATTN_INT8: return "int8";
+    case HATTN_INT4: return "int4";
+    case HATTN_BOOL: return "bool";
+    case HATTN_INT32: return "int32";
+    }
+    return std::to_string(static_cast<int>(dtype)) + ", which is no hattn_dtype";
+}
+
 bool is_empty(const hattn_tensor &tensor) {
     return std::any_of(tensor.extent, tensor.extent + 4, [](int64_t extent) { return extent == 0; });
 }
@@ -53,7 +66,7 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
                                                (tensor.dtype == HATTN_FLOAT16 || tensor.dtype == HATTN_BFLOAT16)
                                            ? HATTN_NOT_SUPPORTED
                                            : HATTN_INVALID_ARGUMENT,
-            name, ": dtype is ", static_cast<int>(tensor.dtype), ", but must be ", static_cast<int>(dtype));
+            name, ": dtype is ", dtype_name(tensor.dtype), ", but must be ", dtype_name(dtype));
     require(tensor.device >= HATTN_CPU && tensor.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, name, ": device is ",
             static_cast<int>(tensor.device), ", which is no hattn_device");
     require(tensor.device == HATTN_CPU, HATTN_NOT_SUPPORTED, name, ": device is ", static_cast<int>(tensor.device),
@@ -64,8 +77,16 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
     }
     if (!is_empty(tensor)) {
         require(tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is null");
+        require(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(dtype_bytes(dtype)) == 0, HATTN_INVALID_ARGUMENT, name,
+                ": data is ", tensor.data, ", but must be aligned to ", dtype_bytes(dtype), " bytes");
         element_span(tensor, name);
     }
+}
+
+void check_storage_dtype(hattn_dtype dtype, const char *name) {
+    const bool storage = dtype >= HATTN_FLOAT32 && dtype <= HATTN_INT4;
+    require(storage, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype), ", but must be a floating-point type, int8 or int4");
+    require(dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, name, ": is ", dtype_name(dtype), ", but only float32 is supported yet");
 }
 
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension, int64_t expected,
@@ -80,6 +101,9 @@ void check_unit_stride(const hattn_tensor &tensor, const char *name) {
 }
 
 void check_distinct_elements(const hattn_tensor &tensor, const char *name) {
+    if (is_empty(tensor)) {
+        return;
+    }
     int order[4] = {0, 1, 2, 3};
     std::sort(order, order + 4, [&](int a, int b) { return std::llabs(tensor.stride[a]) < std::llabs(tensor.stride[b]); });
     int64_t span = 1;  // elements spanned by the dimensions before

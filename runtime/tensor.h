@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "hattn/hattn.h"
 
@@ -18,6 +19,9 @@ inline constexpr DimensionNames kScoreDimensions = {{"batch", "query heads", "qu
 // struct_size, dtype, device, non-negative extents, strides that keep every address within 64 bits, and data unless empty.
 void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype);
 
+// A type that queries, keys, values and outputs may have, and that this version supports.
+void check_storage_dtype(hattn_dtype dtype, const char *name);
+
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension, int64_t expected,
                  const char *expected_name);
 void check_unit_stride(const hattn_tensor &tensor, const char *name);
@@ -33,6 +37,7 @@ ByteRange byte_range(const hattn_tensor &tensor);
 bool overlaps(const ByteRange &a, const ByteRange &b);
 
 int64_t dtype_bytes(hattn_dtype dtype);
+std::string dtype_name(hattn_dtype dtype);  // "float32"; a number that is none is named as such
 bool is_empty(const hattn_tensor &tensor);
 
 // Pointer to an element, indices in [B, H, S, D] order; broadcast extents are the caller's to map.

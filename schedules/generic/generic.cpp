@@ -75,7 +75,7 @@ void schedule_merge(MergeStages &s, const Tile &, int lanes) {
     s.total.compute_root();
     s.sum.compute_at(s.output, s.i).vectorize(s.d, lanes);
     s.sum.update().reorder(s.d, s.over_states, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
-    s.output.reorder(s.d, s.i, s.h).vectorize(s.d, lanes);
+    s.output.reorder(s.d, s.i, s.h).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
 }
 
 }  // namespace hattn::schedules::generic

@@ -14,8 +14,12 @@ void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
     for (Func f : s.per_row) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
-    s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r).reorder_storage(s.d, s.r).vectorize(s.d, lanes);
-    s.output.reorder(s.d, s.r).vectorize(s.d, lanes);
+    s.query_tile.compute_root()
+        .bound(s.r, 0, tile.rows)
+        .reorder(s.d, s.r)
+        .reorder_storage(s.d, s.r)
+        .vectorize(s.d, lanes, TailStrategy::PredicateLoads);
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
 }
 
@@ -31,6 +35,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .unroll(s.r);
     s.chunk_output.compute_at(s.state, block)
         .bound_extent(s.r, tile.rows)
+        .bound_extent(s.d, lanes * tile.value_unroll)
         .reorder_storage(s.d, s.r, s.c)
         .reorder(s.d, s.r, s.c)
         .vectorize(s.d, lanes)
@@ -67,9 +72,10 @@ void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
 }
 
 void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
-    std::vector<Func> scores = s.hook_tiles;
-    scores.push_back(s.logits);
-    scores.push_back(s.weights);
+    std::vector<Func> scores = {s.logits, s.weights};
+    for (const generators::HookTile &operand : s.hook_tiles) {
+        scores.push_back(operand.func);
+    }
     for (Func f : scores) {
         f.compute_at(s.state, s.over_chunks.x)
             .bound_extent(s.r, tile.rows)
@@ -77,6 +83,9 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
             .reorder_storage(s.k, s.r, s.c)
             .reorder(s.k, s.r, s.c)
             .vectorize(s.k, lanes);
+    }
+    for (generators::HookTile &operand : s.hook_tiles) {
+        operand.func.specialize(operand.dense);
     }
     for (Func f : {s.chunk_max, s.running_max}) {
         f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).unroll(s.r);

@@ -20,7 +20,7 @@ void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
     s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r);
-    s.output.reorder(s.d, s.r).vectorize(s.d, lanes);
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
 }
 
@@ -49,9 +49,11 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 void schedule_logits(AttentionStages &s, const Tile &tile, int lanes) {
     Var block("k_block"), inner("k_inner"), rows("r_block");
     s.logits.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows);
-    for (Func f : s.hook_tiles) {
+    for (generators::HookTile &operand : s.hook_tiles) {
         // Operands have keys innermost in memory: read along them, store transposed.
+        Func f = operand.func;
         f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).reorder(s.k, s.r, s.c).vectorize(s.k, lanes);
+        f.specialize(operand.dense);
     }
     s.logits.split(s.k, block, inner, tile.key_unroll, TailStrategy::RoundUp)
         .split(s.r, rows, s.r, lanes * tile.row_vectors)
@@ -84,7 +86,7 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
     if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
         s.key_seen.update().reorder(s.over_rows, s.k);
-        s.chunk_value.compute_at(s.state, s.over_chunks.x).vectorize(s.d, lanes);
+        s.chunk_value.compute_at(s.state, s.over_chunks.x).vectorize(s.d, lanes, TailStrategy::PredicateLoads);
     }
 }
 

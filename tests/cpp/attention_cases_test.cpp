@@ -1,4 +1,4 @@
-// Every case on every algorithm and target, against the oracle.
+// Every case on every algorithm and target, against the oracle; and no execute allocates.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -55,6 +55,7 @@ TEST_P(AttentionCase, MatchesOracle) {
     }
     ASSERT_TRUE(outcome.ok()) << outcome.text() << '\n' << cases::describe(*param.spec);
     EXPECT_EQ(cases::difference(data.problem, data.expected), "") << cases::describe(*param.spec);
+    EXPECT_EQ(outcome.allocations, 0u) << cases::describe(*param.spec);
 }
 
 std::string name_of(const testing::TestParamInfo<Param> &run) {

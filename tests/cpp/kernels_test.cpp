@@ -31,7 +31,8 @@ void PrintTo(const Kernel &kernel, std::ostream *stream) {
 std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
     test::ContextPtr context = test::make_context();
-    for (const nlohmann::json &row : test::info_of(context.get()).at("kernels")) {
+    const nlohmann::json info = test::info_of(context.get());
+    for (const nlohmann::json &row : info.at("kernels")) {
         list.push_back({row.at("name"), row.at("target"), row.at("algorithm"), row.at("hooks"), row.at("runnable")});
     }
     return list;

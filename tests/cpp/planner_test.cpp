@@ -37,7 +37,7 @@ TEST(Explain, SaysWhatThePlanIs) {
 
 TEST(Explain, NamesAKernelOfTheTable) {
     test::ContextPtr context = test::make_context();
-    nlohmann::json kernels = test::info_of(context.get()).at("kernels");
+    const nlohmann::json kernels = test::info_of(context.get()).at("kernels");
     for (int64_t query_length : {1, 7, 300}) {
         for (int64_t kv_length : {1, 64, 5000}) {
             test::PlanPtr plan = test::make_plan(context.get(), some_desc(query_length, kv_length));
@@ -87,7 +87,8 @@ TEST(Force, Target) {
 TEST(Force, KernelThatTheProblemDoesNotFitIsAnError) {
     test::ContextPtr plain = test::make_context();
     std::string with_hooks;
-    for (const nlohmann::json &row : test::info_of(plain.get()).at("kernels")) {
+    const nlohmann::json info = test::info_of(plain.get());
+    for (const nlohmann::json &row : info.at("kernels")) {
         if (row.at("algorithm") == "flash" && row.at("target") == "generic" && row.at("hooks").size() == 1) {
             with_hooks = row.at("name");
         }
@@ -103,7 +104,8 @@ TEST(Force, KernelThatTheProblemDoesNotFitIsAnError) {
 
 TEST(Force, KernelAndContradictingChoicesAreErrors) {
     test::ContextPtr plain = test::make_context();
-    for (const nlohmann::json &row : test::info_of(plain.get()).at("kernels")) {
+    const nlohmann::json info = test::info_of(plain.get());
+    for (const nlohmann::json &row : info.at("kernels")) {
         if (row.at("algorithm") == "flash" && row.at("target") == "generic") {
             std::string kernel = "kernel=" + row.at("name").get<std::string>();
             for (const char *other : {",algorithm=naive", ",target=x86-avx2"}) {

@@ -142,16 +142,34 @@ def test_poison_behind_masks_does_not_leak(rng, algorithm, hide, poison):
         assert np.all(np.isfinite(b))
 
 
-@pytest.mark.parametrize("magnitude", [1e4, -1e4])
-def test_extreme_logits(rng, algorithm, magnitude):
-    # Small integers make the scores exact, so that only the softmax rounds.
-    q = rng.integers(-2, 3, (1, 2, 6, 4)).astype(np.float32)
-    k = rng.integers(-2, 3, (1, 2, 50, 4)).astype(np.float32)
-    v = rng.standard_normal((1, 2, 50, 4), np.float32)
-    expected = oracle.attention(q, k, v, scale=magnitude)
-    out, lse = hattn.attention(q, k, v, scale=magnitude, algorithm=algorithm, return_lse=True)
+@pytest.mark.parametrize("scale", [1e3, -1e3])
+def test_extreme_logits(rng, algorithm, scale):
+    q, k, v = random_qkv(rng, queries=6, keys=50, key_dim=4, value_dim=9)
+    expected = oracle.attention(q, k, v, scale=scale)
+    out, lse = hattn.attention(q, k, v, scale=scale, algorithm=algorithm, return_lse=True)
+    largest = np.abs(expected.scores["raw"]).max()
+    assert largest > 5e3
+    # A score of this size is known to a few units of its last place; a weight is off by that factor's exponential.
+    of_scores = 4 * np.finfo(np.float32).eps * largest
+    assert_close(out, expected.out, rtol=0, atol=2 * of_scores * np.abs(v).max())
+    assert_close(lse, expected.lse, "lse", rtol=4 * np.finfo(np.float32).eps)
+
+
+@pytest.mark.parametrize("logit", [1e4, 1e30, -1e4])
+def test_one_key_outweighs_all(algorithm, logit):
+    keys, key_dim = 50, 8
+    k = np.zeros((1, 1, keys, key_dim), np.float32)
+    chosen = [0, 17, 31, 32, 49]
+    for dimension, key in enumerate(chosen):
+        k[0, 0, key, dimension] = 1
+    q = np.float32(logit) * np.eye(key_dim, dtype=np.float32)[None, None, : len(chosen)]
+    v = np.arange(keys * 8, dtype=np.float32).reshape(1, 1, keys, 8)
+    out, lse = hattn.attention(q, k, v, scale=1.0, algorithm=algorithm, return_lse=True)
+    expected = oracle.attention(q, k, v, scale=1.0)
     assert_close(out, expected.out)
     assert_close(lse, expected.lse, "lse")
+    if logit > 0:
+        np.testing.assert_array_equal(out[0, 0], v[0, 0, chosen])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 // Owners of the C interface's handles, and contexts with a forced choice.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -27,6 +28,7 @@ using CachePtr = std::unique_ptr<hattn_kv_cache, HandleDeleter>;
 struct Outcome {
     hattn_status status = HATTN_OK;
     std::string message;
+    uint64_t allocations = 0;  // taken from the heap while a plan executed
 
     bool ok() const {
         return status == HATTN_OK;
@@ -37,7 +39,7 @@ struct Outcome {
 };
 
 inline Outcome outcome_of(hattn_status status, const hattn_context *context = nullptr) {
-    return {status, status == HATTN_OK ? "" : hattn_last_error(context)};
+    return {status, status == HATTN_OK ? "" : hattn_last_error(context), 0};
 }
 
 // HATTN_FORCE for as long as it lives; empty: unset.

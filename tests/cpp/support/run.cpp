@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "heap_counter.h"
 #include "workspace.h"
 
 namespace hattn::test {
@@ -30,9 +31,13 @@ Outcome execute(const hattn_plan *plan, hattn_attention_args args) {
     }
     Workspace workspace(bytes);
     workspace.give_to(args);
-    outcome = outcome_of(hattn_plan_execute(plan, &args));
+    uint64_t before = heap_allocations();
+    hattn_status status = hattn_plan_execute(plan, &args);
+    uint64_t after = heap_allocations();
+    outcome = outcome_of(status);
+    outcome.allocations = after - before;
     if (!workspace.intact()) {
-        return {HATTN_INTERNAL_ERROR, "memory outside the workspace was written; then " + outcome.text()};
+        return {HATTN_INTERNAL_ERROR, "memory outside the workspace was written; then " + outcome.text(), 0};
     }
     return outcome;
 }

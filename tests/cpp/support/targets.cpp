@@ -4,6 +4,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "run.h"
+
 namespace hattn::test {
 
 namespace {
@@ -19,6 +21,18 @@ bool cpu_can_run(const std::string &target) {
     }
 #endif
     return target == "generic";
+}
+
+// Threads start when they are first needed, which allocates.
+void start_threads(hattn_context *context) {
+    cases::Case c;
+    c.name = "start_threads";
+    c.query_length = 200;
+    cases::Problem problem(c);
+    Outcome outcome = run(context, problem, HATTN_ALGORITHM_FLASH);
+    if (!outcome.ok()) {
+        throw std::runtime_error(outcome.text());
+    }
 }
 
 }  // namespace
@@ -38,6 +52,9 @@ const TargetContext &context_for(const std::string &target) {
         bool refused = created.outcome.status == HATTN_NOT_SUPPORTED && !cpu_can_run(target);
         if (!created.outcome.ok() && !refused) {
             throw std::runtime_error("target " + target + ": " + created.outcome.text());
+        }
+        if (created.context) {
+            start_threads(created.context.get());
         }
         found = contexts.emplace(target, TargetContext{std::move(created.context), created.outcome.message}).first;
     }

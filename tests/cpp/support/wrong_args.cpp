@@ -161,7 +161,7 @@ WrongArgs overlap(const NamedTensor &first, const NamedTensor &second, int64_t b
             [=](cases::Problem &problem) {
                 (problem.args.*moved).data = static_cast<char *>((problem.args.*fixed).data) + bytes;
             },
-            {kInvalid, {first.name, second.name}}};
+            {kInvalid, {first.name, "overlaps"}}};
 }
 
 }  // namespace
