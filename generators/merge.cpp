@@ -19,10 +19,10 @@ MergeStages::MergeStages(const MergeInputs &inputs)
       sum("sum"),
       output("output"),
       lse("lse") {
-    auto state_lse = [&](Expr row, Expr state) { return finite_logit(inputs.partial_lse(row, state), kLog2E); };
+    auto state_lse = [&](Expr row, Expr state) { return finite_logit(inputs.partial_lse(row, state), 1.0f); };
     maximum(r) = kLowestReference;
     maximum(r) = max(maximum(r), state_lse(r, over_states));
-    weights(r, n) = exp2_nonpositive(state_lse(r, n) - maximum(r));
+    weights(r, n) = exp2_nonpositive((state_lse(r, n) - maximum(r)) * kLog2E);
     total(r) = 0.0f;
     total(r) += weights(r, over_states);
     // A state without visible keys weighs nothing, whatever its output holds.
@@ -31,12 +31,12 @@ MergeStages::MergeStages(const MergeInputs &inputs)
     sum(d, r) += select(weight > 0.0f, weight * inputs.partial_output(d, r, over_states), 0.0f);
 
     Expr row = i * inputs.heads + h;
-    Expr sink = finite_logit(inputs.sinks(h), kLog2E);
+    Expr sink = finite_logit(inputs.sinks(h), 1.0f);
     Expr final_max = max(maximum(row), sink);
-    Expr shift = exp2_nonpositive(maximum(row) - final_max);
-    Expr all = total(row) * shift + exp2_nonpositive(sink - final_max);
+    Expr shift = exp2_nonpositive((maximum(row) - final_max) * kLog2E);
+    Expr all = total(row) * shift + exp2_nonpositive((sink - final_max) * kLog2E);
     output(d, i, h) = sum(d, row) * select(all > 0.0f, shift / max(all, 1e-37f), 0.0f);
-    lse(i, h) = select(all > 0.0f, final_max * kLn2 + log(max(all, 1e-37f)), negative_infinity());
+    lse(i, h) = select(all > 0.0f, final_max + log(max(all, 1e-37f)), negative_infinity());
     allow_any_stride(lse);
 }
 

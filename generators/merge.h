@@ -24,8 +24,8 @@ struct MergeStages {
     Halide::Var d{"d"}, r{"r"}, n{"n"}, i{"i"}, h{"h"};
     Halide::RDom over_states;
 
-    Halide::Func maximum;  // (r) log2 units
-    Halide::Func weights;  // (r, n) 2^(lse_n - maximum)
+    Halide::Func maximum;  // (r) natural units, so that a single state keeps its lse to the bit
+    Halide::Func weights;  // (r, n) e^(lse_n - maximum)
     Halide::Func total;    // (r) sum of weights
     Halide::Func sum;      // (d, r) weighted outputs
     Halide::Func output;   // (d, i, h)

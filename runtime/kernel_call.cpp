@@ -108,7 +108,6 @@ void call_attention(const CallSite &site, const Task &task, const KeyRange &keys
     const int64_t rows = int64_t{task.rows} * task.heads;
     Buffer output(result.output, {{site.plan.problem.value_dim, 1}, {rows, result.row_stride}});
     Buffer lse(result.lse, {{rows, result.lse_stride}});
-    site.scratch.reset();
     void *context = &site.scratch;
     void *arguments[] = {&context,  in.query,  in.key,      in.value,         in.bias,         in.mask,             in.alibi_slopes, in.sink_logits,
                          in.lse,    &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset, output,          lse};
@@ -125,7 +124,6 @@ void call_merge(const CallSite &site, const Task &task, const float *states, int
     int32_t heads = task.heads;
     Buffer output(result.output, {{value_dim, 1}, {task.rows, result.row_stride}, {task.heads, result.head_stride}});
     Buffer lse(result.lse, {{task.rows, result.lse_row_stride}, {task.heads, result.lse_head_stride}});
-    site.scratch.reset();
     void *context = &site.scratch;
     void *arguments[] = {&context, partial_output, partial_lse, sink_logits, &heads, output, lse};
     site.plan.kernels.merge->function(arguments);
@@ -139,7 +137,6 @@ void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, c
         in.see_every_key();
     }
     Buffer output(scores, {{keys.size(), 1}, {task.rows, row_stride}});
-    site.scratch.reset();
     void *context = &site.scratch;
     void *arguments[] = {&context,  in.query,  in.key,      in.value,         in.bias,         in.mask,             in.alibi_slopes, in.sink_logits,
                          in.lse,    &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset, output};

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <new>
 
 #include "hattn/hattn.h"
 
@@ -21,10 +22,10 @@ bool ScratchArena::owns(const void *memory) const {
 
 void *ScratchArena::allocate(size_t bytes) {
     const size_t size = aligned(bytes);
-    if (size <= capacity_ - used_) {
-        void *memory = base_ + used_;
-        used_ += size;
-        return memory;
+    if (size + sizeof(Header) <= capacity_ - used_) {
+        top_ = new (base_ + used_) Header{top_, false};
+        used_ += sizeof(Header) + size;
+        return top_ + 1;
     }
     overflows.fetch_add(1, std::memory_order_relaxed);
     return std::aligned_alloc(kScratchAlignment, size);
@@ -33,6 +34,12 @@ void *ScratchArena::allocate(size_t bytes) {
 void ScratchArena::release(void *memory) {
     if (!owns(memory)) {
         std::free(memory);
+        return;
+    }
+    (static_cast<Header *>(memory) - 1)->free = true;
+    while (top_ && top_->free) {
+        used_ = static_cast<size_t>(reinterpret_cast<char *>(top_) - base_);
+        top_ = top_->below;
     }
 }
 

@@ -48,6 +48,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
     s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
 }
 
+// Scores come one chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
 // Partial dot products along the lanes for key_unroll keys of every row, then one horizontal sum each.
 void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
     RVar outer("d_outer"), lane("d_lane");
@@ -55,6 +56,7 @@ void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
     s.dot.compute_at(s.state, s.over_chunks.x)
         .bound_extent(s.r, tile.rows)
         .bound_extent(s.k, tile.keys)
+        .bound_extent(s.c, 1)
         .reorder_storage(s.k, s.r, s.c)
         .reorder(s.r, s.k)
         .unroll(s.r);
@@ -80,6 +82,7 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
         f.compute_at(s.state, s.over_chunks.x)
             .bound_extent(s.r, tile.rows)
             .bound_extent(s.k, tile.keys)
+            .bound_extent(s.c, 1)
             .reorder_storage(s.k, s.r, s.c)
             .reorder(s.k, s.r, s.c)
             .vectorize(s.k, lanes);

@@ -48,11 +48,12 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 // The score block: row_vectors x key_unroll accumulators, one broadcast per key and element of the head.
 void schedule_logits(AttentionStages &s, const Tile &tile, int lanes) {
     Var block("k_block"), inner("k_inner"), rows("r_block");
-    s.logits.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows);
+    // One chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
+    s.logits.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).bound_extent(s.c, 1);
     for (generators::HookTile &operand : s.hook_tiles) {
         // Operands have keys innermost in memory: read along them, store transposed.
         Func f = operand.func;
-        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).reorder(s.k, s.r, s.c).vectorize(s.k, lanes);
+        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).bound_extent(s.c, 1).reorder(s.k, s.r, s.c).vectorize(s.k, lanes, TailStrategy::RoundUp);
         f.specialize(operand.dense);
     }
     s.logits.split(s.k, block, inner, tile.key_unroll, TailStrategy::RoundUp)

@@ -1,0 +1,14 @@
+// Holds the outputs of an executed problem against the oracle of the tests, at a cost that fits a benchmark.
+#pragma once
+
+#include <string>
+
+#include "problem.h"
+
+namespace hattn::bench {
+
+// Empty if the outputs are right, else a sentence. A small problem is compared whole. Of a large one a sample of rows,
+// among them the first and the last of the first and the last head; and no element of out may be left unwritten.
+std::string verify(const cases::Problem &problem);
+
+}  // namespace hattn::bench

@@ -1,0 +1,76 @@
+"""The two inner loops of attention kernels, scores and values, compile to what their schedules mean.
+
+Halide's failures are silent: a gather, a guard or a spilled accumulator costs a factor and no error. So the assembly is read:
+every FMA the register block asks for, no stack traffic, no gathers, full vector width.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from assembly import innermost_loops
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNELGEN = pathlib.Path(os.environ.get("HATTN_KERNELGEN", ROOT / "build/release/generators/hattn-kernelgen"))
+TARGETS = {"x86_avx2": "ymm", "x86_avx512": "zmm"}
+NAME = re.compile(r"(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k(?P<keys>\d+)v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+HOOK_SETS = ("", "_softcap_bias_alibi_mask")
+
+
+def kernel_names():
+    if not KERNELGEN.exists():
+        return []
+    names = subprocess.run([KERNELGEN, "list"], check=True, capture_output=True, text=True).stdout.split()
+    return [name for name in names if (match := NAME.match(name)) and match["hooks"] in HOOK_SETS]
+
+
+def test_there_are_kernels_to_read():
+    names = kernel_names()
+    for kind in ("flash", "split_kv"):
+        for target in TARGETS:
+            assert any(name.startswith(f"{kind}_{target}_") for name in names), f"no {kind} kernel for {target} in {KERNELGEN}"
+
+
+@pytest.fixture(scope="module")
+def emit(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernels")
+
+    def assembly_of(name):
+        path = folder / f"{name}.s"
+        if not path.exists():
+            subprocess.run([KERNELGEN, "emit", name, folder], check=True, capture_output=True, text=True)
+        return path.read_text()
+
+    return assembly_of
+
+
+def expected_blocks(match):
+    """FMAs of one pass of the score loop and of the value loop."""
+    if match["kind"] == "flash":
+        return int(match["v"]) * int(match["u"]), int(match["v"]) * int(match["d"])
+    return int(match["rows"]) * int(match["u"]), int(match["rows"]) * int(match["d"])
+
+
+@pytest.mark.parametrize("name", kernel_names())
+def test_inner_loops(name, emit):
+    match = NAME.match(name)
+    text = emit(name)
+    assert "gather" not in text, f"{name} gathers"
+    register = TARGETS[match["target"]]
+    scores, values = expected_blocks(match)
+    loops = [loop for loop in innermost_loops(text) if is_register_block(loop, register)]
+    # The score block reads its second operand along the head, the value block along the keys; a loop may hold several blocks.
+    found = "\n".join(loop.text() for loop in innermost_loops(text) if loop.fmas)
+    assert any(loop.fmas % scores == 0 for loop in loops), f"{name}: no clean loop of {scores} FMAs; loops with FMAs:\n{found}"
+    assert any(loop.fmas % values == 0 for loop in loops), f"{name}: no clean loop of {values} FMAs; loops with FMAs:\n{found}"
+    assert len(loops) >= 2, f"{name}: scores and values need a clean loop each; loops with FMAs:\n{found}"
+
+
+def is_register_block(loop, register):
+    """FMAs of full width on accumulators that stay in registers: the loop loads, multiplies and does nothing else with vectors."""
+    whole = loop.count(rf"\bvfn?m(add|sub)\d+ps\b.*%{register}\d+")
+    other = loop.count(rf"\bv(mul|add|sub|div|max|min|cmp\w*|blendv)ps\b") + loop.count(rf"\bvmov[au]ps\s+%{register}\d+, [^%]")
+    return loop.fmas > 0 and whole == loop.fmas and other == 0 and loop.spills == 0
