@@ -52,8 +52,8 @@ def verify(inputs, contestants):
     difference = float(max(np.abs(results[0] - other).max() for other in results[1:]))
     for contestant, error in zip(contestants, errors):
         if not error <= LIMIT or not difference <= LIMIT:
-            raise Disagreement(f"S = {inputs.length}: {contestant.name} ({contestant.variant}) is {error:.1e} from float64 "
-                               f"and results differ by {difference:.1e}; allowed are {LIMIT:.0e}")
+            raise Disagreement(f"S = {inputs.length}: {contestant.name} ({contestant.variant}) is {error:.1e} from "
+                               f"float64, and results differ by {difference:.1e}; allowed are {LIMIT:.0e}")
     return errors, difference
 
 
@@ -69,15 +69,20 @@ def take_turn(contestant):
             return best
 
 
-def measure(inputs, contestants, limits, rounds):
-    """Seconds of each contestant's fastest run. Who begins changes from round to round."""
+def measure(contestants, limits, rounds):
+    """Seconds of each contestant's fastest run.
+
+    Turns alternate between hattn, the first, and one of the others, so that hattn has as many as all others together:
+    where a peer's best setting is picked from several, hattn is not to have fewer chances of a quiet moment. Which of
+    the two begins changes from round to round.
+    """
     best = [float("inf")] * len(contestants)
     for turn in range(rounds):
         limits.measure()
-        for step in range(len(contestants)):
-            index = (turn + step) % len(contestants)
-            settle()
-            best[index] = min(best[index], take_turn(contestants[index]))
+        for peer in range(1, len(contestants)):
+            for index in (0, peer) if turn % 2 == 0 else (peer, 0):
+                settle()
+                best[index] = min(best[index], take_turn(contestants[index]))
     settle()
     limits.measure()
     return best
@@ -87,7 +92,7 @@ def compare_length(length, contestants, limits, rounds):
     """One row of the table, as a dict."""
     inputs = Inputs.of_length(length)
     errors, difference = verify(inputs, contestants)
-    seconds = measure(inputs, contestants, limits, rounds)
+    seconds = measure(contestants, limits, rounds)
     results = {}
     for contestant, error, time_taken in zip(contestants, errors, seconds):
         entry = results.setdefault(contestant.name, {"seconds": float("inf"), "variants": {}})
@@ -139,7 +144,8 @@ def print_table(comparison):
             ratio = row["results"][peer]["seconds"] / row["results"]["hattn"]["seconds"]
             line += f"  {ratio:>14.2f}x"
         print(line + f"  {row['difference']:>10.1e}")
-    print("\nvs: time of the peer / time of hattn, more than 1 where hattn is faster. difference: largest of any output.")
+    print("\nvs: time of the peer / time of hattn, more than 1 where hattn is faster. difference: largest of any "
+          "output.")
     for row in comparison["rows"]:
         settings = "; ".join(f"{name}: {row['results'][name]['variant']}" for name in names)
         print(f"S = {row['length']}: {settings}")

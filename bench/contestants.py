@@ -1,7 +1,7 @@
-"""Who takes part in a comparison. Each computes the same causal prefill from the same memory, in the layout [B, S, H, D].
+"""Who takes part in a comparison. Each computes the same causal prefill from the same memory, laid out [B, S, H, D].
 
-A contestant has `name`, `variant` (how it was set up), `prepare(inputs)`, `run()` and `result()`, the output of the last
-run as [S, Hq, D].
+A contestant has `name`, `variant` (how it was set up), `prepare(inputs)`, `run()` and `result()`, the output of the
+last run as [S, Hq, D].
 """
 from dataclasses import dataclass
 
@@ -68,8 +68,8 @@ class Hattn:
 class OnnxRuntime:
     """com.microsoft.GroupQueryAttention on the CPU execution provider, as a prompt with an empty past.
 
-    It has settings that may or may not pay: workers that spin between runs, and outputs bound in advance. Each combination
-    is a contestant, and the best one counts.
+    It has settings that may or may not pay: workers that spin between runs, and outputs bound in advance. Each
+    combination is a contestant, and the best one counts.
     """
 
     name = "onnxruntime"

@@ -92,7 +92,7 @@ uint64_t read(const void *data, size_t bytes) {
 }
 
 template<int kBytes>
-constexpr LimitLoops kLoops = {multiply_add<kBytes>, 2.0 * kStepsPerRound * kChains * Vectors<kBytes>::kLanes,
+constexpr LimitLoops kLoops = {multiply_add<kBytes>, 2.0 * kStepsPerRound *kChains *Vectors<kBytes>::kLanes,
                                read<kBytes>};
 
 }  // namespace

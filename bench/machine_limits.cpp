@@ -39,8 +39,8 @@ struct Share {
     double amount = 0.0;  // operations or bytes
 };
 
-// Every thread calls step(thread), which returns the amount of work it did, until `seconds` have passed. Together they did
-// the sum of the amounts between the first begin and the last end.
+// Every thread calls step(thread), which returns the amount of work it did, until `seconds` have passed. Together they
+// did the sum of the amounts between the first begin and the last end.
 template<typename Step>
 double measure(int threads, double seconds, Step step) {
     std::vector<Share> shares(static_cast<size_t>(threads));

@@ -1,5 +1,5 @@
-// What the machine can do at best, measured: multiply-adds per second, and bytes read per second. Speeds in the benchmarks
-// are shares of these, taken in the same run.
+// What the machine can do at best, measured: multiply-adds per second, and bytes read per second. Speeds in the
+// benchmarks are shares of these, taken in the same run.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct Span {
     size_t bytes;      // the part of it that is a multiple of threads * 512 is read
 };
 
-// Bytes per second that `threads` threads read for about `seconds`, again and again over the same spans, an equal part of
-// each span per thread. So what fits into a cache is read from that cache.
+// Bytes per second that `threads` threads read for about `seconds`, again and again over the same spans, an equal part
+// of each span per thread. So what fits into a cache is read from that cache.
 double measure_read(const std::vector<Span> &spans, int threads, double seconds);
 
 // The best of everything measured so far: noise only ever takes away.

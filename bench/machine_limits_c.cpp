@@ -1,4 +1,5 @@
-// machine_limits.h for bench/limits.py, which loads this library with ctypes. Speeds are per second; 0 stands for "cannot".
+// machine_limits.h for bench/limits.py, which loads this library with ctypes. Speeds are per second; 0 stands for
+// "cannot".
 #include <string_view>
 
 #include "machine_limits.h"

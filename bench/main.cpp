@@ -2,8 +2,9 @@
 //
 //     hattn-bench [--threads=N] [--verify=false] [--benchmark_...]
 //
-// A case is verified against the oracle before anything is timed, plan and workspace are reused, and the machine's limits
-// are measured between the runs of the case. Counters are of the fastest run: noise of a shared machine only adds time.
+// A case is verified against the oracle before anything is timed, plan and workspace are reused, and the machine's
+// limits are measured between the runs of the case. Counters are of the fastest run: noise of a shared machine only
+// adds time.
 //     seconds    of the fastest run
 //     flops      floating-point operations per second, counting only keys that a query sees
 //     fma_peak   what the same threads reach in registers, in the same run; fma_share is flops / fma_peak

@@ -34,9 +34,13 @@ Span span_of(const hattn_tensor &tensor) {
 }  // namespace
 
 MeasuredCase::MeasuredCase(Context &context, const BenchCase &bench_case)
-    : problem_(bench_case.problem), bound_(bench_case.bound), plan_(context, problem_.desc),
-      workspace_(plan_.workspace_size()), flops_(visible_flops(problem_.spec)),
-      bytes_(key_value_bytes(problem_.spec)), best_seconds_(std::numeric_limits<double>::infinity()) {
+    : problem_(bench_case.problem),
+      bound_(bench_case.bound),
+      plan_(context, problem_.desc),
+      workspace_(plan_.workspace_size()),
+      flops_(visible_flops(problem_.spec)),
+      bytes_(key_value_bytes(problem_.spec)),
+      best_seconds_(std::numeric_limits<double>::infinity()) {
     problem_.args.workspace = workspace_.data();
     problem_.args.workspace_size = workspace_.size();
     auto plan = nlohmann::json::parse(plan_.explain());

@@ -17,6 +17,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["OPENBLAS_THREAD_TIMEOUT"] = "4"
 
 import compare  # noqa: E402
+import machine  # noqa: E402
 import native  # noqa: E402
 from contestants import PEERS  # noqa: E402
 from limits import MachineLimits  # noqa: E402
@@ -46,7 +47,7 @@ def parse_arguments(arguments=None):
     parser.add_argument("--filter", default="", metavar="REGEX", help="only cases in whose name it occurs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument("--threads", type=positive, help="default: 2 with --against, else one per core")
-    parser.add_argument("--rounds", type=positive, default=9, help="turns of each contestant (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive, default=7, help="turns of each contestant (default: %(default)s)")
     parser.add_argument("--min-time", type=float, default=0.5, metavar="SECONDS",
                         help="least time of measurement per case (default: %(default)s)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR",
@@ -76,24 +77,21 @@ def run_native(options):
     return figures
 
 
-def machine():
-    import hattn
-
-    info = hattn.info()
-    return {"cpu": info["cpu"]["model"], "cores": info["cpu"]["cores"], "hattn": info["version"]}
-
-
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
+        noise = [machine.busy_share()]
         figures = run_comparison(options) if options.against else run_native(options)
+        noise.append(machine.busy_share())
+        machine.print_noise(noise)
         if options.json:
-            options.json.write_text(json.dumps({**machine(), **figures}, indent=2) + "\n", encoding="utf-8")
+            figures = {**machine.describe(), "others_busy": noise, **figures}
+            options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         return 0
     except (compare.Disagreement, native.WrongResult) as error:
         status, message = 1, str(error)
     except ImportError as error:
-        status, message = 2, f"{error}; ./dev bench installs what is needed"
+        status, message = 2, f"{error}; ./dev bench installs what is needed (onnxruntime from Python 3.11 on)"
     except (native.BenchError, OSError) as error:
         status, message = 2, str(error)
     print(f"bench: error: {message}", file=sys.stderr)

@@ -1,6 +1,7 @@
 #include "verify.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -32,8 +33,8 @@ hattn_tensor slice(hattn_tensor tensor, int64_t b, int64_t h, int64_t i) {
             tensor.extent[dim] = 1;
         }
     }
-    tensor.data = static_cast<std::byte *>(tensor.data) +
-                  offset * static_cast<int64_t>(cases::element_size(tensor.dtype));
+    tensor.data =
+        static_cast<std::byte *>(tensor.data) + offset * static_cast<int64_t>(cases::element_size(tensor.dtype));
     return tensor;
 }
 
@@ -43,8 +44,8 @@ std::string verify_row(const cases::Problem &problem, const Row &row) {
     int64_t q_length = whole.q_lengths ? whole.q_lengths[row.b] : whole.q.extent[2];
     int32_t kv_length = whole.kv_lengths ? whole.kv_lengths[row.b] : static_cast<int32_t>(whole.k.extent[2]);
     auto inside = static_cast<int32_t>(row.i < q_length);
-    auto position = static_cast<int32_t>(
-        row.i + (whole.causal_offsets ? whole.causal_offsets[row.b] : kv_length - q_length));
+    auto position =
+        static_cast<int32_t>(row.i + (whole.causal_offsets ? whole.causal_offsets[row.b] : kv_length - q_length));
     int64_t kv_head = row.h / (problem.desc.query_heads / problem.desc.kv_heads);
     constexpr int64_t kAll = -1;
 
@@ -63,7 +64,8 @@ std::string verify_row(const cases::Problem &problem, const Row &row) {
     args.causal_offsets = &position;
 
     cases::Expected expected = cases::evaluate(desc, args);
-    std::string text = cases::difference("out", slice(whole.out, row.b, row.h, row.i), expected.out, expected.out_bound);
+    std::string text =
+        cases::difference("out", slice(whole.out, row.b, row.h, row.i), expected.out, expected.out_bound);
     if (whole.lse.data) {
         text += cases::difference("lse", slice(whole.lse, row.b, row.h, row.i), expected.lse, expected.lse_bound);
     }
@@ -93,15 +95,16 @@ std::vector<Row> sample(const cases::Case &c, int64_t count) {
     return rows;
 }
 
-// A float of nothing but the byte that outputs are filled with before the call.
+// Elements that still hold the byte that outputs are filled with before the call, or no number.
 std::string find_unwritten(const hattn_tensor &out) {
     float unwritten;
     std::memset(&unwritten, cases::Problem::kOutputFill, sizeof unwritten);
     int64_t count = 0;
     cases::for_each_index(cases::extents_of(out), [&](int64_t b, int64_t h, int64_t i, int64_t d) {
-        count += cases::element<float>(out, b, h, i, d) == unwritten ? 1 : 0;
+        float value = cases::element<float>(out, b, h, i, d);
+        count += value == unwritten || !std::isfinite(value) ? 1 : 0;
     });
-    return count == 0 ? "" : "out: " + std::to_string(count) + " elements were not written";
+    return count == 0 ? "" : "out: " + std::to_string(count) + " elements were not written or are not finite";
 }
 
 }  // namespace

@@ -5,11 +5,12 @@
 
 namespace hattn::bench {
 
-// (query head, query, key) triples that lengths, the causal limit and the window let through. A boolean mask and a bias do
-// not take any away: no kernel is expected to skip single keys.
+// (query head, query, key) triples that lengths, the causal limit and the window let through. A boolean mask and a bias
+// do not take any away: no kernel is expected to skip single keys.
 double visible_triples(const cases::Case &c);
 
-// Floating-point operations of both products over the visible triples, a multiply-add being two. Softmax is not counted.
+// Floating-point operations of both products over the visible triples, a multiply-add being two. Softmax is not
+// counted.
 double visible_flops(const cases::Case &c);
 
 // All of k and v once.

@@ -12,6 +12,10 @@ Func named(const char *name) {
     return Func(name);
 }
 
+Expr round_up(Expr value, int multiple) {
+    return (value + (multiple - 1)) / multiple * multiple;
+}
+
 // The reference that scores are taken relative to. Staying above kMaskedScore makes masked scores weigh exactly 0 even in rows
 // that have seen nothing but masked ones.
 Expr reference(Expr maximum) {
@@ -21,7 +25,7 @@ Expr reference(Expr maximum) {
 }  // namespace
 
 ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &options)
-    : over_dim(0, inputs.key_dim(), "over_dim"),
+    : over_dim(0, round_up(inputs.key_dim(), options.dim_multiple), "over_dim"),
       row(named("row")),
       head(named("head")),
       position(named("position")),
@@ -35,6 +39,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk_count(options.chunk > 0 ? (inputs.key_count() + (options.chunk - 1)) / options.chunk : Expr(1)),
       chunk(options.chunk),
       inputs_(inputs) {
+    // `likely` gives all but the last block of the head a loop without the clamp.
+    const auto clamp_dim = [&](Expr dim) {
+        return options.dim_multiple > 1 ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim;
+    };
     Expr tile_row = min(r, inputs.rows() - 1);
     row(r) = inputs.query.dim(1).min() + tile_row / inputs.heads();
     head(r) = inputs.query.dim(2).min() + tile_row % inputs.heads();
@@ -44,9 +52,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     first(r) = row(r) + inputs.first_offset;
     last(r) = min(row(r) + inputs.last_offset, end - 1);
 
-    query_tile(r, d) = inputs.query(d, row_index(), head_index()) * (inputs.scale * options.unit);
+    Expr query = inputs.query(clamp_dim(d), row_index(), head_index()) * (inputs.scale * options.unit);
+    query_tile(r, d) = options.dim_multiple > 1 ? select(likely(d < inputs.key_dim()), query, 0.0f) : query;
     dot(r, k, c) = 0.0f;
-    dot(r, k, c) += query_tile(r, over_dim) * inputs.key(over_dim, key_index(k, c));
+    dot(r, k, c) += query_tile(r, over_dim) * inputs.key(clamp_dim(over_dim), key_index(k, c));
 
     Expr key = inputs.first_key() + c * chunk_keys + k;
     Expr likely_key = inputs.first_key() + min(likely(c * chunk_keys + k), inputs.key_count() - 1);

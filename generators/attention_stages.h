@@ -15,6 +15,7 @@ namespace hattn::generators {
 struct StageOptions {
     HookMask hooks = 0;
     int chunk = 0;                  // keys per chunk; 0: a single chunk of all keys (scores materialised)
+    int dim_multiple = 1;           // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;              // see ScoreContext
 };
 
@@ -23,7 +24,7 @@ struct ScoreStages {
     ScoreStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
-    Halide::RDom over_dim;  // 0 <= x < Dk
+    Halide::RDom over_dim;  // 0 <= x < Dk, rounded up to dim_multiple
 
     Halide::Func row;          // (r) absolute row, clamped to the tile's last one
     Halide::Func head;         // (r) absolute query head, likewise

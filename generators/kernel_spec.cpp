@@ -41,12 +41,15 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
-    AttentionInputs inputs;
-    AttentionStages stages(inputs, StageOptions{spec.hooks, spec.tile.keys, kLog2E});
-    const schedules::AttentionSchedule schedule = spec.kind == KernelKind::kNaive   ? target.naive
+    const schedules::AttentionSchedule &schedule = spec.kind == KernelKind::kNaive   ? target.naive
                                                   : spec.kind == KernelKind::kFlash ? target.flash
                                                                                     : target.split_kv;
-    schedule(stages, spec.tile, target.lanes);
+    AttentionInputs inputs;
+    AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
+                                                .chunk = spec.tile.keys,
+                                                .dim_multiple = schedule.head_in_lanes ? target.lanes : 1,
+                                                .unit = kLog2E});
+    schedule.apply(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
 }
 

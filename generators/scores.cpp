@@ -7,7 +7,7 @@ namespace hattn::generators {
 using namespace Halide;
 
 ScoreOutput::ScoreOutput(const AttentionInputs &inputs, HookMask hooks, bool probabilities)
-    : ScoreStages(inputs, StageOptions{hooks, 0, 1.0f}), known_lse("known_lse_of_row"), output("scores") {
+    : ScoreStages(inputs, StageOptions{.hooks = hooks}), known_lse("known_lse_of_row"), output("scores") {
     Expr tile_row = min(r, inputs.rows() - 1);
     known_lse(r) = finite_logit(inputs.known_lse(tile_row), 1.0f);
     Expr logit = logits(r, j - inputs.first_key(), 0);

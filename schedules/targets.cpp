@@ -25,18 +25,18 @@ const std::vector<TargetRow> &targets() {
     static const std::string avx512 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake");
     static const std::vector<TargetRow> rows = {
         {"generic", nullptr, generic.c_str(), "sse4.1", 4,
-         generic::schedule_attention, generic::schedule_attention, generic::schedule_attention,
+         {generic::schedule_attention}, {generic::schedule_attention}, {generic::schedule_attention},
          generic::schedule_scores, generic::schedule_merge,
          {{8, 0}}, {{16, 64}}, {{4, 64}}},
 
         // 16 vector registers: 12 accumulators, 3 vectors of rows, 1 broadcast.
         {"x86-avx2", "generic", avx2.c_str(), "avx2 fma", 8,
-         x86::schedule_rows_in_lanes, x86::schedule_rows_in_lanes, x86::schedule_head_in_lanes, nullptr, nullptr,
+         {x86::schedule_rows_in_lanes}, {x86::schedule_rows_in_lanes}, {x86::schedule_head_in_lanes, true}, nullptr, nullptr,
          {{8, 0, 1, 8, 8}}, {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}}, {{1, 64, 1, 4, 4}, {2, 64, 1, 4, 4}, {4, 64, 1, 2, 2}, {8, 64, 1, 1, 1}}},
 
         // 32 vector registers: 24 accumulators, 3 vectors of rows.
         {"x86-avx512", "x86-avx2", avx512.c_str(), "avx512f avx512vl avx512bw avx512dq avx512cd", 16,
-         nullptr, nullptr, nullptr, nullptr, nullptr,
+         {}, {}, {}, nullptr, nullptr,
          {{16, 0, 1, 8, 8}}, {{48, 128, 3, 8, 8}, {96, 128, 3, 8, 8}}, {{1, 64, 1, 4, 2}, {2, 64, 1, 4, 2}, {4, 64, 1, 4, 2}, {8, 64, 1, 2, 2}}},
     };
     return rows;

@@ -11,7 +11,14 @@
 
 namespace hattn::schedules {
 
-using AttentionSchedule = void (*)(generators::AttentionStages &, const Tile &, int lanes);
+// A schedule of an attention algorithm, and what runs along its vectors: where that is the head, the algorithm pads it to whole
+// vectors.
+struct AttentionSchedule {
+    void (*apply)(generators::AttentionStages &, const Tile &, int lanes) = nullptr;
+    bool head_in_lanes = false;
+
+    bool operator==(const AttentionSchedule &) const = default;
+};
 using ScoresSchedule = void (*)(generators::ScoreOutput &, const Tile &, int lanes);
 using MergeSchedule = void (*)(generators::MergeStages &, const Tile &, int lanes);
 

@@ -18,7 +18,7 @@ void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
         .bound(s.r, 0, tile.rows)
         .reorder(s.d, s.r)
         .reorder_storage(s.d, s.r)
-        .vectorize(s.d, lanes, TailStrategy::PredicateLoads);
+        .vectorize(s.d, lanes, TailStrategy::RoundUp);
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
 }
@@ -30,6 +30,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
     s.state.update()
         .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
         .reorder(inner, s.r, block, s.over_chunks.x)
+        .partition(block, Partition::Always)
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
@@ -70,7 +71,7 @@ void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
         .unroll(s.r)
         .unroll(inner);
     lane_sums.compute_at(s.dot, block).reorder_storage(partial, s.r, s.k, s.c).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
-    lane_sums.update().reorder(partial, s.r, s.k, outer).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
+    lane_sums.update().reorder(partial, s.r, s.k, outer).partition(outer, Partition::Always).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
 }
 
 void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {

@@ -33,6 +33,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .split(s.d, block, inner, tile.value_unroll, TailStrategy::GuardWithIf)
         .split(s.r, rows, s.r, register_rows)
         .reorder(s.r, inner, rows, block, s.over_chunks.x)
+        .partition(block, Partition::Always)
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);

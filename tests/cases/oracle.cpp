@@ -61,7 +61,7 @@ Score score(const hattn_attention_desc &desc, const hattn_attention_args &args, 
     double root = std::sqrt(static_cast<double>(desc.key_dim));
     Score s;
     s.raw = scale * dot;
-    s.raw_error = kRoundoff * ((root + 8.0) * std::fabs(scale) * magnitude + 4.0 * std::fabs(s.raw));
+    s.raw_error = kRoundoff * ((0.5 * root + 4.0) * std::fabs(scale) * magnitude + 4.0 * std::fabs(s.raw));
     s.capped = s.raw;
     s.capped_error = s.raw_error;
     if (desc.softcap > 0.0f) {
@@ -74,7 +74,7 @@ Score score(const hattn_attention_desc &desc, const hattn_attention_args &args, 
     double distance = std::fabs(static_cast<double>(i + sequence_of(args, b).offset - j));
     double alibi = desc.has_alibi ? static_cast<double>(args.alibi_slopes[h]) * distance : 0.0;
     s.logit += bias - alibi;
-    s.error = s.capped_error + 4.0 * kRoundoff * (std::fabs(bias) + std::fabs(alibi) + std::fabs(s.logit));
+    s.error = s.capped_error + 2.0 * kRoundoff * (std::fabs(bias) + std::fabs(alibi) + std::fabs(s.logit));
     return s;
 }
 
@@ -134,18 +134,18 @@ private:
             magnitude = std::max(magnitude, weights_[j] > kTiny ? std::fabs(s.logit) : 0.0);
         }
         if (sink_ != -kInfinity) {
-            sink_error_ = std::exp(sink_ - lse_) * weight_error(4.0 * kRoundoff * std::fabs(sink_), sink_);
+            sink_error_ = std::exp(sink_ - lse_) * weight_error(2.0 * kRoundoff * std::fabs(sink_), sink_);
         }
-        lse_bound_ = error + sink_error_ + accumulation() + 4.0 * kRoundoff * (magnitude + std::fabs(lse_));
+        lse_bound_ = error + sink_error_ + accumulation() + 2.0 * kRoundoff * (magnitude + std::fabs(lse_));
     }
 
     // Relative error of exp(logit - lse) given the absolute error of the logit.
     double weight_error(double error, double logit) const {
-        return std::expm1(error) + kRoundoff * (16.0 + 4.0 * std::fabs(logit - lse_));
+        return std::expm1(error) + kRoundoff * (8.0 + 2.0 * std::fabs(logit - lse_));
     }
 
     double accumulation() const {
-        return 2.0 * kRoundoff * (std::sqrt(static_cast<double>(visible_)) + 8.0);
+        return kRoundoff * (std::sqrt(static_cast<double>(visible_)) + 8.0);
     }
 
     void append_out(Expected &expected) const {

@@ -2,14 +2,17 @@
 // single-precision kernel may be. Shares nothing with the kernels.
 //
 // The bound. With u = 2^-24 (half an ulp of 1):
-//   score error   e_j = u ((sqrt(Dk) + 8) scale sum_d |q_d k_jd| + 4 (|dot| + |bias| + |alibi| + |s_j|)) + 8 u softcap
+//   score error   e_j = u ((sqrt(Dk) / 2 + 4) scale sum_d |q_d k_jd| + 4 |dot| + 2 (|bias| + |alibi| + |s_j|)
+//                 + 8 softcap)
 //                 (rounding of a dot product grows with the root of its length relative to the sum of magnitudes; later
 //                 steps round their operands; tanh adds an absolute error)
-//   weight error  r_j = exp(e_j) - 1 + u (16 + 4 |s_j - lse|)
+//   weight error  r_j = exp(e_j) - 1 + u (8 + 2 |s_j - lse|)
 //                 (relative; the second part is the exponential and its argument)
-//   out           sum_j p_j (|v_j| + |o|) r_j + 2 u (sqrt(n) + 8) sum_j p_j |v_j|    n visible keys
-//   lse           sum_j p_j r_j + 2 u (sqrt(n) + 8) + 4 u (|lse| + max |s_j|)
+//   out           sum_j p_j (|v_j| + |o|) r_j + u (sqrt(n) + 8) sum_j p_j |v_j|    n visible keys
+//   lse           sum_j p_j r_j + u (sqrt(n) + 8) + 2 u (|lse| + max |s_j|)
 //   probabilities p_j (r_j + lse bound)
+// Weights below 2^-126 may be flushed to zero. On x86 the kernels use at most a sixth of the bound for out, two fifths
+// for lse and half for scores.
 // Sinks enter the sums like a key with a value of zero. Scores of 1e4 carry an e_j of about 1e-2, as they must: an ulp
 // of 1e4 is 1e-3.
 #pragma once
