@@ -25,11 +25,15 @@
 #define HATTN_API __attribute__((visibility("default")))
 #endif
 
+/* A fixed type, so that C++ may look at values that are no enumerators. */
 #ifdef __cplusplus
+#define HATTN_ENUM_BASE : int
 extern "C" {
+#else
+#define HATTN_ENUM_BASE
 #endif
 
-typedef enum hattn_status {
+typedef enum hattn_status HATTN_ENUM_BASE {
     HATTN_OK = 0,
     HATTN_INVALID_ARGUMENT = 1,    /* a value, shape, stride or pointer is wrong; the message names it */
     HATTN_NOT_SUPPORTED = 2,       /* legal, but not in this version or this build */
@@ -40,7 +44,7 @@ typedef enum hattn_status {
     HATTN_INTERNAL_ERROR = 7       /* a bug in hattn */
 } hattn_status;
 
-typedef enum hattn_dtype {
+typedef enum hattn_dtype HATTN_ENUM_BASE {
     HATTN_FLOAT32 = 1,
     HATTN_FLOAT16 = 2,
     HATTN_BFLOAT16 = 3,
@@ -50,9 +54,9 @@ typedef enum hattn_dtype {
     HATTN_INT32 = 7
 } hattn_dtype;
 
-typedef enum hattn_device { HATTN_CPU = 0, HATTN_OPENCL = 1, HATTN_CUDA = 2 } hattn_device;
+typedef enum hattn_device HATTN_ENUM_BASE { HATTN_CPU = 0, HATTN_OPENCL = 1, HATTN_CUDA = 2 } hattn_device;
 
-typedef enum hattn_algorithm {
+typedef enum hattn_algorithm HATTN_ENUM_BASE {
     HATTN_ALGORITHM_AUTO = 0,
     HATTN_ALGORITHM_NAIVE = 1,    /* scores materialised */
     HATTN_ALGORITHM_FLASH = 2,    /* online softmax over key chunks inside a query tile */
@@ -60,7 +64,7 @@ typedef enum hattn_algorithm {
     HATTN_ALGORITHM_UNFUSED = 4   /* scores and row statistics first, values second */
 } hattn_algorithm;
 
-typedef enum hattn_scores {
+typedef enum hattn_scores HATTN_ENUM_BASE {
     HATTN_SCORES_NONE = 0,
     HATTN_SCORES_RAW = 1,          /* scale * q.k */
     HATTN_SCORES_CAPPED = 2,       /* after softcap */
@@ -74,7 +78,8 @@ typedef struct hattn_kv_cache hattn_kv_cache; /* keys and values of a batch of s
 
 /* A strided view of up to four dimensions, in logical order [batch, heads, sequence, head dimension] unless a member
  * says otherwise. Strides count elements, may be zero on inputs that broadcast, and are 1 in the last dimension of
- * q, k, v and out. `data` null means "not given". */
+ * q, k, v and out, and negative ones are allowed. Kernels take strides of up to 2^17 elements between keys, 2^24 between rows and
+ * 2^27 between heads; larger ones are HATTN_NOT_SUPPORTED. `data` null means "not given". */
 typedef struct hattn_tensor {
     size_t struct_size;
     void *data;
@@ -165,7 +170,7 @@ typedef struct hattn_attention_args {
     const float *sinks;             /* [Hq] logits; zeros: smooth softmax */
     const int32_t *q_lengths;       /* [B] or null: Sq */
     const int32_t *kv_lengths;      /* [B] or null: Sk */
-    const int32_t *causal_offsets;  /* [B] or null: kv length - q length */
+    const int32_t *causal_offsets;  /* [B] within +-2^29, or null: kv length - q length */
     void *workspace;                /* aligned to 64 bytes, hattn_plan_workspace_size() bytes; not shared by concurrent executes */
     size_t workspace_size;
 } hattn_attention_args;
