@@ -1,6 +1,6 @@
 """./dev bench: how fast hattn is on this machine, and beside others.
 
-    python bench/run.py [--filter REGEX] [--json FILE] [--threads N] [--min-time SECONDS]
+    python bench/run.py [--filter REGEX] [--json FILE] [--threads N] [--rounds N] [--min-time SECONDS]
     python bench/run.py --against onnxruntime [--json FILE] [--threads N] [--rounds N]
 
 Nothing is timed that was not verified, and speeds come with the machine's limits, measured in the same run.
@@ -47,7 +47,8 @@ def parse_arguments(arguments=None):
     parser.add_argument("--filter", default="", metavar="REGEX", help="only cases in whose name it occurs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument("--threads", type=positive, help="default: 2 with --against, else one per core")
-    parser.add_argument("--rounds", type=positive, default=7, help="turns of each contestant (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive,
+                        help="turns of each contestant, or passes over the cases (default: 7 with --against, else 1)")
     parser.add_argument("--min-time", type=float, default=0.5, metavar="SECONDS",
                         help="least time of measurement per case (default: %(default)s)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR",
@@ -66,13 +67,13 @@ def run_comparison(options):
         if sys.stderr.isatty():
             print(f"S = {length} done", file=sys.stderr, flush=True)
 
-    figures = compare.compare(options.against, threads, limits, options.rounds, progress)
+    figures = compare.compare(options.against, threads, limits, options.rounds or 7, progress)
     compare.print_table(figures)
     return figures
 
 
 def run_native(options):
-    figures = native.run(options.build, options.filter, options.threads, options.min_time)
+    figures = native.run(options.build, options.filter, options.threads, options.min_time, options.rounds or 1)
     native.print_table(figures)
     return figures
 

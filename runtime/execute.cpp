@@ -45,7 +45,7 @@ struct Execution {
 // Where one worker writes a task's rows.
 struct Destination {
     HeadOutput heads;
-    bool mergeable;  // rows of all heads lie at one stride
+    bool direct;  // rows of all heads lie at one stride, that of `rows`
     RowOutput rows;
 };
 
@@ -59,14 +59,9 @@ Destination destination(const Execution &run, const Task &task, float *unwanted_
         to.heads.lse_head_stride = run.lse.head_stride;
     }
     const HeadOutput &h = to.heads;
-    const auto merge = [&](int64_t row_stride, int64_t head_stride, int64_t *stride) {
-        *stride = task.heads > 1 ? head_stride : row_stride;
-        return task.heads == 1 || task.rows == 1 || row_stride == head_stride * task.heads;
-    };
-    to.rows = {h.output, 0, h.lse, 0};
-    const bool output_mergeable = merge(h.row_stride, h.head_stride, &to.rows.row_stride);
-    const bool lse_mergeable = merge(h.lse_row_stride, h.lse_head_stride, &to.rows.lse_stride);
-    to.mergeable = output_mergeable && lse_mergeable;
+    // Which way rows of several heads take may not depend on strides, lest these change the last bits.
+    to.direct = task.heads == 1 || task.rows == 1;
+    to.rows = {h.output, task.heads > 1 ? h.head_stride : h.row_stride, h.lse, task.heads > 1 ? h.lse_head_stride : h.lse_row_stride};
     return to;
 }
 
@@ -127,7 +122,7 @@ void run_task(const Execution &run, const Task &task, int32_t worker) {
     case TaskKind::kFill: run_fill(run, task, to.heads); break;
     case TaskKind::kMerge: call_merge(site, task, run.states + task.state, task.states, run.sinks(task.head), to.heads); break;
     default:
-        if (to.mergeable && task.keys <= kMaxKeysPerCall) {
+        if (to.direct && task.keys <= kMaxKeysPerCall) {
             call_attention(site, task, keys, run.sinks(task.head), to.rows);
         } else {
             run_segments(site, run, task, own, to.heads);

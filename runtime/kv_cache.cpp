@@ -37,7 +37,7 @@ namespace {
 
 void check_cache_extent(int64_t value, int64_t least, const char *name) {
     require(value >= least, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be at least ", least);
-    require(value < kMaxExtent, HATTN_OVERFLOW, name, ": is ", value, ", but the kernels count up to ", kMaxExtent);
+    require(value <= kMaxExtent, HATTN_OVERFLOW, name, ": is ", value, ", but the kernels count up to ", kMaxExtent);
 }
 
 void check_desc(const hattn_kv_cache_desc &desc) {

@@ -22,8 +22,6 @@ struct Problem {
     int32_t threads;  // 0: the context's
 
     int64_t group_size() const { return query_heads / kv_heads; }
-    // Largest j - p, respectively -(smallest j - p), that is visible.
-    int64_t last_distance() const { return causal ? 0 : (window_right < 0 ? kMaxExtent : window_right); }
 };
 
 // Checks every member and combination; throws StatusError naming the member and both values.

@@ -78,7 +78,7 @@ typedef struct hattn_kv_cache hattn_kv_cache; /* keys and values of a batch of s
 
 /* A strided view of up to four dimensions, in logical order [batch, heads, sequence, head dimension] unless a member
  * says otherwise. Strides count elements, may be zero on inputs that broadcast, and are 1 in the last dimension of
- * q, k, v and out, and negative ones are allowed. Kernels take strides of up to 2^17 elements between keys, 2^24 between rows and
+ * q, k, v and out, and negative ones are allowed. Kernels take strides of up to 2^16 elements between keys, 2^23 between rows and
  * 2^27 between heads; larger ones are HATTN_NOT_SUPPORTED. `data` null means "not given". */
 typedef struct hattn_tensor {
     size_t struct_size;
@@ -107,7 +107,7 @@ typedef struct hattn_context_desc {
     void *(*allocate)(void *user, size_t bytes, size_t alignment);
     void (*deallocate)(void *user, void *memory);
     void *allocator_user;
-    const char *tuning_database; /* path; null: $HATTN_TUNING, then the user's cache directory */
+    const char *tuning_database; /* path; null: $HATTN_TUNING, then the user's cache directory. Not read before the autotuner exists */
 } hattn_context_desc;
 #define HATTN_CONTEXT_DESC_INIT \
     { sizeof(hattn_context_desc), 0, NULL, NULL, NULL, NULL, NULL, NULL }
