@@ -78,13 +78,11 @@ def measure(contestants, limits, rounds):
     """
     best = [float("inf")] * len(contestants)
     for turn in range(rounds):
-        limits.measure()
         for peer in range(1, len(contestants)):
             for index in (0, peer) if turn % 2 == 0 else (peer, 0):
                 settle()
+                limits.measure()
                 best[index] = min(best[index], take_turn(contestants[index]))
-    settle()
-    limits.measure()
     return best
 
 

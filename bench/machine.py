@@ -1,6 +1,5 @@
-"""Which machine this is, and whether it is quiet."""
+"""Which machine this is, and whether others used it meanwhile."""
 import os
-import time
 
 
 def describe():
@@ -11,27 +10,34 @@ def describe():
     return {"cpu": info["cpu"]["model"], "cores": info["cpu"]["cores"], "hattn": info["version"]}
 
 
-def _ticks():
-    with open("/proc/stat", encoding="ascii") as file:
-        counts = [int(text) for text in file.readline().split()[1:9]]
-    idle = counts[3] + counts[4]  # idle, iowait
-    return idle, sum(counts)
+class OtherProcesses:
+    """What everybody but this process and its finished children used since the object was made."""
+
+    def __init__(self):
+        self._begin = self._now()
+
+    @staticmethod
+    def _now():
+        """Seconds of all cores: (available, busy, our own); None where the system does not tell."""
+        try:
+            with open("/proc/stat", encoding="ascii") as file:
+                ticks = [int(text) for text in file.readline().split()[1:9]]
+        except (OSError, ValueError):
+            return None
+        second = os.sysconf("SC_CLK_TCK")
+        idle = ticks[3] + ticks[4]  # idle, iowait
+        return sum(ticks) / second, (sum(ticks) - idle) / second, sum(os.times()[:4])
+
+    def share(self):
+        """Share of all cores, 0 to 1; None if unknown."""
+        now = self._now()
+        if now is None or self._begin is None:
+            return None
+        available, busy, own = (end - begin for end, begin in zip(now, self._begin))
+        return max(0.0, busy - own) / max(available, 1e-3)
 
 
-def busy_share(seconds=0.5):
-    """Share of all cores, 0 to 1, that somebody used while this process slept; None where the system does not tell."""
-    try:
-        idle_before, total_before = _ticks()
-        time.sleep(seconds)
-        idle, total = _ticks()
-    except (OSError, ValueError):
-        return None
-    return 1.0 - (idle - idle_before) / max(1, total - total_before)
-
-
-def print_noise(shares):
-    """One line if other processes took time from the figures. shares: of busy_share(), before and after."""
-    worst = max((share for share in shares if share is not None), default=0.0)
-    if worst > 0.05:
-        print(f"\nThis machine was not quiet: beside the benchmark {worst:.0%} of its {os.cpu_count()} cores were in "
-              "use. Figures are below what it can do.")
+def print_noise(share):
+    """A line if others took time from the figures."""
+    if share is not None and share > 0.02:
+        print(f"\nOther processes used {share:.0%} of the machine meanwhile: figures are below what it can do.")

@@ -73,7 +73,7 @@ private:
             double seconds = c.run();
             state.SetIterationTime(seconds);
             since_limits += seconds;
-            constexpr double kBetweenLimits = 0.1;  // seconds
+            constexpr double kBetweenLimits = 0.05;  // seconds
             if (since_limits > kBetweenLimits) {
                 c.measure_limits();
                 since_limits = 0.0;

@@ -22,7 +22,7 @@ public:
     // Runs once; seconds.
     double run();
 
-    // Looks at the machine's limits for a few milliseconds, best between runs.
+    // Looks at the machine's limits for some 20 ms, best between runs.
     void measure_limits();
 
     const std::string &name() const {

@@ -81,12 +81,14 @@ def run_native(options):
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        noise = [machine.busy_share()]
+        sys.path.insert(0, str(options.build / "python"))
+        about = machine.describe()
+        others = machine.OtherProcesses()
         figures = run_comparison(options) if options.against else run_native(options)
-        noise.append(machine.busy_share())
+        noise = others.share()
         machine.print_noise(noise)
         if options.json:
-            figures = {**machine.describe(), "others_busy": noise, **figures}
+            figures = {**about, "others_busy": noise, **figures}
             options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         return 0
     except (compare.Disagreement, native.WrongResult) as error:

@@ -82,6 +82,7 @@ Expr ScoreStages::key_index(Expr key, Expr in_chunk) const {
 AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptions &options)
     : ScoreStages(inputs, options),
       over_keys(0, chunk_keys, "over_keys"),
+      over_values(0, chunk_keys, "over_values"),
       over_chunks(0, chunk_count, "over_chunks"),
       earlier_chunks(0, chunk_count, "earlier_chunks"),
       chunk_max(named("chunk_max")),
@@ -121,7 +122,9 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     }
     chunk_value(d, k, c) = value;
     chunk_output(r, d, c) = 0.0f;
-    chunk_output(r, d, c) += weights(r, over_keys, c) * chunk_value(d, over_keys, c);
+    // Halide trims the loop to the condition, and knows the key index to need no clamp.
+    over_values.where(over_values < inputs.key_count() - c * chunk_keys);
+    chunk_output(r, d, c) += weights(r, over_values, c) * chunk_value(d, over_values, c);
 
     state(r, d) = 0.0f;
     state(r, d) = state(r, d) * rescale(r, over_chunks) + chunk_output(r, d, over_chunks);

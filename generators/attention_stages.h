@@ -55,6 +55,7 @@ struct AttentionStages : ScoreStages {
 
     Halide::RDom over_rows;        // rows of the tile; defined if a hook can hide keys
     Halide::RDom over_keys;        // keys of a chunk
+    Halide::RDom over_values;      // those of them that exist: the last chunk may be shorter
     Halide::RDom over_chunks;
     Halide::RDom earlier_chunks;   // chunks up to c
 

@@ -10,6 +10,9 @@ namespace {
 // Up to this many rows per kv head, reading K and V once as vectors beats the wider arithmetic of rows in lanes.
 constexpr int64_t kDecodeRows = 8;
 
+// Up to this many keys flash takes its small tile. Measured, see schedules/targets.cpp.
+constexpr int64_t kShortKeys = 1024;
+
 const KernelInfo *only_kernel(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
     const std::vector<const KernelInfo *> found = find_kernels(target, kind, hooks);
     require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name, " with hooks ",
@@ -88,6 +91,9 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
         algorithm = rows_of_kv_head <= kDecodeRows ? HATTN_ALGORITHM_SPLIT_KV
                     : tiny                         ? HATTN_ALGORITHM_NAIVE
                                                    : HATTN_ALGORITHM_FLASH;
+    }
+    if (algorithm == HATTN_ALGORITHM_FLASH) {
+        return {algorithm, kv_length <= kShortKeys ? kernels.flash.front() : kernels.flash.back()};
     }
     const int64_t rows = algorithm == HATTN_ALGORITHM_SPLIT_KV ? rows_of_kv_head : query_length;
     return {algorithm, fitting(kernels.of(algorithm), rows)};

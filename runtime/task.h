@@ -23,6 +23,7 @@ struct Task {
     int32_t key, keys;
     int32_t split, states;  // kSplit: which of how many; kMerge: how many
     int64_t state;          // kSplit, kMerge: where the unit's partial states start in the pool, in floats
+    int64_t work;           // of its whole sequence, so that long sequences come first
     int64_t order;          // in which it was made
     const KernelInfo *kernel;
 

@@ -1,6 +1,7 @@
 #include "units.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "checked.h"
 
@@ -42,9 +43,13 @@ bool TaskWriter::next_wave() {
         unit_ = 0;
         units_ = -1;
     }
-    // Longest first, and otherwise in order, so that neighbours share keys in cache.
-    std::sort(tasks_, tasks_ + task_count_, [](const Task &a, const Task &b) {
-        return a.cost() != b.cost() ? a.cost() > b.cost() : a.order < b.order;
+    // Longest sequences first; in a sequence one kv head after the other, whose keys then stay in cache; there longest first.
+    const int64_t group = plan_.problem.group_size();
+    std::sort(tasks_, tasks_ + task_count_, [group](const Task &a, const Task &b) {
+        const auto key = [group](const Task &task) {
+            return std::tuple(-task.work, task.batch, task.head / group, -task.cost(), task.order);
+        };
+        return key(a) < key(b);
     });
     return task_count_ > 0;
 }
@@ -53,6 +58,7 @@ bool TaskWriter::start_sequence() {
     const Problem &problem = plan_.problem;
     const Sequence sequence(problem, args_, batch_);
     const bool padded = sequence.query_length < sequence.query_rows;
+    work_ = sequence.query_length * sequence.kv_length;
     attention_units_ = 0;
     if (sequence.query_length > 0) {
         choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length);
@@ -98,6 +104,7 @@ bool TaskWriter::add_attention(int64_t head, int64_t heads, int64_t row, int64_t
     Task task{};
     task.kind = keys.empty() ? TaskKind::kFill : TaskKind::kAttention;
     task.batch = static_cast<int32_t>(batch_);
+    task.work = work_;
     task.head = static_cast<int32_t>(head);
     task.heads = static_cast<int32_t>(heads);
     task.row = static_cast<int32_t>(row);

@@ -29,7 +29,7 @@ public:
     // Prepares the next wave; false when there is none left.
     bool next_wave();
 
-    // Of the wave at hand: independent tasks, longest first, and then the merges that need all of them done.
+    // Of the wave at hand: independent tasks, longest sequences first, and then the merges that need all of them done.
     const Task *tasks() const { return tasks_; }
     int64_t task_count() const { return task_count_; }
     const Task *merges() const { return merges_; }
@@ -50,6 +50,7 @@ private:
     // Where the next wave starts.
     int64_t batch_ = 0, unit_ = 0;
     // Of the sequence at hand.
+    int64_t work_ = 0;
     int64_t units_ = -1, attention_units_ = 0, row_blocks_ = 0, head_blocks_ = 0;
     Choice choice_{};
     TileShape shape_{};

@@ -18,7 +18,9 @@ std::string with_kernel_features(const char *target) {
 
 }  // namespace
 
-// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}.
+// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}, flash ones for short key ranges first: what a small tile computes
+// above the diagonal is less, what a large one reads again is less. On a Zen 3 core, fp32, D128, causal, GFLOP/s of 24x32 against
+// 48x64: 51 to 40 at S = 200, 73 to 67 at 1024, 71 to 75 at 2048.
 const std::vector<TargetRow> &targets() {
     static const std::string generic = with_kernel_features("x86-64-linux-sse41");
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
@@ -32,12 +34,12 @@ const std::vector<TargetRow> &targets() {
         // 16 vector registers: 12 accumulators, 3 vectors of rows, 1 broadcast.
         {"x86-avx2", "generic", avx2.c_str(), "avx2 fma", 8,
          {x86::schedule_rows_in_lanes}, {x86::schedule_rows_in_lanes}, {x86::schedule_head_in_lanes, true}, nullptr, nullptr,
-         {{8, 0, 1, 8, 8}}, {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}}, {{1, 64, 1, 4, 4}, {2, 64, 1, 4, 4}, {4, 64, 1, 2, 2}, {8, 64, 1, 1, 1}}},
+         {{8, 0, 1, 8, 8}}, {{24, 32, 3, 4, 4}, {48, 64, 3, 4, 4}}, {{1, 64, 1, 4, 4}, {2, 64, 1, 4, 4}, {4, 64, 1, 2, 2}, {8, 64, 1, 1, 1}}},
 
         // 32 vector registers: 24 accumulators, 3 vectors of rows.
         {"x86-avx512", "x86-avx2", avx512.c_str(), "avx512f avx512vl avx512bw avx512dq avx512cd", 16,
          {}, {}, {}, nullptr, nullptr,
-         {{16, 0, 1, 8, 8}}, {{48, 128, 3, 8, 8}, {96, 128, 3, 8, 8}}, {{1, 64, 1, 4, 2}, {2, 64, 1, 4, 2}, {4, 64, 1, 4, 2}, {8, 64, 1, 2, 2}}},
+         {{16, 0, 1, 8, 8}}, {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}, {{1, 64, 1, 4, 2}, {2, 64, 1, 4, 2}, {4, 64, 1, 4, 2}, {8, 64, 1, 2, 2}}},
     };
     return rows;
 }

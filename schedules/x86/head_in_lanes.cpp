@@ -42,7 +42,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(s.d, lanes)
         .unroll(s.d)
         .unroll(s.r);
-    s.chunk_output.update().reorder(s.d, s.r, s.over_keys).vectorize(s.d, lanes).unroll(s.d).unroll(s.r);
+    s.chunk_output.update().reorder(s.d, s.r, s.over_values).vectorize(s.d, lanes).unroll(s.d).unroll(s.r);
 
     s.statistics.compute_root().bound(s.r, 0, tile.rows);
     s.statistics.update().reorder(s.r, s.over_chunks.x).unroll(s.r);

@@ -38,7 +38,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(s.r, lanes)
         .unroll(s.r);
     s.chunk_output.compute_at(s.state, rows).bound_extent(s.d, tile.value_unroll).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
-    s.chunk_output.update().reorder(s.r, s.d, s.over_keys).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+    s.chunk_output.update().reorder(s.r, s.d, s.over_values).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
 
     // Sum and maximum share the chunk loop of the state.
     s.statistics.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
