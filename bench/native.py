@@ -95,7 +95,8 @@ def _watch(command, total):
     if process.returncode == 1:
         raise WrongResult("\n".join(line.strip() for line in lines if "ERROR" in line))
     if process.returncode != 0:
-        raise BenchError(errors.strip() or f"hattn-bench ended with status {process.returncode}")
+        last = (lines + errors.splitlines(True) or [""])[-1].strip()
+        raise BenchError(f"hattn-bench ended with status {process.returncode}: {last}")
 
 
 def _read_case(entry):
