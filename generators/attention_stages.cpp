@@ -16,8 +16,8 @@ Expr round_up(Expr value, int multiple) {
     return (value + (multiple - 1)) / multiple * multiple;
 }
 
-// The reference that scores are taken relative to. Staying above kMaskedScore makes masked scores weigh exactly 0 even in rows
-// that have seen nothing but masked ones.
+// The reference that scores are taken relative to. Staying above kMaskedScore makes masked scores weigh exactly 0 even
+// in rows that have seen nothing but masked ones.
 Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
@@ -59,8 +59,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
     Expr key = inputs.first_key() + c * chunk_keys + k;
     Expr likely_key = inputs.first_key() + min(likely(c * chunk_keys + k), inputs.key_count() - 1);
-    ScoreContext context{inputs,       r,           k,           c,       likely_key, row_index(), head_index(),
-                         position(r), options.unit, &hook_tiles, &per_row};
+    ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
+                         options.unit, &hook_tiles, &per_row};
     Expr score = apply_score_hooks(options.hooks, dot(r, k, c), context);
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
 }
@@ -99,8 +99,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       output(named("output")),
       lse(named("lse")),
       hides_keys(can_hide_keys(options.hooks)) {
-    // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition, which
-    // Halide's sliding window computes once per chunk.
+    // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
+    // which Halide's sliding window computes once per chunk.
     chunk_max(r, c) = kMaskedScore;
     chunk_max(r, c) = max(chunk_max(r, c), logits(r, over_keys, c));
     earlier_chunks.where(earlier_chunks <= c);
@@ -129,7 +129,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     state(r, d) = 0.0f;
     state(r, d) = state(r, d) * rescale(r, over_chunks) + chunk_output(r, d, over_chunks);
     statistics(r) = Tuple(0.0f, kMaskedScore);
-    statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), running_max(r, over_chunks));
+    statistics(r) =
+        Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), running_max(r, over_chunks));
 
     // The sink is one more logit, without a value.
     Expr sink = finite_logit(inputs.sinks(head_index()), kLog2E);

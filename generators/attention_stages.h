@@ -1,4 +1,5 @@
-// The stages of attention, written once. Algorithms are compositions of them; schedules know algorithms by these members.
+// The stages of attention, written once. Algorithms are compositions of them; schedules know algorithms by these
+// members.
 //
 // Coordinates: r row of the tile (see AttentionInputs), d element of a head, c chunk of keys, k key within its chunk.
 // Scores are kept in log2 units where they feed the softmax.
@@ -14,9 +15,9 @@ namespace hattn::generators {
 
 struct StageOptions {
     HookMask hooks = 0;
-    int chunk = 0;                  // keys per chunk; 0: a single chunk of all keys (scores materialised)
-    int dim_multiple = 1;           // the dot product runs over Dk rounded up to this, with zeros in the query
-    float unit = 1.0f;              // see ScoreContext
+    int chunk = 0;         // keys per chunk; 0: a single chunk of all keys (scores materialised)
+    int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
+    float unit = 1.0f;     // see ScoreContext
 };
 
 // From the query tile to the logits: shared by every algorithm.
@@ -26,18 +27,18 @@ struct ScoreStages {
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
     Halide::RDom over_dim;  // 0 <= x < Dk, rounded up to dim_multiple
 
-    Halide::Func row;          // (r) absolute row, clamped to the tile's last one
-    Halide::Func head;         // (r) absolute query head, likewise
-    Halide::Func position;     // (r) row + position_offset
-    Halide::Func first, last;  // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
-    Halide::Func query_tile;   // (r, d) scaled
-    Halide::Func dot;          // (r, k, c) scale * q.k * unit
-    Halide::Func logits;       // (r, k, c) after hooks and limits; kMaskedScore where masked
+    Halide::Func row;                   // (r) absolute row, clamped to the tile's last one
+    Halide::Func head;                  // (r) absolute query head, likewise
+    Halide::Func position;              // (r) row + position_offset
+    Halide::Func first, last;           // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
+    Halide::Func query_tile;            // (r, d) scaled
+    Halide::Func dot;                   // (r, k, c) scale * q.k * unit
+    Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
     std::vector<Halide::Func> per_row;  // (r) operands of hooks
 
-    Halide::Expr row_index() const;   // row(r), promised to lie in the query
-    Halide::Expr head_index() const;  // head(r), likewise
+    Halide::Expr row_index() const;                                // row(r), promised to lie in the query
+    Halide::Expr head_index() const;                               // head(r), likewise
     Halide::Expr key_index(Halide::Expr k, Halide::Expr c) const;  // absolute, clamped to the last key
     Halide::Expr single_head;                                      // the tile's rows are of one head
     Halide::Expr chunk_keys;                                       // keys per chunk
@@ -53,11 +54,11 @@ private:
 struct AttentionStages : ScoreStages {
     AttentionStages(const AttentionInputs &inputs, const StageOptions &options);
 
-    Halide::RDom over_rows;        // rows of the tile; defined if a hook can hide keys
-    Halide::RDom over_keys;        // keys of a chunk
-    Halide::RDom over_values;      // those of them that exist: the last chunk may be shorter
+    Halide::RDom over_rows;    // rows of the tile; defined if a hook can hide keys
+    Halide::RDom over_keys;    // keys of a chunk
+    Halide::RDom over_values;  // those of them that exist: the last chunk may be shorter
     Halide::RDom over_chunks;
-    Halide::RDom earlier_chunks;   // chunks up to c
+    Halide::RDom earlier_chunks;  // chunks up to c
 
     Halide::Func chunk_max;     // (r, c)
     Halide::Func running_max;   // (r, c) a prefix maximum, so that every chunk computes it once

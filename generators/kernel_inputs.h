@@ -1,6 +1,6 @@
-// The arguments every attention kernel takes, in one order. A kernel works on one tile: query rows of the heads that share one
-// kv head of one batch entry, against one range of keys. Coordinates may be those of the whole problem, or count from the crop's
-// corner with the offsets shifted to match, as the runtime does.
+// The arguments every attention kernel takes, in one order. A kernel works on one tile: query rows of the heads that
+// share one kv head of one batch entry, against one range of keys. Coordinates may be those of the whole problem, or
+// count from the crop's corner with the offsets shifted to match, as the runtime does.
 #pragma once
 
 #include <vector>

@@ -18,9 +18,12 @@ struct KindRow {
 };
 
 constexpr KindRow kKinds[] = {
-    {KernelKind::kNaive, "naive"},   {KernelKind::kFlash, "flash"},
-    {KernelKind::kSplitKv, "split_kv"}, {KernelKind::kScores, "scores"},
-    {KernelKind::kProbabilities, "probabilities"}, {KernelKind::kMerge, "merge"},
+    {KernelKind::kNaive, "naive"},
+    {KernelKind::kFlash, "flash"},
+    {KernelKind::kSplitKv, "split_kv"},
+    {KernelKind::kScores, "scores"},
+    {KernelKind::kProbabilities, "probabilities"},
+    {KernelKind::kMerge, "merge"},
 };
 
 // Score outputs are bound by the memory they write; one tile serves: two vectors of rows, 32 keys.
@@ -30,20 +33,25 @@ Tile scores_tile(const TargetRow &target) {
 
 std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     switch (kind) {
-    case KernelKind::kNaive: return target.naive_tiles;
-    case KernelKind::kFlash: return target.flash_tiles;
-    case KernelKind::kSplitKv: return target.split_kv_tiles;
+    case KernelKind::kNaive:
+        return target.naive_tiles;
+    case KernelKind::kFlash:
+        return target.flash_tiles;
+    case KernelKind::kSplitKv:
+        return target.split_kv_tiles;
     case KernelKind::kScores:
-    case KernelKind::kProbabilities: return {scores_tile(target)};
-    case KernelKind::kMerge: return {Tile{}};
+    case KernelKind::kProbabilities:
+        return {scores_tile(target)};
+    case KernelKind::kMerge:
+        return {Tile{}};
     }
     return {};
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const schedules::AttentionSchedule &schedule = spec.kind == KernelKind::kNaive   ? target.naive
-                                                  : spec.kind == KernelKind::kFlash ? target.flash
-                                                                                    : target.split_kv;
+                                                   : spec.kind == KernelKind::kFlash ? target.flash
+                                                                                     : target.split_kv;
     AttentionInputs inputs;
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .chunk = spec.tile.keys,
@@ -70,7 +78,8 @@ KernelPipeline build_merge(const KernelSpec &spec, const TargetRow &target) {
 }  // namespace
 
 const char *kind_name(KernelKind kind) {
-    return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindRow &row) { return row.kind == kind; })->name;
+    return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindRow &row) { return row.kind == kind; })
+        ->name;
 }
 
 bool parse_kind(const std::string &name, KernelKind *kind) {
@@ -87,8 +96,9 @@ std::string KernelSpec::name(const std::string &target) const {
     std::string text = std::string(kind_name(kind)) + "_" + target;
     std::replace(text.begin(), text.end(), '-', '_');
     if (tile.rows > 0) {
-        text += "_r" + std::to_string(tile.rows) + "k" + std::to_string(tile.keys) + "v" + std::to_string(tile.row_vectors) +
-                "u" + std::to_string(tile.key_unroll) + "d" + std::to_string(tile.value_unroll);
+        text += "_r" + std::to_string(tile.rows) + "k" + std::to_string(tile.keys) + "v" +
+                std::to_string(tile.row_vectors) + "u" + std::to_string(tile.key_unroll) + "d" +
+                std::to_string(tile.value_unroll);
     }
     return text + hook_suffix(hooks);
 }
@@ -117,10 +127,13 @@ void for_each_kernel(const std::function<void(const KernelSpec &, const TargetRo
 
 KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     switch (spec.kind) {
-    case KernelKind::kMerge: return build_merge(spec, target);
+    case KernelKind::kMerge:
+        return build_merge(spec, target);
     case KernelKind::kScores:
-    case KernelKind::kProbabilities: return build_scores(spec, target);
-    default: return build_attention(spec, target);
+    case KernelKind::kProbabilities:
+        return build_scores(spec, target);
+    default:
+        return build_attention(spec, target);
     }
 }
 

@@ -21,7 +21,9 @@ struct KernelSpec {
     // Valid as a C identifier, and stable: forcing and the tuning database speak of kernels by name.
     std::string name(const std::string &target) const;
     // Of the compiled function. The prefix keeps clear of the public hattn_ symbols, which shared libraries export.
-    std::string symbol(const std::string &target) const { return "hattnkernel_" + name(target); }
+    std::string symbol(const std::string &target) const {
+        return "hattnkernel_" + name(target);
+    }
 };
 
 const char *kind_name(KernelKind kind);

@@ -10,12 +10,18 @@ namespace {
 
 const char *enumerator(KernelKind kind) {
     switch (kind) {
-    case KernelKind::kNaive: return "KernelKind::kNaive";
-    case KernelKind::kFlash: return "KernelKind::kFlash";
-    case KernelKind::kSplitKv: return "KernelKind::kSplitKv";
-    case KernelKind::kScores: return "KernelKind::kScores";
-    case KernelKind::kProbabilities: return "KernelKind::kProbabilities";
-    case KernelKind::kMerge: return "KernelKind::kMerge";
+    case KernelKind::kNaive:
+        return "KernelKind::kNaive";
+    case KernelKind::kFlash:
+        return "KernelKind::kFlash";
+    case KernelKind::kSplitKv:
+        return "KernelKind::kSplitKv";
+    case KernelKind::kScores:
+        return "KernelKind::kScores";
+    case KernelKind::kProbabilities:
+        return "KernelKind::kProbabilities";
+    case KernelKind::kMerge:
+        return "KernelKind::kMerge";
     }
     return "";
 }
@@ -32,9 +38,10 @@ void write_rows(std::ostream &out) {
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
-        out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", " << spec.hooks << ", {"
-            << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", " << spec.tile.key_unroll << ", "
-            << spec.tile.value_unroll << "}, " << spec.symbol(target.name) << "_argv},\n";
+        out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", " << spec.hooks
+            << ", {" << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", "
+            << spec.tile.key_unroll << ", " << spec.tile.value_unroll << "}, " << spec.symbol(target.name)
+            << "_argv},\n";
     });
     out << "};\n";
 }
@@ -42,7 +49,8 @@ void write_rows(std::ostream &out) {
 }  // namespace
 
 void write_kernel_table(std::ostream &out) {
-    out << "// Written by hattn-kernelgen.\n#include \"runtime/kernel_table.h\"\n\n#include <iterator>\n\nextern \"C\" {\n";
+    out << "// Written by hattn-kernelgen.\n#include \"runtime/kernel_table.h\"\n\n#include <iterator>\n\nextern \"C\" "
+           "{\n";
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
         out << "int " << spec.symbol(target.name) << "_argv(void **arguments);\n";
     });
@@ -50,7 +58,8 @@ void write_kernel_table(std::ostream &out) {
     write_rows(out);
     out << "\n}  // namespace\n\n"
            "const KernelTable &kernel_table() {\n"
-           "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, std::size(kScoreHooks),\n"
+           "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, "
+           "std::size(kScoreHooks),\n"
            "                                          kKernels, std::size(kKernels)};\n"
            "    return table;\n"
            "}\n\n}  // namespace hattn\n";

@@ -67,10 +67,12 @@ void write_table(const std::string &path) {
 }
 
 void list_kernels() {
-    for_each_kernel([](const KernelSpec &spec, const TargetRow &target) { std::cout << spec.name(target.name) << "\n"; });
+    for_each_kernel(
+        [](const KernelSpec &spec, const TargetRow &target) { std::cout << spec.name(target.name) << "\n"; });
 }
 
-// Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the end.
+// Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the
+// end.
 class StrictReporter : public CompileTimeErrorReporter {
 public:
     std::set<std::string> warnings;

@@ -1,5 +1,5 @@
-// Score modifiers. Each is one row of the table below: a function from the score to the new score, the identity when its row is
-// off, composed in table order between the scaled dot product and the positional limits.
+// Score modifiers. Each is one row of the table below: a function from the score to the new score, the identity when
+// its row is off, composed in table order between the scaled dot product and the positional limits.
 #pragma once
 
 #include <string>

@@ -5,8 +5,8 @@ namespace hattn::generators {
 using namespace Halide;
 
 Expr exp2_nonpositive(Expr x) {
-    // x = n + f with n an integer and f in [-1/2, 1/2]. Truncation rounds towards zero, so half a unit is taken off first.
-    // Clamping at -127 makes the exponent field zero, which reads as 0.0f.
+    // x = n + f with n an integer and f in [-1/2, 1/2]. Truncation rounds towards zero, so half a unit is taken off
+    // first. Clamping at -127 makes the exponent field zero, which reads as 0.0f.
     x = max(x, -127.0f);
     Expr n = cast<int>(x - 0.5f);
     Expr f = x - cast<float>(n);

@@ -13,7 +13,8 @@ inline constexpr float kLowestScore = -2e38f;
 inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr float kLn2 = 0.69314718055994530942f;
 
-// 2^x for x <= 0. exp2(0) is exactly 1, anything at or below -127 exactly 0; in between the relative error is below 2e-7.
+// 2^x for x <= 0. exp2(0) is exactly 1, anything at or below -127 exactly 0; in between the relative error is below
+// 2e-7.
 Halide::Expr exp2_nonpositive(Halide::Expr x);
 
 // tanh(x), absolute error below 2e-7.

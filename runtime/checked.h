@@ -9,7 +9,8 @@ namespace hattn {
 
 inline int64_t checked_multiply(int64_t a, int64_t b, const char *what) {
     int64_t product;
-    require(!__builtin_mul_overflow(a, b, &product), HATTN_OVERFLOW, what, ": ", a, " * ", b, " does not fit in 64 bits");
+    require(!__builtin_mul_overflow(a, b, &product), HATTN_OVERFLOW, what, ": ", a, " * ", b,
+            " does not fit in 64 bits");
     return product;
 }
 

@@ -82,12 +82,14 @@ hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context 
         require(context, HATTN_INVALID_ARGUMENT, "context: is null");
         const hattn_context_desc defaults = HATTN_CONTEXT_DESC_INIT;
         const hattn_context_desc given = desc ? read_struct(desc, "desc") : defaults;
-        require(given.threads >= 0 && given.threads <= kMaxThreads, HATTN_INVALID_ARGUMENT, "desc.threads: is ", given.threads,
-                ", but must be from 0 (one per core) to ", kMaxThreads);
-        require(!given.allocate == !given.deallocate, HATTN_INVALID_ARGUMENT,
-                "desc.allocate and desc.deallocate: one is null and the other is not, but both must be given or neither");
+        require(given.threads >= 0 && given.threads <= kMaxThreads, HATTN_INVALID_ARGUMENT, "desc.threads: is ",
+                given.threads, ", but must be from 0 (one per core) to ", kMaxThreads);
+        require(
+            !given.allocate == !given.deallocate, HATTN_INVALID_ARGUMENT,
+            "desc.allocate and desc.deallocate: one is null and the other is not, but both must be given or neither");
         auto created = std::make_unique<hattn_context>();
-        created->executor = {given.parallel_for, given.parallel_for_user, given.threads > 0 ? given.threads : available_cores()};
+        created->executor = {given.parallel_for, given.parallel_for_user,
+                             given.threads > 0 ? given.threads : available_cores()};
         created->allocate = given.allocate;
         created->deallocate = given.deallocate;
         created->allocator_user = given.allocator_user;
@@ -105,5 +107,6 @@ void hattn_context_destroy(hattn_context *context) {
 const char *hattn_version(void) {
 #define HATTN_STRING_(x) #x
 #define HATTN_STRING(x) HATTN_STRING_(x)
-    return HATTN_STRING(HATTN_VERSION_MAJOR) "." HATTN_STRING(HATTN_VERSION_MINOR) "." HATTN_STRING(HATTN_VERSION_PATCH);
+    return HATTN_STRING(HATTN_VERSION_MAJOR) "." HATTN_STRING(HATTN_VERSION_MINOR) "." HATTN_STRING(
+        HATTN_VERSION_PATCH);
 }

@@ -41,7 +41,9 @@ public:
     ~ContextMemory();
     ContextMemory(const ContextMemory &) = delete;
     ContextMemory &operator=(const ContextMemory &) = delete;
-    void *data() const { return data_; }
+    void *data() const {
+        return data_;
+    }
 
 private:
     // By value: the context may be gone by then.

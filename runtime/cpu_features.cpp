@@ -13,14 +13,22 @@ bool cpu_has(const std::string &feature) {
 #if defined(__x86_64__)
     // The compiler's builtin takes literals alone. It includes the operating system's support for the wider registers.
     __builtin_cpu_init();
-    if (feature == "sse4.1") return __builtin_cpu_supports("sse4.1");
-    if (feature == "avx2") return __builtin_cpu_supports("avx2");
-    if (feature == "fma") return __builtin_cpu_supports("fma");
-    if (feature == "avx512f") return __builtin_cpu_supports("avx512f");
-    if (feature == "avx512vl") return __builtin_cpu_supports("avx512vl");
-    if (feature == "avx512bw") return __builtin_cpu_supports("avx512bw");
-    if (feature == "avx512dq") return __builtin_cpu_supports("avx512dq");
-    if (feature == "avx512cd") return __builtin_cpu_supports("avx512cd");
+    if (feature == "sse4.1")
+        return __builtin_cpu_supports("sse4.1");
+    if (feature == "avx2")
+        return __builtin_cpu_supports("avx2");
+    if (feature == "fma")
+        return __builtin_cpu_supports("fma");
+    if (feature == "avx512f")
+        return __builtin_cpu_supports("avx512f");
+    if (feature == "avx512vl")
+        return __builtin_cpu_supports("avx512vl");
+    if (feature == "avx512bw")
+        return __builtin_cpu_supports("avx512bw");
+    if (feature == "avx512dq")
+        return __builtin_cpu_supports("avx512dq");
+    if (feature == "avx512cd")
+        return __builtin_cpu_supports("avx512cd");
 #endif
     return false;
 }

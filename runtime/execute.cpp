@@ -31,7 +31,9 @@ struct Execution {
     LseView lse;            // where lse goes, if anywhere
     char *workers;
 
-    const float *sinks(int64_t head) const { return args.sinks ? args.sinks + head : no_sinks + head; }
+    const float *sinks(int64_t head) const {
+        return args.sinks ? args.sinks + head : no_sinks + head;
+    }
     // Of a worker: two partial states of its own, then kernel scratch.
     float *worker_states(int32_t worker) const {
         return reinterpret_cast<float *>(workers + static_cast<size_t>(worker) * plan.layout.worker_stride);
@@ -52,7 +54,12 @@ struct Destination {
 Destination destination(const Execution &run, const Task &task, float *unwanted_lse) {
     const hattn_tensor &out = run.args.out;
     Destination to;
-    to.heads = {element<float>(out, task.batch, task.head, task.row), out.stride[2], out.stride[1], unwanted_lse, task.heads, 1};
+    to.heads = {element<float>(out, task.batch, task.head, task.row),
+                out.stride[2],
+                out.stride[1],
+                unwanted_lse,
+                task.heads,
+                1};
     if (run.lse.data) {
         to.heads.lse = run.lse.at(task.batch, task.head, task.row);
         to.heads.lse_row_stride = run.lse.row_stride;
@@ -61,7 +68,8 @@ Destination destination(const Execution &run, const Task &task, float *unwanted_
     const HeadOutput &h = to.heads;
     // Which way rows of several heads take may not depend on strides, lest these change the last bits.
     to.direct = task.heads == 1 || task.rows == 1;
-    to.rows = {h.output, task.heads > 1 ? h.head_stride : h.row_stride, h.lse, task.heads > 1 ? h.lse_head_stride : h.lse_row_stride};
+    to.rows = {h.output, task.heads > 1 ? h.head_stride : h.row_stride, h.lse,
+               task.heads > 1 ? h.lse_head_stride : h.lse_row_stride};
     return to;
 }
 
@@ -113,14 +121,19 @@ void run_task(const Execution &run, const Task &task, int32_t worker) {
     const int64_t value_dim = run.plan.problem.value_dim;
     const KeyRange keys{task.key, int64_t{task.key} + task.keys};
     if (task.kind == TaskKind::kSplit) {
-        call_attention(site, task, keys, run.no_sinks, partial_state(run.states + task.state, rows, task.states, task.split, value_dim));
+        call_attention(site, task, keys, run.no_sinks,
+                       partial_state(run.states + task.state, rows, task.states, task.split, value_dim));
         return;
     }
     // An lse that nobody wants goes behind the worker's own states.
     const Destination to = destination(run, task, own + 2 * state_floats(rows, 1, value_dim));
     switch (task.kind) {
-    case TaskKind::kFill: run_fill(run, task, to.heads); break;
-    case TaskKind::kMerge: call_merge(site, task, run.states + task.state, task.states, run.sinks(task.head), to.heads); break;
+    case TaskKind::kFill:
+        run_fill(run, task, to.heads);
+        break;
+    case TaskKind::kMerge:
+        call_merge(site, task, run.states + task.state, task.states, run.sinks(task.head), to.heads);
+        break;
     default:
         if (to.direct && task.keys <= kMaxKeysPerCall) {
             call_attention(site, task, keys, run.sinks(task.head), to.rows);
@@ -159,8 +172,13 @@ Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
         const int64_t rows = args.q.extent[2];
         lse = {reinterpret_cast<float *>(base + layout.lse_offset), plan.problem.query_heads * rows, rows, 1};
     }
-    return {plan,     args, reinterpret_cast<Task *>(base + layout.tasks_offset), reinterpret_cast<float *>(base + layout.states_offset),
-            no_sinks, lse,  base + layout.workers_offset};
+    return {plan,
+            args,
+            reinterpret_cast<Task *>(base + layout.tasks_offset),
+            reinterpret_cast<float *>(base + layout.states_offset),
+            no_sinks,
+            lse,
+            base + layout.workers_offset};
 }
 
 void execute(const hattn_plan &plan, const hattn_attention_args &args) {
@@ -181,20 +199,20 @@ void execute(const hattn_plan &plan, const hattn_attention_args &args) {
 void check_workspace(const hattn_plan &plan, const hattn_attention_args &args) {
     require(args.workspace || plan.layout.bytes == 0, HATTN_INVALID_ARGUMENT, "workspace: is null, but the plan needs ",
             plan.layout.bytes, " bytes");
-    require(reinterpret_cast<uintptr_t>(args.workspace) % kScratchAlignment == 0, HATTN_INVALID_ARGUMENT, "workspace: is ",
-            args.workspace, ", but must be aligned to ", kScratchAlignment, " bytes");
-    require(args.workspace_size >= plan.layout.bytes, HATTN_WORKSPACE_TOO_SMALL, "workspace_size: is ", args.workspace_size,
-            ", but the plan needs ", plan.layout.bytes);
+    require(reinterpret_cast<uintptr_t>(args.workspace) % kScratchAlignment == 0, HATTN_INVALID_ARGUMENT,
+            "workspace: is ", args.workspace, ", but must be aligned to ", kScratchAlignment, " bytes");
+    require(args.workspace_size >= plan.layout.bytes, HATTN_WORKSPACE_TOO_SMALL, "workspace_size: is ",
+            args.workspace_size, ", but the plan needs ", plan.layout.bytes);
     const auto begin = reinterpret_cast<uintptr_t>(args.workspace);
     const ByteRange workspace{begin, begin + plan.layout.bytes};
     const struct {
         const hattn_tensor &tensor;
         const char *name;
-    } tensors[] = {{args.q, "q"},       {args.k, "k"},     {args.v, "v"},       {args.out, "out"},
+    } tensors[] = {{args.q, "q"},     {args.k, "k"},           {args.v, "v"},       {args.out, "out"},
                    {args.lse, "lse"}, {args.scores, "scores"}, {args.bias, "bias"}, {args.mask, "mask"}};
     for (const auto &[tensor, name] : tensors) {
-        require(!overlaps(workspace, byte_range(tensor)), HATTN_INVALID_ARGUMENT, "workspace: its memory, from ", args.workspace,
-                ", overlaps that of ", name, ", from ", tensor.data);
+        require(!overlaps(workspace, byte_range(tensor)), HATTN_INVALID_ARGUMENT, "workspace: its memory, from ",
+                args.workspace, ", overlaps that of ", name, ", from ", tensor.data);
     }
 }
 
@@ -213,7 +231,8 @@ hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_ar
     });
 }
 
-hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc *desc, const hattn_attention_args *args) {
+hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc *desc,
+                             const hattn_attention_args *args) {
     using namespace hattn;
     return guarded([&] {
         require(context, HATTN_INVALID_ARGUMENT, "context: is null");

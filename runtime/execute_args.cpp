@@ -11,16 +11,16 @@ namespace hattn {
 
 namespace {
 
-// Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and either up to 128 rows of one head or 8 rows of up to
-// 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^3 * (2^23 + 2^27)) < 2^31.
+// Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and either up to 128 rows of one head or 8
+// rows of up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^3 * (2^23 + 2^27)) < 2^31.
 constexpr int64_t kMaxRowStride = int64_t{1} << 23;
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
 constexpr int64_t kMaxKeyStride = int64_t{1} << 16;
 
 void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimension, int64_t limit) {
     const int64_t stride = tensor.extent[dimension] > 1 ? std::llabs(tensor.stride[dimension]) : 0;
-    require(stride <= limit, HATTN_NOT_SUPPORTED, name, ": stride[", dimension, "] is ", tensor.stride[dimension], ", but at most ",
-            limit, " is supported");
+    require(stride <= limit, HATTN_NOT_SUPPORTED, name, ": stride[", dimension, "] is ", tensor.stride[dimension],
+            ", but at most ", limit, " is supported");
 }
 
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
@@ -32,8 +32,8 @@ void check_query_side(const Problem &p, const hattn_attention_args &args) {
     check_tensor_extent(args.q, "q", kQueryDimensions, 0, p.batch, "the plan's batch");
     check_tensor_extent(args.q, "q", kQueryDimensions, 1, p.query_heads, "the plan's query_heads");
     check_tensor_extent(args.q, "q", kQueryDimensions, 3, p.key_dim, "the plan's key_dim");
-    require(args.q.extent[2] <= p.query_length, HATTN_CAPACITY_EXCEEDED, "q: extent[2] (query length) is ", args.q.extent[2],
-            ", but the plan's query_length is ", p.query_length);
+    require(args.q.extent[2] <= p.query_length, HATTN_CAPACITY_EXCEEDED, "q: extent[2] (query length) is ",
+            args.q.extent[2], ", but the plan's query_length is ", p.query_length);
     check_tensor_extent(args.out, "out", kQueryDimensions, 0, p.batch, "the plan's batch");
     check_tensor_extent(args.out, "out", kQueryDimensions, 1, p.query_heads, "the plan's query_heads");
     check_tensor_extent(args.out, "out", kQueryDimensions, 2, args.q.extent[2], "the query length of q");
@@ -85,8 +85,8 @@ void check_optional_outputs(const Problem &p, const hattn_attention_args &args) 
     require(wanted || !args.scores.data, HATTN_INVALID_ARGUMENT, "scores: data is given, but the plan's scores is ",
             static_cast<int>(p.scores), " (none)");
     if (wanted) {
-        require(args.scores.data || nothing_to_write, HATTN_INVALID_ARGUMENT, "scores: data is null, but the plan's scores is ",
-                static_cast<int>(p.scores));
+        require(args.scores.data || nothing_to_write, HATTN_INVALID_ARGUMENT,
+                "scores: data is null, but the plan's scores is ", static_cast<int>(p.scores));
         check_tensor(args.scores, "scores", HATTN_FLOAT32);
         for (int d = 0; d < 3; ++d) {
             check_tensor_extent(args.scores, "scores", kScoreDimensions, d, args.q.extent[d], "that of q");
@@ -111,8 +111,8 @@ void check_operand(const hattn_tensor &tensor, const char *name, const char *fla
     require(tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is null, but the plan's ", flag, " is 1");
     check_tensor(tensor, name, dtype);
     for (int d = 0; d < 4; ++d) {
-        require(tensor.extent[d] == 1 || tensor.extent[d] == full[d], HATTN_INVALID_ARGUMENT, name, ": extent[", d, "] (",
-                kScoreDimensions.name[d], ") is ", tensor.extent[d], ", but must be 1 or ", full[d]);
+        require(tensor.extent[d] == 1 || tensor.extent[d] == full[d], HATTN_INVALID_ARGUMENT, name, ": extent[", d,
+                "] (", kScoreDimensions.name[d], ") is ", tensor.extent[d], ", but must be 1 or ", full[d]);
     }
     check_stride_limit(tensor, name, 1, kMaxHeadStride);
     check_stride_limit(tensor, name, 2, kMaxRowStride);
@@ -126,16 +126,18 @@ void check_vectors(const Problem &p, const hattn_attention_args &args) {
             ", but the plan's has_sinks is ", p.has_sinks ? 1 : 0);
     for (int64_t b = 0; b < p.batch; ++b) {
         if (args.q_lengths) {
-            require(args.q_lengths[b] >= 0 && args.q_lengths[b] <= args.q.extent[2], HATTN_INVALID_ARGUMENT, "q_lengths[", b, "]: is ",
-                    args.q_lengths[b], ", but must be from 0 to the query length of q, ", args.q.extent[2]);
+            require(args.q_lengths[b] >= 0 && args.q_lengths[b] <= args.q.extent[2], HATTN_INVALID_ARGUMENT,
+                    "q_lengths[", b, "]: is ", args.q_lengths[b], ", but must be from 0 to the query length of q, ",
+                    args.q.extent[2]);
         }
         if (args.kv_lengths) {
-            require(args.kv_lengths[b] >= 0 && args.kv_lengths[b] <= args.k.extent[2], HATTN_INVALID_ARGUMENT, "kv_lengths[", b,
-                    "]: is ", args.kv_lengths[b], ", but must be from 0 to the kv length of k, ", args.k.extent[2]);
+            require(args.kv_lengths[b] >= 0 && args.kv_lengths[b] <= args.k.extent[2], HATTN_INVALID_ARGUMENT,
+                    "kv_lengths[", b, "]: is ", args.kv_lengths[b], ", but must be from 0 to the kv length of k, ",
+                    args.k.extent[2]);
         }
         if (args.causal_offsets) {
-            require(std::llabs(args.causal_offsets[b]) <= kMaxExtent, HATTN_INVALID_ARGUMENT, "causal_offsets[", b, "]: is ",
-                    args.causal_offsets[b], ", but must be from ", -kMaxExtent, " to ", kMaxExtent);
+            require(std::llabs(args.causal_offsets[b]) <= kMaxExtent, HATTN_INVALID_ARGUMENT, "causal_offsets[", b,
+                    "]: is ", args.causal_offsets[b], ", but must be from ", -kMaxExtent, " to ", kMaxExtent);
         }
     }
 }
@@ -149,8 +151,8 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
     const ByteRange range = byte_range(output);
     for (const auto &other : others) {
         if (&other.tensor != &output) {
-            require(!overlaps(range, byte_range(other.tensor)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ", output.data,
-                    ", overlaps that of ", other.name, ", from ", other.tensor.data);
+            require(!overlaps(range, byte_range(other.tensor)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ",
+                    output.data, ", overlaps that of ", other.name, ", from ", other.tensor.data);
         }
     }
 }
@@ -178,7 +180,8 @@ void hattn_attention_args_init(hattn_attention_args *args) {
     *args = {};
     args->struct_size = sizeof(*args);
     const hattn_tensor empty = HATTN_TENSOR_INIT;
-    for (hattn_tensor *tensor : {&args->q, &args->k, &args->v, &args->out, &args->lse, &args->scores, &args->bias, &args->mask}) {
+    for (hattn_tensor *tensor :
+         {&args->q, &args->k, &args->v, &args->out, &args->lse, &args->scores, &args->bias, &args->mask}) {
         *tensor = empty;
     }
 }

@@ -27,7 +27,8 @@ hattn_algorithm parse_algorithm(const std::string &value) {
             return row.algorithm;
         }
     }
-    fail(HATTN_INVALID_ARGUMENT, "HATTN_FORCE: algorithm is '", value, "', but must be auto, naive, flash, split_kv or unfused");
+    fail(HATTN_INVALID_ARGUMENT, "HATTN_FORCE: algorithm is '", value,
+         "', but must be auto, naive, flash, split_kv or unfused");
 }
 
 const TargetInfo *parse_target(const std::string &value) {
@@ -39,28 +40,37 @@ const TargetInfo *parse_target(const std::string &value) {
         }
         fail(HATTN_INVALID_ARGUMENT, "HATTN_FORCE: target is '", value, "', but this build has: ", known);
     }
-    require(is_runnable(*target), HATTN_NOT_SUPPORTED, "HATTN_FORCE: target ", target->name, " needs ", target->cpu_features,
-            ", which this CPU (", cpu_model(), ") lacks");
+    require(is_runnable(*target), HATTN_NOT_SUPPORTED, "HATTN_FORCE: target ", target->name, " needs ",
+            target->cpu_features, ", which this CPU (", cpu_model(), ") lacks");
     return target;
 }
 
 // A kernel fixes the target too, and the algorithm if it computes attention by itself.
 void parse_kernel(const std::string &value, Force &force) {
     force.kernel = find_kernel(value);
-    require(force.kernel, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel is '", value, "', but there is no such kernel (see hattn info)");
+    require(force.kernel, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel is '", value,
+            "', but there is no such kernel (see hattn info)");
     const TargetInfo *target = parse_target(force.kernel->target);
-    require(!force.target || force.target == target, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", value, " is for target ",
-            target->name, ", but target is ", force.target ? force.target->name : "");
+    require(!force.target || force.target == target, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", value,
+            " is for target ", target->name, ", but target is ", force.target ? force.target->name : "");
     force.target = target;
     hattn_algorithm algorithm = force.algorithm;
     switch (force.kernel->kind) {
-    case KernelKind::kNaive: algorithm = HATTN_ALGORITHM_NAIVE; break;
-    case KernelKind::kFlash: algorithm = HATTN_ALGORITHM_FLASH; break;
-    case KernelKind::kSplitKv: algorithm = HATTN_ALGORITHM_SPLIT_KV; break;
-    default: break;
+    case KernelKind::kNaive:
+        algorithm = HATTN_ALGORITHM_NAIVE;
+        break;
+    case KernelKind::kFlash:
+        algorithm = HATTN_ALGORITHM_FLASH;
+        break;
+    case KernelKind::kSplitKv:
+        algorithm = HATTN_ALGORITHM_SPLIT_KV;
+        break;
+    default:
+        break;
     }
-    require(force.algorithm == HATTN_ALGORITHM_AUTO || force.algorithm == algorithm, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ",
-            value, " is for algorithm ", algorithm_name(algorithm), ", but algorithm is ", algorithm_name(force.algorithm));
+    require(force.algorithm == HATTN_ALGORITHM_AUTO || force.algorithm == algorithm, HATTN_INVALID_ARGUMENT,
+            "HATTN_FORCE: kernel ", value, " is for algorithm ", algorithm_name(algorithm), ", but algorithm is ",
+            algorithm_name(force.algorithm));
     force.algorithm = algorithm;
 }
 

@@ -14,10 +14,11 @@ struct Dimension {
     int64_t extent, stride;
 };
 
-// A halide_buffer_t over memory of ours. Coordinates start at 0: offsets are shifted instead, which keeps index arithmetic small.
+// A halide_buffer_t over memory of ours. Coordinates start at 0: offsets are shifted instead, which keeps index
+// arithmetic small.
 class Buffer {
 public:
-    template <typename T>
+    template<typename T>
     Buffer(T *data, std::initializer_list<Dimension> dimensions) {
         int count = 0;
         for (const Dimension &dimension : dimensions) {
@@ -30,7 +31,9 @@ public:
     }
     Buffer(const Buffer &) = delete;
     Buffer &operator=(const Buffer &) = delete;
-    operator void *() { return &buffer_; }
+    operator void *() {
+        return &buffer_;
+    }
 
 private:
     halide_buffer_t buffer_ = {};
@@ -43,7 +46,7 @@ int64_t used_stride(const hattn_tensor &tensor, int dimension) {
 }
 
 // The crop of a bias or mask that a task sees, as (j, i, h).
-template <typename T>
+template<typename T>
 struct OperandView {
     T *data = nullptr;
     int64_t key_stride = 0, row_stride = 0, head_stride = 0;
@@ -55,35 +58,43 @@ struct OperandView {
         key_stride = used_stride(tensor, 3);
         row_stride = used_stride(tensor, 2);
         head_stride = used_stride(tensor, 1);
-        data = static_cast<T *>(tensor.data) + task.batch * used_stride(tensor, 0) + task.head * head_stride + task.row * row_stride +
-               first_key * key_stride;
+        data = static_cast<T *>(tensor.data) + task.batch * used_stride(tensor, 0) + task.head * head_stride +
+               task.row * row_stride + first_key * key_stride;
     }
 };
 
 // Everything that attention and score kernels take in common, in the order of generators/kernel_inputs.cpp.
 struct InputArguments {
-    InputArguments(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks, const float *known_lse,
-                   int64_t known_lse_stride)
+    InputArguments(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks,
+                   const float *known_lse, int64_t known_lse_stride)
         : sequence(site.plan.problem, site.args, task.batch),
           kv_head(task.head / site.plan.problem.group_size()),
           bias_view(site.args.bias, task, keys.begin),
           mask_view(site.args.mask, task, keys.begin),
           query(element<const float>(site.args.q, task.batch, task.head, task.row),
-                {{site.plan.problem.key_dim, 1}, {task.rows, site.args.q.stride[2]}, {task.heads, site.args.q.stride[1]}}),
+                {{site.plan.problem.key_dim, 1},
+                 {task.rows, site.args.q.stride[2]},
+                 {task.heads, site.args.q.stride[1]}}),
           key(element<const float>(site.args.k, task.batch, kv_head, keys.begin),
               {{site.plan.problem.key_dim, 1}, {keys.size(), site.args.k.stride[2]}}),
           value(element<const float>(site.args.v, task.batch, kv_head, keys.begin),
                 {{site.plan.problem.value_dim, 1}, {keys.size(), site.args.v.stride[2]}}),
-          bias(bias_view.data, {{keys.size(), bias_view.key_stride}, {task.rows, bias_view.row_stride}, {task.heads, bias_view.head_stride}}),
-          mask(mask_view.data, {{keys.size(), mask_view.key_stride}, {task.rows, mask_view.row_stride}, {task.heads, mask_view.head_stride}}),
+          bias(bias_view.data, {{keys.size(), bias_view.key_stride},
+                                {task.rows, bias_view.row_stride},
+                                {task.heads, bias_view.head_stride}}),
+          mask(mask_view.data, {{keys.size(), mask_view.key_stride},
+                                {task.rows, mask_view.row_stride},
+                                {task.heads, mask_view.head_stride}}),
           alibi_slopes(site.args.alibi_slopes ? site.args.alibi_slopes + task.head : nullptr, {{task.heads, 1}}),
           sink_logits(sinks, {{task.heads, 1}}),
           lse(known_lse, {{task.rows, known_lse_stride}}),
           scale(site.plan.problem.scale),
           softcap(site.plan.problem.softcap) {
         const int64_t shift = task.row - keys.begin;
-        first_offset = static_cast<int32_t>(std::clamp(sequence.first_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
-        last_offset = static_cast<int32_t>(std::clamp(sequence.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
+        first_offset =
+            static_cast<int32_t>(std::clamp(sequence.first_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
+        last_offset =
+            static_cast<int32_t>(std::clamp(sequence.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
         position_offset = static_cast<int32_t>(sequence.offset + shift);
     }
 
@@ -103,14 +114,17 @@ struct InputArguments {
 
 }  // namespace
 
-void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks, const RowOutput &result) {
+void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks,
+                    const RowOutput &result) {
     InputArguments in(site, task, keys, sinks, nullptr, 0);
     const int64_t rows = int64_t{task.rows} * task.heads;
     Buffer output(result.output, {{site.plan.problem.value_dim, 1}, {rows, result.row_stride}});
     Buffer lse(result.lse, {{rows, result.lse_stride}});
     void *context = &site.scratch;
-    void *arguments[] = {&context,  in.query,  in.key,      in.value,         in.bias,         in.mask,             in.alibi_slopes, in.sink_logits,
-                         in.lse,    &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset, output,          lse};
+    void *arguments[] = {
+        &context,       in.query, in.key,    in.value,    in.bias,          in.mask,         in.alibi_slopes,
+        in.sink_logits, in.lse,   &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset,
+        output,         lse};
     task.kernel->function(arguments);
 }
 
@@ -129,8 +143,8 @@ void call_merge(const CallSite &site, const Task &task, const float *states, int
     site.plan.kernels.merge->function(arguments);
 }
 
-void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, const float *lse, int64_t lse_stride, float *scores,
-                 int64_t row_stride) {
+void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, const float *lse, int64_t lse_stride,
+                 float *scores, int64_t row_stride) {
     const hattn_scores mode = site.plan.problem.scores;
     InputArguments in(site, task, keys, nullptr, lse, lse_stride);
     if (mode == HATTN_SCORES_RAW || mode == HATTN_SCORES_CAPPED) {
@@ -138,22 +152,26 @@ void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, c
     }
     Buffer output(scores, {{keys.size(), 1}, {task.rows, row_stride}});
     void *context = &site.scratch;
-    void *arguments[] = {&context,  in.query,  in.key,      in.value,         in.bias,         in.mask,             in.alibi_slopes, in.sink_logits,
-                         in.lse,    &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset, output};
+    void *arguments[] = {
+        &context,       in.query, in.key,    in.value,    in.bias,          in.mask,         in.alibi_slopes,
+        in.sink_logits, in.lse,   &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset,
+        output};
     task.kernel->function(arguments);
 }
 
 int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys) {
-    constexpr int64_t kLanes = 16;         // widest vector, to which extents are rounded up
-    constexpr int64_t kAllocations = 40;   // more than any kernel makes, each rounded up
-    constexpr int64_t kRowArrays = 24;     // limits, positions, statistics
+    constexpr int64_t kLanes = 16;        // widest vector, to which extents are rounded up
+    constexpr int64_t kAllocations = 40;  // more than any kernel makes, each rounded up
+    constexpr int64_t kRowArrays = 24;    // limits, positions, statistics
     const KernelTile &tile = kernel.tile;
     const int64_t rows = round_up(tile.rows, kLanes);
     const int64_t chunk = round_up(tile.keys > 0 ? tile.keys : keys, kLanes) + kLanes;
     const int64_t chunks = tile.keys > 0 ? ceil_div(keys, tile.keys) + 2 : 2;
-    // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can be hidden.
-    const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks + kRowArrays * rows +
-                           (kernel.hooks != 0 ? (chunk + 1) * (value_dim + kLanes) : 0) + chunk * kLanes;
+    // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can
+    // be hidden.
+    const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
+                           kRowArrays * rows + (kernel.hooks != 0 ? (chunk + 1) * (value_dim + kLanes) : 0) +
+                           chunk * kLanes;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
 }
 

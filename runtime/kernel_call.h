@@ -33,15 +33,16 @@ struct CallSite {
 };
 
 // Attention of the task's rows over `keys`; sinks: one logit per head of the task.
-void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks, const RowOutput &result);
+void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks,
+                    const RowOutput &result);
 
 // Merges task.states partial states (see state_floats) of the task's rows.
 void call_merge(const CallSite &site, const Task &task, const float *states, int64_t count, const float *sinks,
                 const HeadOutput &result);
 
 // The score output of up to a tile of rows of one head, over `keys`. lse: of these rows, read for probabilities.
-void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, const float *lse, int64_t lse_stride, float *scores,
-                 int64_t row_stride);
+void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, const float *lse, int64_t lse_stride,
+                 float *scores, int64_t row_stride);
 
 // Bytes of scratch that one call of a kernel takes at most.
 int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys);

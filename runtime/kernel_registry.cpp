@@ -24,12 +24,18 @@ constexpr std::string_view kArchitecturePrefix = "x86-";
 
 const char *kernel_kind_name(KernelKind kind) {
     switch (kind) {
-    case KernelKind::kNaive: return "naive";
-    case KernelKind::kFlash: return "flash";
-    case KernelKind::kSplitKv: return "split_kv";
-    case KernelKind::kScores: return "scores";
-    case KernelKind::kProbabilities: return "probabilities";
-    case KernelKind::kMerge: return "merge";
+    case KernelKind::kNaive:
+        return "naive";
+    case KernelKind::kFlash:
+        return "flash";
+    case KernelKind::kSplitKv:
+        return "split_kv";
+    case KernelKind::kScores:
+        return "scores";
+    case KernelKind::kProbabilities:
+        return "probabilities";
+    case KernelKind::kMerge:
+        return "merge";
     }
     return "unknown";
 }
@@ -37,7 +43,8 @@ const char *kernel_kind_name(KernelKind kind) {
 const TargetInfo *find_target(std::string_view name) {
     for (const TargetInfo &target : all_targets()) {
         const std::string_view full = target.name;
-        if (full == name || (full.starts_with(kArchitecturePrefix) && full.substr(kArchitecturePrefix.size()) == name)) {
+        if (full == name ||
+            (full.starts_with(kArchitecturePrefix) && full.substr(kArchitecturePrefix.size()) == name)) {
             return &target;
         }
     }

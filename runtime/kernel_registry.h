@@ -20,7 +20,7 @@ const KernelInfo *find_kernel(std::string_view name);  // null if unknown
 // Kernels of a kind for a target and a set of hooks, ordered by rows per tile.
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks);
 
-uint32_t hook_bit(std::string_view name);           // 0 if unknown
-std::string hook_names(uint32_t hooks);             // "softcap+bias", or "none"
+uint32_t hook_bit(std::string_view name);  // 0 if unknown
+std::string hook_names(uint32_t hooks);    // "softcap+bias", or "none"
 
 }  // namespace hattn

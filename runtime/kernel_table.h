@@ -19,8 +19,8 @@ struct KernelInfo {
     KernelKind kind;
     uint32_t hooks;  // bits of ScoreHookInfo
     KernelTile tile;
-    // The pipeline's arguments in the order of generators/kernel_inputs.cpp, outputs last; buffers as halide_buffer_t *, scalars as
-    // pointers to them; the first is a pointer to the user context, a ScratchArena *.
+    // The pipeline's arguments in the order of generators/kernel_inputs.cpp, outputs last; buffers as halide_buffer_t
+    // *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);
 };
 

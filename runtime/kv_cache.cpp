@@ -27,8 +27,12 @@ struct hattn_kv_cache {
         std::copy(stride, stride + 4, tensor.stride);
         return tensor;
     }
-    hattn_tensor key_view() const { return view(keys->data(), desc.key_dim); }
-    hattn_tensor value_view() const { return view(values->data(), desc.value_dim); }
+    hattn_tensor key_view() const {
+        return view(keys->data(), desc.key_dim);
+    }
+    hattn_tensor value_view() const {
+        return view(values->data(), desc.value_dim);
+    }
 };
 
 namespace hattn {
@@ -47,8 +51,10 @@ void check_desc(const hattn_kv_cache_desc &desc) {
     check_cache_extent(desc.capacity, 1, "capacity");
     check_cache_extent(desc.key_dim, 1, "key_dim");
     check_cache_extent(desc.value_dim, 0, "value_dim");
-    require(desc.page_size >= 0, HATTN_INVALID_ARGUMENT, "page_size: is ", desc.page_size, ", but must be 0 or a page size");
-    require(desc.page_size == 0, HATTN_NOT_SUPPORTED, "page_size: is ", desc.page_size, ", but only 0 (contiguous) is supported yet");
+    require(desc.page_size >= 0, HATTN_INVALID_ARGUMENT, "page_size: is ", desc.page_size,
+            ", but must be 0 or a page size");
+    require(desc.page_size == 0, HATTN_NOT_SUPPORTED, "page_size: is ", desc.page_size,
+            ", but only 0 (contiguous) is supported yet");
 }
 
 size_t storage_bytes(const hattn_kv_cache_desc &desc, int64_t dim, const char *what) {
@@ -72,8 +78,8 @@ void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const ha
         check_tensor_extent(side.tensor, side.name, kKeyDimensions, 3, side.dim, "the cache's head dimension");
         check_unit_stride(side.tensor, side.name);
         const hattn_tensor storage = &side == sides ? cache.key_view() : cache.value_view();
-        require(!overlaps(byte_range(side.tensor), byte_range(storage)), HATTN_INVALID_ARGUMENT, side.name, ": its memory, from ",
-                side.tensor.data, ", overlaps that of the cache, from ", storage.data);
+        require(!overlaps(byte_range(side.tensor), byte_range(storage)), HATTN_INVALID_ARGUMENT, side.name,
+                ": its memory, from ", side.tensor.data, ", overlaps that of the cache, from ", storage.data);
     }
     check_tensor_extent(v, "v", kKeyDimensions, 2, k.extent[2], "that of k");
 }
@@ -92,10 +98,11 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
     const int64_t rows = k.extent[2];
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         const int64_t added = lengths ? lengths[b] : rows;
-        require(added >= 0 && added <= rows, HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ", added, ", but must be from 0 to the ", rows,
-                " rows of k");
-        require(cache.lengths[b] + added <= cache.desc.capacity, HATTN_CAPACITY_EXCEEDED, "k: sequence ", b, " has ", cache.lengths[b],
-                " keys and would have ", cache.lengths[b] + added, ", but the cache's capacity is ", cache.desc.capacity);
+        require(added >= 0 && added <= rows, HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ", added,
+                ", but must be from 0 to the ", rows, " rows of k");
+        require(cache.lengths[b] + added <= cache.desc.capacity, HATTN_CAPACITY_EXCEEDED, "k: sequence ", b, " has ",
+                cache.lengths[b], " keys and would have ", cache.lengths[b] + added, ", but the cache's capacity is ",
+                cache.desc.capacity);
     }
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         const int64_t added = lengths ? lengths[b] : rows;
@@ -108,8 +115,8 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
 // The cache's part of an attention over it.
 void fill_in(const hattn_kv_cache &cache, hattn_attention_desc &desc, hattn_attention_args &args) {
     const int64_t longest = cache.lengths.empty() ? 0 : *std::max_element(cache.lengths.begin(), cache.lengths.end());
-    require(desc.batch == cache.desc.batch, HATTN_INVALID_ARGUMENT, "batch: is ", desc.batch, ", but the cache's batch is ",
-            cache.desc.batch);
+    require(desc.batch == cache.desc.batch, HATTN_INVALID_ARGUMENT, "batch: is ", desc.batch,
+            ", but the cache's batch is ", cache.desc.batch);
     desc.kv_heads = cache.desc.kv_heads;
     desc.key_dim = cache.desc.key_dim;
     desc.value_dim = cache.desc.value_dim;
@@ -159,7 +166,8 @@ void hattn_kv_cache_destroy(hattn_kv_cache *cache) {
     delete cache;
 }
 
-hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v, const int32_t *lengths) {
+hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
+                             const int32_t *lengths) {
     return guarded([&] {
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
         const hattn_tensor keys = read_struct(k, "k");
@@ -182,8 +190,8 @@ hattn_status hattn_kv_cache_truncate(hattn_kv_cache *cache, const int32_t *lengt
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
         require(lengths || cache->lengths.empty(), HATTN_INVALID_ARGUMENT, "lengths: is null");
         for (size_t b = 0; b < cache->lengths.size(); ++b) {
-            require(lengths[b] >= 0 && lengths[b] <= cache->lengths[b], HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ", lengths[b],
-                    ", but must be from 0 to the current length, ", cache->lengths[b]);
+            require(lengths[b] >= 0 && lengths[b] <= cache->lengths[b], HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ",
+                    lengths[b], ", but must be from 0 to the current length, ", cache->lengths[b]);
         }
         std::copy(lengths, lengths + cache->lengths.size(), cache->lengths.begin());
     });
@@ -206,7 +214,8 @@ hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, h
     });
 }
 
-hattn_status hattn_kv_cache_attend(hattn_kv_cache *cache, const hattn_attention_desc *desc, const hattn_attention_args *args) {
+hattn_status hattn_kv_cache_attend(hattn_kv_cache *cache, const hattn_attention_desc *desc,
+                                   const hattn_attention_args *args) {
     hattn_attention_desc own_desc;
     hattn_attention_args own_args;
     const hattn_status status = guarded([&] {

@@ -19,18 +19,21 @@ namespace {
 
 constexpr int64_t kRowsPerMerge = 32;
 
-void check_state(const hattn_tensor &out, const hattn_tensor &lse, const std::string &index, const hattn_tensor &shape) {
+void check_state(const hattn_tensor &out, const hattn_tensor &lse, const std::string &index,
+                 const hattn_tensor &shape) {
     const std::string out_name = "out" + index, lse_name = "lse" + index;
     check_tensor(out, out_name.c_str(), HATTN_FLOAT32);
     check_tensor(lse, lse_name.c_str(), HATTN_FLOAT32);
     for (int d = 0; d < 4; ++d) {
         check_tensor_extent(out, out_name.c_str(), kQueryDimensions, d, shape.extent[d], "that of out");
-        check_tensor_extent(lse, lse_name.c_str(), kQueryDimensions, d, d < 3 ? shape.extent[d] : 1, d < 3 ? "that of out" : "the width of lse");
+        check_tensor_extent(lse, lse_name.c_str(), kQueryDimensions, d, d < 3 ? shape.extent[d] : 1,
+                            d < 3 ? "that of out" : "the width of lse");
     }
     check_unit_stride(out, out_name.c_str());
 }
 
-void check_outputs(int32_t count, const hattn_tensor *outs, const hattn_tensor *lses, const hattn_tensor &out, const hattn_tensor &lse) {
+void check_outputs(int32_t count, const hattn_tensor *outs, const hattn_tensor *lses, const hattn_tensor &out,
+                   const hattn_tensor &lse) {
     check_distinct_elements(out, "out");
     check_distinct_elements(lse, "lse");
     require(!overlaps(byte_range(out), byte_range(lse)), HATTN_INVALID_ARGUMENT, "out: its memory, from ", out.data,
@@ -38,16 +41,17 @@ void check_outputs(int32_t count, const hattn_tensor *outs, const hattn_tensor *
     for (int32_t n = 0; n < count; ++n) {
         for (const auto &[input, input_name] : {std::pair(&outs[n], "outs"), std::pair(&lses[n], "lses")}) {
             for (const auto &[output, name] : {std::pair(&out, "out"), std::pair(&lse, "lse")}) {
-                require(!overlaps(byte_range(*output), byte_range(*input)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ",
-                        output->data, ", overlaps that of ", input_name, "[", n, "], from ", input->data);
+                require(!overlaps(byte_range(*output), byte_range(*input)), HATTN_INVALID_ARGUMENT, name,
+                        ": its memory, from ", output->data, ", overlaps that of ", input_name, "[", n, "], from ",
+                        input->data);
             }
         }
     }
 }
 
 // Gathers the states of some rows of one head side by side, as the kernel wants them.
-void gather_states(int32_t count, const hattn_tensor *outs, const hattn_tensor *lses, const Task &rows, int64_t batch, int64_t dim,
-                   float *states) {
+void gather_states(int32_t count, const hattn_tensor *outs, const hattn_tensor *lses, const Task &rows, int64_t batch,
+                   int64_t dim, float *states) {
     float *lse = states + count * rows.rows * dim;
     for (int32_t n = 0; n < count; ++n) {
         for (int32_t i = 0; i < rows.rows; ++i) {
@@ -58,16 +62,18 @@ void gather_states(int32_t count, const hattn_tensor *outs, const hattn_tensor *
     }
 }
 
-void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *outs, const hattn_tensor *lses, const hattn_tensor &out,
-               const hattn_tensor &lse) {
+void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *outs, const hattn_tensor *lses,
+               const hattn_tensor &out, const hattn_tensor &lse) {
     hattn_plan plan;
     plan.problem = {};
     plan.problem.value_dim = out.extent[3];
     plan.kernels.merge = find_kernels(*context.target, KernelKind::kMerge, 0).front();
     const int64_t dim = out.extent[3];
     const int64_t states = round_up(state_floats(kRowsPerMerge, count, dim), 16);
-    const int64_t scratch_bytes = (kRowsPerMerge * (int64_t{count} + 4) + dim + 64) * static_cast<int64_t>(sizeof(float)) + 1024;
-    const int64_t bytes = checked_add(checked_multiply(states, sizeof(float), "size of states"), scratch_bytes, "size of states");
+    const int64_t scratch_bytes =
+        (kRowsPerMerge * (int64_t{count} + 4) + dim + 64) * static_cast<int64_t>(sizeof(float)) + 1024;
+    const int64_t bytes =
+        checked_add(checked_multiply(states, sizeof(float), "size of states"), scratch_bytes, "size of states");
     const ContextMemory memory(context, static_cast<size_t>(bytes), kScratchAlignment);
     auto *gathered = static_cast<float *>(memory.data());
     ScratchArena scratch(gathered + states, static_cast<size_t>(scratch_bytes));
@@ -84,8 +90,9 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
                 rows.row = static_cast<int32_t>(i);
                 rows.rows = static_cast<int32_t>(std::min(kRowsPerMerge, out.extent[2] - i));
                 gather_states(count, outs, lses, rows, b, dim, gathered);
-                call_merge(site, rows, gathered, count, &no_sink,
-                           {element<float>(out, b, h, i), out.stride[2], 0, element<float>(lse, b, h, i), lse.stride[2], 0});
+                call_merge(
+                    site, rows, gathered, count, &no_sink,
+                    {element<float>(out, b, h, i), out.stride[2], 0, element<float>(lse, b, h, i), lse.stride[2], 0});
             }
         }
     }
@@ -95,8 +102,8 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
 
 }  // namespace hattn
 
-hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs, const hattn_tensor *lses,
-                                const hattn_tensor *out, const hattn_tensor *lse) {
+hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs,
+                                const hattn_tensor *lses, const hattn_tensor *out, const hattn_tensor *lse) {
     using namespace hattn;
     return guarded([&] {
         require(context, HATTN_INVALID_ARGUMENT, "context: is null");

@@ -15,7 +15,7 @@ namespace hattn {
 namespace {
 
 // Every kernel any sequence of the plan may be given.
-template <typename Visit>
+template<typename Visit>
 void for_each_kernel_of(const KernelSet &kernels, Visit &&visit) {
     for (const auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv}) {
         for (const KernelInfo *kernel : *list) {
@@ -59,19 +59,26 @@ int64_t most_tile_rows(const KernelSet &kernels) {
 // The merge kernel keeps weights of every state, and rows of sums.
 int64_t merge_scratch(const Problem &problem, const KernelSet &kernels) {
     const int64_t states = std::max<int64_t>(2, ceil_div(problem.kv_length, kSplitKeys));
-    return (most_tile_rows(kernels) * (states + 4) + problem.value_dim + 64) * static_cast<int64_t>(sizeof(float)) + 1024;
+    return (most_tile_rows(kernels) * (states + 4) + problem.value_dim + 64) * static_cast<int64_t>(sizeof(float)) +
+           1024;
 }
 
 // How many tasks the whole problem makes, up to the limit of a wave.
 int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
     int64_t tasks = 1;
-    const auto at_most = [](int64_t a, int64_t b) { return a > kMaxTasksPerWave / std::max<int64_t>(b, 1) ? kMaxTasksPerWave : a * b; };
+    const auto at_most = [](int64_t a, int64_t b) {
+        return a > kMaxTasksPerWave / std::max<int64_t>(b, 1) ? kMaxTasksPerWave : a * b;
+    };
     const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
     for_each_kernel_of(kernels, [&](const KernelInfo &kernel) {
-        const int64_t blocks = ceil_div(problem.query_length, std::max(1, kernel.tile.rows / static_cast<int>(std::min<int64_t>(
-                                                                  kernel.tile.rows, problem.group_size())))) + 1;
+        const int64_t blocks =
+            ceil_div(problem.query_length,
+                     std::max(1, kernel.tile.rows /
+                                     static_cast<int>(std::min<int64_t>(kernel.tile.rows, problem.group_size())))) +
+            1;
         const bool splits_keys = kernel.kind == KernelKind::kSplitKv;
-        tasks = std::max(tasks, at_most(at_most(at_most(problem.batch, problem.query_heads), blocks), splits_keys ? splits : 1));
+        tasks = std::max(
+            tasks, at_most(at_most(at_most(problem.batch, problem.query_heads), blocks), splits_keys ? splits : 1));
     });
     // A unit's splits have to fit into one wave.
     return std::max(std::min(tasks, kMaxTasksPerWave), splits);
@@ -104,7 +111,9 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     layout.states_offset = place(layout.state_floats * kFloat);
     layout.sinks_offset = place(problem.query_heads * kFloat);
     const bool keeps_lse = problem.scores == HATTN_SCORES_PROBABILITIES;
-    layout.lse_offset = place(keeps_lse ? checked_multiply(checked_multiply(units, problem.query_length, "workspace"), kFloat, "workspace") : 0);
+    layout.lse_offset = place(
+        keeps_lse ? checked_multiply(checked_multiply(units, problem.query_length, "workspace"), kFloat, "workspace")
+                  : 0);
     layout.worker_stride = static_cast<size_t>(layout.segment_floats * kFloat + layout.scratch_bytes);
     layout.workers_offset = place(checked_multiply(static_cast<int64_t>(layout.worker_stride), threads, "workspace"));
     layout.bytes = static_cast<size_t>(used);

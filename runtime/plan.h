@@ -10,12 +10,13 @@
 
 namespace hattn {
 
-// Sizes that bound what any execute of a plan needs; they grow with tiles and threads, and with the lengths only up to a limit.
+// Sizes that bound what any execute of a plan needs; they grow with tiles and threads, and with the lengths only up to
+// a limit.
 struct WorkspaceLayout {
-    int64_t task_capacity = 0;     // tasks of one wave
-    int64_t state_floats = 0;      // pool of partial states of one wave
-    int64_t segment_floats = 0;    // per worker: two partial states and an unwanted lse
-    int64_t scratch_bytes = 0;     // per worker: intermediates of a kernel
+    int64_t task_capacity = 0;   // tasks of one wave
+    int64_t state_floats = 0;    // pool of partial states of one wave
+    int64_t segment_floats = 0;  // per worker: two partial states and an unwanted lse
+    int64_t scratch_bytes = 0;   // per worker: intermediates of a kernel
     size_t tasks_offset = 0, states_offset = 0, sinks_offset = 0, lse_offset = 0, workers_offset = 0;
     size_t worker_stride = 0;
     size_t bytes = 0;

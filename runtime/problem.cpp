@@ -26,8 +26,8 @@ void check_dtype_and_device(const hattn_attention_desc &desc) {
     check_storage_dtype(desc.dtype, "dtype");
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
-    require(desc.device == HATTN_CPU, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(desc.device), ", but only HATTN_CPU (",
-            static_cast<int>(HATTN_CPU), ") is supported yet");
+    require(desc.device == HATTN_CPU, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(desc.device),
+            ", but only HATTN_CPU (", static_cast<int>(HATTN_CPU), ") is supported yet");
 }
 
 void check_extents(const hattn_attention_desc &desc) {
@@ -41,8 +41,9 @@ void check_extents(const hattn_attention_desc &desc) {
     require(desc.query_heads % desc.kv_heads == 0, HATTN_INVALID_ARGUMENT, "query_heads: is ", desc.query_heads,
             ", but must be a multiple of kv_heads, which is ", desc.kv_heads);
     const auto bytes = [&](int64_t heads, int64_t length, int64_t dim, const char *what) {
-        return checked_multiply(checked_multiply(checked_multiply(checked_multiply(desc.batch, heads, what), length, what), dim, what),
-                                static_cast<int64_t>(sizeof(float)), what);
+        return checked_multiply(
+            checked_multiply(checked_multiply(checked_multiply(desc.batch, heads, what), length, what), dim, what),
+            static_cast<int64_t>(sizeof(float)), what);
     };
     bytes(desc.query_heads, desc.query_length, std::max(desc.key_dim, desc.value_dim), "size of q or out");
     bytes(desc.kv_heads, desc.kv_length, std::max(desc.key_dim, desc.value_dim), "size of k or v");
@@ -56,15 +57,17 @@ void check_options(const hattn_attention_desc &desc) {
             ", but must be finite, or NaN for 1/sqrt(key_dim)");
     require(std::isfinite(desc.softcap) && desc.softcap >= 0, HATTN_INVALID_ARGUMENT, "softcap: is ", desc.softcap,
             ", but must be positive, or 0 for none");
-    require(desc.window_left >= -1, HATTN_INVALID_ARGUMENT, "window_left: is ", desc.window_left, ", but must be at least -1");
-    require(desc.window_right >= -1, HATTN_INVALID_ARGUMENT, "window_right: is ", desc.window_right, ", but must be at least -1");
+    require(desc.window_left >= -1, HATTN_INVALID_ARGUMENT, "window_left: is ", desc.window_left,
+            ", but must be at least -1");
+    require(desc.window_right >= -1, HATTN_INVALID_ARGUMENT, "window_right: is ", desc.window_right,
+            ", but must be at least -1");
     check_flag(desc.causal, "causal");
     check_flag(desc.has_bias, "has_bias");
     check_flag(desc.has_mask, "has_mask");
     check_flag(desc.has_alibi, "has_alibi");
     check_flag(desc.has_sinks, "has_sinks");
-    require(desc.scores >= HATTN_SCORES_NONE && desc.scores <= HATTN_SCORES_PROBABILITIES, HATTN_INVALID_ARGUMENT, "scores: is ",
-            static_cast<int>(desc.scores), ", which is no hattn_scores");
+    require(desc.scores >= HATTN_SCORES_NONE && desc.scores <= HATTN_SCORES_PROBABILITIES, HATTN_INVALID_ARGUMENT,
+            "scores: is ", static_cast<int>(desc.scores), ", which is no hattn_scores");
     require(desc.algorithm >= HATTN_ALGORITHM_AUTO && desc.algorithm <= HATTN_ALGORITHM_UNFUSED, HATTN_INVALID_ARGUMENT,
             "algorithm: is ", static_cast<int>(desc.algorithm), ", which is no hattn_algorithm");
     require(desc.threads >= 0 && desc.threads <= kMaxThreads, HATTN_INVALID_ARGUMENT, "threads: is ", desc.threads,
@@ -90,7 +93,8 @@ Problem validate_problem(const hattn_attention_desc &desc) {
     problem.kv_length = desc.kv_length;
     problem.key_dim = desc.key_dim;
     problem.value_dim = desc.value_dim;
-    problem.scale = std::isnan(desc.scale) ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(desc.key_dim))) : desc.scale;
+    problem.scale =
+        std::isnan(desc.scale) ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(desc.key_dim))) : desc.scale;
     problem.softcap = desc.softcap;
     problem.causal = desc.causal != 0;
     problem.window_left = std::min(desc.window_left, kMaxExtent);

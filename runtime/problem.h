@@ -21,7 +21,9 @@ struct Problem {
     hattn_algorithm algorithm;
     int32_t threads;  // 0: the context's
 
-    int64_t group_size() const { return query_heads / kv_heads; }
+    int64_t group_size() const {
+        return query_heads / kv_heads;
+    }
 };
 
 // Checks every member and combination; throws StatusError naming the member and both values.

@@ -51,8 +51,8 @@ void write_tile(const ScoreWork &work, int64_t index, ScratchArena &scratch) {
     const CallSite site{work.plan, work.args, scratch};
     for (int64_t key = 0; key < sequence.kv_length && real_rows > 0; key += kMaxKeysPerCall) {
         const KeyRange keys{key, std::min(key + kMaxKeysPerCall, sequence.kv_length)};
-        call_scores(site, task, keys, work.lse.data ? work.lse.at(batch, head, row) : nullptr, work.lse.row_stride, scores + key,
-                    row_stride);
+        call_scores(site, task, keys, work.lse.data ? work.lse.at(batch, head, row) : nullptr, work.lse.row_stride,
+                    scores + key, row_stride);
     }
     for (int64_t i = 0; i < rows; ++i) {
         const int64_t first = i < real_rows ? sequence.kv_length : 0;

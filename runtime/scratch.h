@@ -1,5 +1,6 @@
 // Memory for a kernel's intermediates, taken from the caller's workspace. Kernels call hattn_scratch_allocate and
-// hattn_scratch_free where Halide would call malloc and free; their user context is the arena of the worker that runs them.
+// hattn_scratch_free where Halide would call malloc and free; their user context is the arena of the worker that runs
+// them.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ private:
     Header *top_ = nullptr;
 };
 
-// How often an arena was too small and the heap had to help, in this process. The size computations of plans are meant to keep it
-// at zero, and the tests hold them to it.
+// How often an arena was too small and the heap had to help, in this process. The size computations of plans are meant
+// to keep it at zero, and the tests hold them to it.
 size_t scratch_overflow_count();
 
 }  // namespace hattn

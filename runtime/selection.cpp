@@ -15,17 +15,20 @@ constexpr int64_t kShortKeys = 1024;
 
 const KernelInfo *only_kernel(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
     const std::vector<const KernelInfo *> found = find_kernels(target, kind, hooks);
-    require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name, " with hooks ",
-            hook_names(hooks));
+    require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name,
+            " with hooks ", hook_names(hooks));
     return found.front();
 }
 
 // Raw scores are taken before every hook, capped ones after the first.
 uint32_t hooks_of_scores(const Problem &problem) {
     switch (problem.scores) {
-    case HATTN_SCORES_RAW: return 0;
-    case HATTN_SCORES_CAPPED: return problem.hooks & hook_bit("softcap");
-    default: return problem.hooks;
+    case HATTN_SCORES_RAW:
+        return 0;
+    case HATTN_SCORES_CAPPED:
+        return problem.hooks & hook_bit("softcap");
+    default:
+        return problem.hooks;
     }
 }
 
@@ -42,8 +45,8 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
 void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
     for (auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv}) {
         if (list->front()->kind == kernel->kind) {
-            require(kernel->hooks == hooks, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name, " computes hooks ",
-                    hook_names(kernel->hooks), ", but the problem has ", hook_names(hooks));
+            require(kernel->hooks == hooks, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
+                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(hooks));
             *list = {kernel};
         }
     }
@@ -62,15 +65,16 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.flash = find_kernels(target, KernelKind::kFlash, problem.hooks);
     kernels.split_kv = find_kernels(target, KernelKind::kSplitKv, problem.hooks);
     for (hattn_algorithm algorithm : {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
-        require(!kernels.of(algorithm).empty(), HATTN_INTERNAL_ERROR, "no ", algorithm_name(algorithm), " kernel for ", target.name,
-                " with hooks ", hook_names(problem.hooks));
+        require(!kernels.of(algorithm).empty(), HATTN_INTERNAL_ERROR, "no ", algorithm_name(algorithm), " kernel for ",
+                target.name, " with hooks ", hook_names(problem.hooks));
     }
     kernels.merge = only_kernel(target, KernelKind::kMerge, 0);
     kernels.scores = only_kernel(target, KernelKind::kScores, hooks_of_scores(problem));
     kernels.probabilities = only_kernel(target, KernelKind::kProbabilities, problem.hooks);
 
     kernels.algorithm = problem.algorithm;
-    kernels.why_algorithm = problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for";
+    kernels.why_algorithm =
+        problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for";
     if (force.algorithm != HATTN_ALGORITHM_AUTO) {
         kernels.algorithm = force.algorithm;
         kernels.why_algorithm = "HATTN_FORCE=" + force.text;
@@ -87,7 +91,8 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
     const int64_t rows_of_kv_head = query_length * problem.group_size();
     hattn_algorithm algorithm = kernels.algorithm;
     if (algorithm == HATTN_ALGORITHM_AUTO) {
-        const bool tiny = kv_length <= kernels.flash.front()->tile.keys && query_length <= kernels.naive.back()->tile.rows;
+        const bool tiny =
+            kv_length <= kernels.flash.front()->tile.keys && query_length <= kernels.naive.back()->tile.rows;
         algorithm = rows_of_kv_head <= kDecodeRows ? HATTN_ALGORITHM_SPLIT_KV
                     : tiny                         ? HATTN_ALGORITHM_NAIVE
                                                    : HATTN_ALGORITHM_FLASH;

@@ -1,5 +1,5 @@
-// Which kernel computes a sequence. The choice depends on that sequence's lengths alone, never on the batch around it nor on
-// threads, so that neither changes a bit of the result.
+// Which kernel computes a sequence. The choice depends on that sequence's lengths alone, never on the batch around it
+// nor on threads, so that neither changes a bit of the result.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace hattn {
 struct KernelSet {
     const TargetInfo *target = nullptr;
     std::vector<const KernelInfo *> naive, flash, split_kv;
-    const KernelInfo *scores = nullptr;         // with the hooks that the score output wants
+    const KernelInfo *scores = nullptr;  // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;  // forced or asked for

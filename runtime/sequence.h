@@ -10,15 +10,19 @@ namespace hattn {
 
 struct KeyRange {
     int64_t begin = 0, end = 0;
-    bool empty() const { return end <= begin; }
-    int64_t size() const { return end - begin; }
+    bool empty() const {
+        return end <= begin;
+    }
+    int64_t size() const {
+        return end - begin;
+    }
 };
 
 struct Sequence {
-    int64_t query_length;   // rows that exist
-    int64_t query_rows;     // rows the output has
-    int64_t kv_length;      // keys that exist
-    int64_t offset;         // position of row 0 among the keys
+    int64_t query_length;               // rows that exist
+    int64_t query_rows;                 // rows the output has
+    int64_t kv_length;                  // keys that exist
+    int64_t offset;                     // position of row 0 among the keys
     int64_t first_offset, last_offset;  // row i sees keys i + first_offset .. i + last_offset
 
     Sequence(const Problem &problem, const hattn_attention_args &args, int64_t batch)
@@ -29,7 +33,9 @@ struct Sequence {
         const int64_t left = problem.window_left < 0 ? kMaxExtent : problem.window_left;
         const int64_t right = problem.window_right < 0 ? kMaxExtent : problem.window_right;
         first_offset = problem.window_left < 0 ? -kMaxExtent : std::max(offset - left, -kMaxExtent);
-        last_offset = problem.causal ? offset : problem.window_right < 0 ? kMaxExtent : std::min(offset + right, kMaxExtent);
+        last_offset = problem.causal             ? offset
+                      : problem.window_right < 0 ? kMaxExtent
+                                                 : std::min(offset + right, kMaxExtent);
     }
 
     // Keys that any of the rows [row, row + rows) sees.

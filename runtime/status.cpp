@@ -24,14 +24,22 @@ const char *hattn_last_error(const hattn_context *) {
 
 const char *hattn_status_name(hattn_status status) {
     switch (status) {
-    case HATTN_OK: return "HATTN_OK";
-    case HATTN_INVALID_ARGUMENT: return "HATTN_INVALID_ARGUMENT";
-    case HATTN_NOT_SUPPORTED: return "HATTN_NOT_SUPPORTED";
-    case HATTN_OUT_OF_MEMORY: return "HATTN_OUT_OF_MEMORY";
-    case HATTN_WORKSPACE_TOO_SMALL: return "HATTN_WORKSPACE_TOO_SMALL";
-    case HATTN_CAPACITY_EXCEEDED: return "HATTN_CAPACITY_EXCEEDED";
-    case HATTN_OVERFLOW: return "HATTN_OVERFLOW";
-    case HATTN_INTERNAL_ERROR: return "HATTN_INTERNAL_ERROR";
+    case HATTN_OK:
+        return "HATTN_OK";
+    case HATTN_INVALID_ARGUMENT:
+        return "HATTN_INVALID_ARGUMENT";
+    case HATTN_NOT_SUPPORTED:
+        return "HATTN_NOT_SUPPORTED";
+    case HATTN_OUT_OF_MEMORY:
+        return "HATTN_OUT_OF_MEMORY";
+    case HATTN_WORKSPACE_TOO_SMALL:
+        return "HATTN_WORKSPACE_TOO_SMALL";
+    case HATTN_CAPACITY_EXCEEDED:
+        return "HATTN_CAPACITY_EXCEEDED";
+    case HATTN_OVERFLOW:
+        return "HATTN_OVERFLOW";
+    case HATTN_INTERNAL_ERROR:
+        return "HATTN_INTERNAL_ERROR";
     }
     return "unknown";
 }

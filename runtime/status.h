@@ -1,5 +1,5 @@
-// One funnel from exceptions to statuses. Code behind the C boundary throws StatusError; `guarded` turns whatever is thrown into a
-// status and the sentence for hattn_last_error().
+// One funnel from exceptions to statuses. Code behind the C boundary throws StatusError; `guarded` turns whatever is
+// thrown into a status and the sentence for hattn_last_error().
 #pragma once
 
 #include <exception>
@@ -14,22 +14,26 @@ namespace hattn {
 class StatusError : public std::exception {
 public:
     StatusError(hattn_status status, std::string message) : status_(status), message_(std::move(message)) {}
-    hattn_status status() const { return status_; }
-    const char *what() const noexcept override { return message_.c_str(); }
+    hattn_status status() const {
+        return status_;
+    }
+    const char *what() const noexcept override {
+        return message_.c_str();
+    }
 
 private:
     hattn_status status_;
     std::string message_;
 };
 
-template <typename... Parts>
+template<typename... Parts>
 [[noreturn]] void fail(hattn_status status, const Parts &...parts) {
     std::ostringstream text;
     (text << ... << parts);
     throw StatusError(status, text.str());
 }
 
-template <typename... Parts>
+template<typename... Parts>
 void require(bool condition, hattn_status status, const Parts &...parts) {
     if (!condition) {
         fail(status, parts...);
@@ -40,7 +44,7 @@ void require(bool condition, hattn_status status, const Parts &...parts) {
 void set_last_error(const char *message) noexcept;
 const char *last_error() noexcept;
 
-template <typename Function>
+template<typename Function>
 hattn_status guarded(Function &&function) noexcept {
     try {
         set_last_error("");

@@ -6,7 +6,7 @@
 namespace hattn {
 
 // A copy of *given, once it is known to be one of ours. 0.1 is the first version, so there is one size.
-template <typename Struct>
+template<typename Struct>
 Struct read_struct(const Struct *given, const char *name) {
     require(given, HATTN_INVALID_ARGUMENT, name, ": is null");
     require(given->struct_size == sizeof(Struct), HATTN_INVALID_ARGUMENT, name, ".struct_size: is ", given->struct_size,

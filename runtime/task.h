@@ -27,7 +27,9 @@ struct Task {
     int64_t order;          // in which it was made
     const KernelInfo *kernel;
 
-    int64_t cost() const { return static_cast<int64_t>(rows) * heads * (keys + 64); }
+    int64_t cost() const {
+        return static_cast<int64_t>(rows) * heads * (keys + 64);
+    }
 };
 
 }  // namespace hattn

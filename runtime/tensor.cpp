@@ -12,22 +12,32 @@ namespace hattn {
 int64_t dtype_bytes(hattn_dtype dtype) {
     switch (dtype) {
     case HATTN_FLOAT32:
-    case HATTN_INT32: return 4;
+    case HATTN_INT32:
+        return 4;
     case HATTN_FLOAT16:
-    case HATTN_BFLOAT16: return 2;
-    default: return 1;
+    case HATTN_BFLOAT16:
+        return 2;
+    default:
+        return 1;
     }
 }
 
 std::string dtype_name(hattn_dtype dtype) {
     switch (dtype) {
-    case HATTN_FLOAT32: return "float32";
-    case HATTN_FLOAT16: return "float16";
-    case HATTN_BFLOAT16: return "bfloat16";
-    case HATTN_INT8: return "int8";
-    case HATTN_INT4: return "int4";
-    case HATTN_BOOL: return "bool";
-    case HATTN_INT32: return "int32";
+    case HATTN_FLOAT32:
+        return "float32";
+    case HATTN_FLOAT16:
+        return "float16";
+    case HATTN_BFLOAT16:
+        return "bfloat16";
+    case HATTN_INT8:
+        return "int8";
+    case HATTN_INT4:
+        return "int4";
+    case HATTN_BOOL:
+        return "bool";
+    case HATTN_INT32:
+        return "int32";
     }
     return std::to_string(static_cast<int>(dtype)) + ", which is no hattn_dtype";
 }
@@ -62,10 +72,11 @@ ElementSpan element_span(const hattn_tensor &tensor, const char *name) {
 
 void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype) {
     read_struct(&tensor, name);
-    require(tensor.dtype == dtype, tensor.dtype >= HATTN_FLOAT32 && tensor.dtype <= HATTN_INT32 && dtype == HATTN_FLOAT32 &&
-                                               (tensor.dtype == HATTN_FLOAT16 || tensor.dtype == HATTN_BFLOAT16)
-                                           ? HATTN_NOT_SUPPORTED
-                                           : HATTN_INVALID_ARGUMENT,
+    require(tensor.dtype == dtype,
+            tensor.dtype >= HATTN_FLOAT32 && tensor.dtype <= HATTN_INT32 && dtype == HATTN_FLOAT32 &&
+                    (tensor.dtype == HATTN_FLOAT16 || tensor.dtype == HATTN_BFLOAT16)
+                ? HATTN_NOT_SUPPORTED
+                : HATTN_INVALID_ARGUMENT,
             name, ": dtype is ", dtype_name(tensor.dtype), ", but must be ", dtype_name(dtype));
     require(tensor.device >= HATTN_CPU && tensor.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, name, ": device is ",
             static_cast<int>(tensor.device), ", which is no hattn_device");
@@ -77,27 +88,30 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
     }
     if (!is_empty(tensor)) {
         require(tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is null");
-        require(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(dtype_bytes(dtype)) == 0, HATTN_INVALID_ARGUMENT, name,
-                ": data is ", tensor.data, ", but must be aligned to ", dtype_bytes(dtype), " bytes");
+        require(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(dtype_bytes(dtype)) == 0,
+                HATTN_INVALID_ARGUMENT, name, ": data is ", tensor.data, ", but must be aligned to ",
+                dtype_bytes(dtype), " bytes");
         element_span(tensor, name);
     }
 }
 
 void check_storage_dtype(hattn_dtype dtype, const char *name) {
     const bool storage = dtype >= HATTN_FLOAT32 && dtype <= HATTN_INT4;
-    require(storage, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype), ", but must be a floating-point type, int8 or int4");
-    require(dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, name, ": is ", dtype_name(dtype), ", but only float32 is supported yet");
+    require(storage, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype),
+            ", but must be a floating-point type, int8 or int4");
+    require(dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, name, ": is ", dtype_name(dtype),
+            ", but only float32 is supported yet");
 }
 
-void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension, int64_t expected,
-                 const char *expected_name) {
-    require(tensor.extent[dimension] == expected, HATTN_INVALID_ARGUMENT, name, ": extent[", dimension, "] (", names.name[dimension],
-            ") is ", tensor.extent[dimension], ", but ", expected_name, " is ", expected);
+void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
+                         int64_t expected, const char *expected_name) {
+    require(tensor.extent[dimension] == expected, HATTN_INVALID_ARGUMENT, name, ": extent[", dimension, "] (",
+            names.name[dimension], ") is ", tensor.extent[dimension], ", but ", expected_name, " is ", expected);
 }
 
 void check_unit_stride(const hattn_tensor &tensor, const char *name) {
-    require(tensor.stride[3] == 1 || tensor.extent[3] <= 1 || is_empty(tensor), HATTN_INVALID_ARGUMENT, name, ": stride[3] is ",
-            tensor.stride[3], ", but must be 1");
+    require(tensor.stride[3] == 1 || tensor.extent[3] <= 1 || is_empty(tensor), HATTN_INVALID_ARGUMENT, name,
+            ": stride[3] is ", tensor.stride[3], ", but must be 1");
 }
 
 void check_distinct_elements(const hattn_tensor &tensor, const char *name) {
@@ -105,15 +119,16 @@ void check_distinct_elements(const hattn_tensor &tensor, const char *name) {
         return;
     }
     int order[4] = {0, 1, 2, 3};
-    std::sort(order, order + 4, [&](int a, int b) { return std::llabs(tensor.stride[a]) < std::llabs(tensor.stride[b]); });
+    std::sort(order, order + 4,
+              [&](int a, int b) { return std::llabs(tensor.stride[a]) < std::llabs(tensor.stride[b]); });
     int64_t span = 1;  // elements spanned by the dimensions before
     for (int d : order) {
         if (tensor.extent[d] <= 1) {
             continue;
         }
         const int64_t stride = std::llabs(tensor.stride[d]);
-        require(stride >= span, HATTN_INVALID_ARGUMENT, name, ": stride[", d, "] is ", tensor.stride[d], ", but the elements below span ",
-                span, ", so that elements would overlap");
+        require(stride >= span, HATTN_INVALID_ARGUMENT, name, ": stride[", d, "] is ", tensor.stride[d],
+                ", but the elements below span ", span, ", so that elements would overlap");
         span += (tensor.extent[d] - 1) * stride;
     }
 }
@@ -125,7 +140,8 @@ ByteRange byte_range(const hattn_tensor &tensor) {
     const ElementSpan span = element_span(tensor, "tensor");
     const auto base = reinterpret_cast<uintptr_t>(tensor.data);
     const int64_t bytes = dtype_bytes(tensor.dtype);
-    return {base + static_cast<uintptr_t>(span.lowest * bytes), base + static_cast<uintptr_t>((span.highest + 1) * bytes)};
+    return {base + static_cast<uintptr_t>(span.lowest * bytes),
+            base + static_cast<uintptr_t>((span.highest + 1) * bytes)};
 }
 
 bool overlaps(const ByteRange &a, const ByteRange &b) {

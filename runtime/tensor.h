@@ -16,14 +16,15 @@ inline constexpr DimensionNames kQueryDimensions = {{"batch", "query heads", "qu
 inline constexpr DimensionNames kKeyDimensions = {{"batch", "kv heads", "kv length", "head dimension"}};
 inline constexpr DimensionNames kScoreDimensions = {{"batch", "query heads", "query length", "kv length"}};
 
-// struct_size, dtype, device, non-negative extents, strides that keep every address within 64 bits, and data unless empty.
+// struct_size, dtype, device, non-negative extents, strides that keep every address within 64 bits, and data unless
+// empty.
 void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype);
 
 // A type that queries, keys, values and outputs may have, and that this version supports.
 void check_storage_dtype(hattn_dtype dtype, const char *name);
 
-void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension, int64_t expected,
-                 const char *expected_name);
+void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
+                         int64_t expected, const char *expected_name);
 void check_unit_stride(const hattn_tensor &tensor, const char *name);
 
 // No two elements of an output share memory.
@@ -41,7 +42,7 @@ std::string dtype_name(hattn_dtype dtype);  // "float32"; a number that is none 
 bool is_empty(const hattn_tensor &tensor);
 
 // Pointer to an element, indices in [B, H, S, D] order; broadcast extents are the caller's to map.
-template <typename T>
+template<typename T>
 T *element(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
     return static_cast<T *>(tensor.data) + b * tensor.stride[0] + h * tensor.stride[1] + s * tensor.stride[2];
 }

@@ -43,7 +43,8 @@ bool TaskWriter::next_wave() {
         unit_ = 0;
         units_ = -1;
     }
-    // Longest sequences first; in a sequence one kv head after the other, whose keys then stay in cache; there longest first.
+    // Longest sequences first; in a sequence one kv head after the other, whose keys then stay in cache; there longest
+    // first.
     const int64_t group = plan_.problem.group_size();
     std::sort(tasks_, tasks_ + task_count_, [group](const Task &a, const Task &b) {
         const auto key = [group](const Task &task) {
@@ -95,8 +96,8 @@ bool TaskWriter::add_unit() {
     const int64_t row = unit_ % row_blocks_ * shape_.rows;
     const int64_t block = unit_ / row_blocks_ % head_blocks_ * shape_.heads;
     const int64_t kv_head = unit_ / row_blocks_ / head_blocks_;
-    return add_attention(kv_head * problem.group_size() + block, std::min(shape_.heads, problem.group_size() - block), row,
-                         std::min(shape_.rows, sequence.query_length - row));
+    return add_attention(kv_head * problem.group_size() + block, std::min(shape_.heads, problem.group_size() - block),
+                         row, std::min(shape_.rows, sequence.query_length - row));
 }
 
 bool TaskWriter::add_attention(int64_t head, int64_t heads, int64_t row, int64_t rows) {

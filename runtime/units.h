@@ -30,10 +30,18 @@ public:
     bool next_wave();
 
     // Of the wave at hand: independent tasks, longest sequences first, and then the merges that need all of them done.
-    const Task *tasks() const { return tasks_; }
-    int64_t task_count() const { return task_count_; }
-    const Task *merges() const { return merges_; }
-    int64_t merge_count() const { return merge_count_; }
+    const Task *tasks() const {
+        return tasks_;
+    }
+    int64_t task_count() const {
+        return task_count_;
+    }
+    const Task *merges() const {
+        return merges_;
+    }
+    int64_t merge_count() const {
+        return merge_count_;
+    }
 
 private:
     bool start_sequence();

@@ -18,28 +18,54 @@ std::string with_kernel_features(const char *target) {
 
 }  // namespace
 
-// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}, flash ones for short key ranges first: what a small tile computes
-// above the diagonal is less, what a large one reads again is less. On a Zen 3 core, fp32, D128, causal, GFLOP/s of 24x32 against
-// 48x64: 51 to 40 at S = 200, 73 to 67 at 1024, 71 to 75 at 2048.
+// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}, flash ones for short key ranges first: what a small
+// tile computes above the diagonal is less, what a large one reads again is less. On a Zen 3 core, fp32, D128, causal,
+// GFLOP/s of 24x32 against 48x64: 51 to 40 at S = 200, 73 to 67 at 1024, 71 to 75 at 2048.
 const std::vector<TargetRow> &targets() {
     static const std::string generic = with_kernel_features("x86-64-linux-sse41");
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
-    static const std::string avx512 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake");
+    static const std::string avx512 =
+        with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake");
     static const std::vector<TargetRow> rows = {
-        {"generic", nullptr, generic.c_str(), "sse4.1", 4,
-         {generic::schedule_attention}, {generic::schedule_attention}, {generic::schedule_attention},
-         generic::schedule_scores, generic::schedule_merge,
-         {{8, 0}}, {{16, 64}}, {{4, 64}}},
-
-        // 16 vector registers: 12 accumulators, 3 vectors of rows, 1 broadcast.
-        {"x86-avx2", "generic", avx2.c_str(), "avx2 fma", 8,
-         {x86::schedule_rows_in_lanes}, {x86::schedule_rows_in_lanes}, {x86::schedule_head_in_lanes, true}, nullptr, nullptr,
-         {{8, 0, 1, 8, 8}}, {{24, 32, 3, 4, 4}, {48, 64, 3, 4, 4}}, {{1, 64, 1, 4, 4}, {2, 64, 1, 4, 4}, {4, 64, 1, 2, 2}, {8, 64, 1, 1, 1}}},
-
-        // 32 vector registers: 24 accumulators, 3 vectors of rows.
-        {"x86-avx512", "x86-avx2", avx512.c_str(), "avx512f avx512vl avx512bw avx512dq avx512cd", 16,
-         {}, {}, {}, nullptr, nullptr,
-         {{16, 0, 1, 8, 8}}, {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}, {{1, 64, 1, 4, 2}, {2, 64, 1, 4, 2}, {4, 64, 1, 4, 2}, {8, 64, 1, 2, 2}}},
+        {
+            .name = "generic",
+            .halide_target = generic.c_str(),
+            .cpu_features = "sse4.1",
+            .lanes = 4,
+            .naive = {generic::schedule_attention},
+            .flash = {generic::schedule_attention},
+            .split_kv = {generic::schedule_attention},
+            .scores = generic::schedule_scores,
+            .merge = generic::schedule_merge,
+            .naive_tiles = {{8, 0}},
+            .flash_tiles = {{16, 64}},
+            .split_kv_tiles = {{4, 64}},
+        },
+        {
+            // 16 vector registers: 12 accumulators, 3 vectors of rows, 1 broadcast.
+            .name = "x86-avx2",
+            .parent = "generic",
+            .halide_target = avx2.c_str(),
+            .cpu_features = "avx2 fma",
+            .lanes = 8,
+            .naive = {x86::schedule_rows_in_lanes},
+            .flash = {x86::schedule_rows_in_lanes},
+            .split_kv = {x86::schedule_head_in_lanes, true},
+            .naive_tiles = {{8, 0, 1, 8, 8}},
+            .flash_tiles = {{24, 32, 3, 4, 4}, {48, 64, 3, 4, 4}},
+            .split_kv_tiles = {{1, 64, 1, 4, 4}, {2, 64, 1, 4, 4}, {4, 64, 1, 2, 2}, {8, 64, 1, 1, 1}},
+        },
+        {
+            // 32 vector registers: 24 accumulators, 3 vectors of rows, 1 broadcast.
+            .name = "x86-avx512",
+            .parent = "x86-avx2",
+            .halide_target = avx512.c_str(),
+            .cpu_features = "avx512f avx512vl avx512bw avx512dq avx512cd",
+            .lanes = 16,
+            .naive_tiles = {{16, 0, 1, 8, 8}},
+            .flash_tiles = {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}},
+            .split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 1, 4, 2}, {4, 64, 1, 4, 2}, {8, 64, 1, 2, 2}},
+        },
     };
     return rows;
 }
@@ -55,7 +81,7 @@ const TargetRow &find_target(const std::string &name) {
     throw std::invalid_argument("unknown target '" + name + "'");
 }
 
-template <typename T>
+template<typename T>
 void inherit(T &own, const T &parent) {
     if (own == T()) {
         own = parent;

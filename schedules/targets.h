@@ -1,4 +1,5 @@
-// The targets kernels are compiled for, and what each is scheduled with. A new target is a folder of schedules and a row here.
+// The targets kernels are compiled for, and what each is scheduled with. A new target is a folder of schedules and a
+// row here.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace hattn::schedules {
 
-// A schedule of an attention algorithm, and what runs along its vectors: where that is the head, the algorithm pads it to whole
-// vectors.
+// A schedule of an attention algorithm, and what runs along its vectors: where that is the head, the algorithm pads it
+// to whole vectors.
 struct AttentionSchedule {
     void (*apply)(generators::AttentionStages &, const Tile &, int lanes) = nullptr;
     bool head_in_lanes = false;
@@ -24,15 +25,16 @@ using MergeSchedule = void (*)(generators::MergeStages &, const Tile &, int lane
 
 // A null schedule or an empty candidate list means: the parent's.
 struct TargetRow {
-    const char *name;
-    const char *parent;
-    const char *halide_target;
-    const char *cpu_features;  // what a CPU must have to run it, space separated, in the words of runtime/cpu_features.cpp
-    int lanes;                 // float32 elements of a vector
-    AttentionSchedule naive, flash, split_kv;
-    ScoresSchedule scores;
-    MergeSchedule merge;
-    std::vector<Tile> naive_tiles, flash_tiles, split_kv_tiles;
+    const char *name = nullptr;
+    const char *parent = nullptr;
+    const char *halide_target = nullptr;
+    const char *cpu_features =
+        nullptr;    // what a CPU must have, space separated, in the words of runtime/cpu_features.cpp
+    int lanes = 0;  // float32 elements of a vector
+    AttentionSchedule naive = {}, flash = {}, split_kv = {};
+    ScoresSchedule scores = nullptr;
+    MergeSchedule merge = nullptr;
+    std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
 };
 
 // From the least to the most capable.

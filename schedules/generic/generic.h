@@ -1,5 +1,5 @@
-// Schedules that are correct on any target Halide compiles for, and the parent of all others: a target that does not override a
-// stage runs these.
+// Schedules that are correct on any target Halide compiles for, and the parent of all others: a target that does not
+// override a stage runs these.
 #pragma once
 
 #include "generators/attention_stages.h"

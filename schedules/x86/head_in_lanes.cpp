@@ -26,7 +26,12 @@ void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
 // Each vector of head elements of every row is updated from registers.
 void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
     Var block("d_block"), inner("d_inner");
-    s.state.compute_root().bound(s.r, 0, tile.rows).reorder_storage(s.d, s.r).reorder(s.d, s.r).vectorize(s.d, lanes).unroll(s.r);
+    s.state.compute_root()
+        .bound(s.r, 0, tile.rows)
+        .reorder_storage(s.d, s.r)
+        .reorder(s.d, s.r)
+        .vectorize(s.d, lanes)
+        .unroll(s.r);
     s.state.update()
         .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
         .reorder(inner, s.r, block, s.over_chunks.x)
@@ -70,8 +75,17 @@ void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(lane)
         .unroll(s.r)
         .unroll(inner);
-    lane_sums.compute_at(s.dot, block).reorder_storage(partial, s.r, s.k, s.c).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
-    lane_sums.update().reorder(partial, s.r, s.k, outer).partition(outer, Partition::Always).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
+    lane_sums.compute_at(s.dot, block)
+        .reorder_storage(partial, s.r, s.k, s.c)
+        .vectorize(partial, lanes)
+        .unroll(s.r)
+        .unroll(s.k);
+    lane_sums.update()
+        .reorder(partial, s.r, s.k, outer)
+        .partition(outer, Partition::Always)
+        .vectorize(partial, lanes)
+        .unroll(s.r)
+        .unroll(s.k);
 }
 
 void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {

@@ -37,7 +37,11 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
-    s.chunk_output.compute_at(s.state, rows).bound_extent(s.d, tile.value_unroll).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+    s.chunk_output.compute_at(s.state, rows)
+        .bound_extent(s.d, tile.value_unroll)
+        .vectorize(s.r, lanes)
+        .unroll(s.r)
+        .unroll(s.d);
     s.chunk_output.update().reorder(s.r, s.d, s.over_values).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
 
     // Sum and maximum share the chunk loop of the state.
@@ -54,7 +58,11 @@ void schedule_logits(AttentionStages &s, const Tile &tile, int lanes) {
     for (generators::HookTile &operand : s.hook_tiles) {
         // Operands have keys innermost in memory: read along them, store transposed.
         Func f = operand.func;
-        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).bound_extent(s.c, 1).reorder(s.k, s.r, s.c).vectorize(s.k, lanes, TailStrategy::RoundUp);
+        f.compute_at(s.state, s.over_chunks.x)
+            .bound_extent(s.r, tile.rows)
+            .bound_extent(s.c, 1)
+            .reorder(s.k, s.r, s.c)
+            .vectorize(s.k, lanes, TailStrategy::RoundUp);
         f.specialize(operand.dense);
     }
     s.logits.split(s.k, block, inner, tile.key_unroll, TailStrategy::RoundUp)
@@ -70,7 +78,11 @@ void schedule_logits(AttentionStages &s, const Tile &tile, int lanes) {
 void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.chunk_max, s.running_max}) {
         // Stored outside the chunk loop: the sliding window computes each chunk once.
-        f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes).unroll(s.r);
+        f.store_root()
+            .compute_at(s.state, s.over_chunks.x)
+            .bound_extent(s.r, tile.rows)
+            .vectorize(s.r, lanes)
+            .unroll(s.r);
     }
     s.running_max.update().reorder(s.r, s.earlier_chunks.x).vectorize(s.r, lanes).unroll(s.r);
     for (Func f : {s.rescale, s.chunk_sum, s.weights}) {

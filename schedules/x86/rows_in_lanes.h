@@ -1,5 +1,5 @@
-// Prefill on x86: query rows in the vector lanes. K and V are read as scalar broadcasts in their own layout, and the softmax needs
-// no horizontal operation.
+// Prefill on x86: query rows in the vector lanes. K and V are read as scalar broadcasts in their own layout, and the
+// softmax needs no horizontal operation.
 #pragma once
 
 #include "generators/attention_stages.h"
