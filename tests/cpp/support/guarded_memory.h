@@ -7,6 +7,10 @@ namespace hattn::test {
 
 enum class Guard { kAfter, kBefore };
 
+// Inaccessible bytes on either side; a multiple of any page size. Tensors may claim to reach this far past their memory,
+// and still overlap nothing.
+constexpr size_t kGuardBytes = size_t{1} << 20;
+
 // `size` bytes that end where an inaccessible page begins (kAfter; the size must then be a multiple of the alignment
 // wanted), or start where one ends (kBefore).
 class GuardedMemory {
