@@ -16,6 +16,10 @@ Expr round_up(Expr value, int multiple) {
     return (value + (multiple - 1)) / multiple * multiple;
 }
 
+Expr granules(Expr keys) {
+    return (std::move(keys) + (kGranuleKeys - 1)) / kGranuleKeys;
+}
+
 // The reference that scores are taken relative to. Staying above kMaskedScore makes masked scores weigh exactly 0 even
 // in rows that have seen nothing but masked ones.
 Expr reference(Expr maximum) {
@@ -32,11 +36,12 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       first(named("first")),
       last(named("last")),
       query_tile(named("query_tile")),
+      fetched(named("fetched")),
       dot(named("dot")),
       logits(named("logits")),
       single_head(inputs.heads() == 1),
-      chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count()),
-      chunk_count(options.chunk > 0 ? (inputs.key_count() + (options.chunk - 1)) / options.chunk : Expr(1)),
+      chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count),
+      chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
       chunk(options.chunk),
       inputs_(inputs) {
     // `likely` gives all but the last block of the head a loop without the clamp.
@@ -48,21 +53,37 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     head(r) = inputs.query.dim(2).min() + tile_row % inputs.heads();
     position(r) = row(r) + inputs.position_offset;
 
-    Expr end = inputs.first_key() + inputs.key_count();
     first(r) = row(r) + inputs.first_offset;
-    last(r) = min(row(r) + inputs.last_offset, end - 1);
+    last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
 
     Expr query = inputs.query(clamp_dim(d), row_index(), head_index()) * (inputs.scale * options.unit);
     query_tile(r, d) = options.dim_multiple > 1 ? select(likely(d < inputs.key_dim()), query, 0.0f) : query;
+    Expr nothing = 0.0f;
+    if (options.fetch_ahead) {
+        const auto lines = [](Expr dim) { return (std::move(dim) + (kLineFloats - 1)) / kLineFloats; };
+        over_value_lines = RDom(0, lines(inputs.value_dim()), "over_value_lines");
+        over_key_lines = RDom(0, lines(inputs.key_dim()), "over_key_lines");
+        fetched(k, c) = 0.0f;
+        fetched(k, c) += inputs.prefetch_value(over_value_lines * kLineFloats, key_index(k, c));
+        fetched(k, c) += inputs.prefetch_key(over_key_lines * kLineFloats, key_index(k, c + 1));
+        nothing = fetched(k, c);
+    }
     dot(r, k, c) = 0.0f;
-    dot(r, k, c) += query_tile(r, over_dim) * inputs.key(clamp_dim(over_dim), key_index(k, c));
+    Expr key_element =
+        inputs.key_element(clamp_dim(over_dim), key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
+    dot(r, k, c) += nothing + query_tile(r, over_dim) * key_element;
 
-    Expr key = inputs.first_key() + c * chunk_keys + k;
-    Expr likely_key = inputs.first_key() + min(likely(c * chunk_keys + k), inputs.key_count() - 1);
+    Expr key = c * chunk_keys + k;
+    Expr likely_key = min(likely(key), inputs.key_count - 1);
     ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
                          options.unit, &hook_tiles, &per_row};
     Expr score = apply_score_hooks(options.hooks, dot(r, k, c), context);
-    logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+    // Away from the edges of what is visible, chunks need no limits: `likely` gives them a loop without.
+    Expr all_visible =
+        c * chunk_keys >= inputs.query.dim(1).max() + inputs.first_offset &&
+        (c + 1) * chunk_keys <= min(inputs.query.dim(1).min() + inputs.last_offset + 1, inputs.key_count);
+    Expr visible = key >= first(r) && key <= last(r);
+    logits(r, k, c) = select(likely(all_visible), score, select(visible, score, kMaskedScore));
 }
 
 // Rows are looked up in small Funcs, whose values Halide cannot bound.
@@ -76,13 +97,12 @@ Expr ScoreStages::head_index() const {
 
 Expr ScoreStages::key_index(Expr key, Expr in_chunk) const {
     // Schedules round chunks up to their unrolling: the keys past the last are computed from it and masked.
-    return inputs_.first_key() + min(in_chunk * chunk_keys + key, inputs_.key_count() - 1);
+    return min(in_chunk * chunk_keys + key, inputs_.key_count - 1);
 }
 
 AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptions &options)
     : ScoreStages(inputs, options),
-      over_keys(0, chunk_keys, "over_keys"),
-      over_values(0, chunk_keys, "over_values"),
+      over_keys({{0, kGranuleKeys}, {0, granules(chunk_keys)}}, "over_keys"),
       over_chunks(0, chunk_count, "over_chunks"),
       earlier_chunks(0, chunk_count, "earlier_chunks"),
       chunk_max(named("chunk_max")),
@@ -99,10 +119,14 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       output(named("output")),
       lse(named("lse")),
       hides_keys(can_hide_keys(options.hooks)) {
+    // The last chunk may be shorter; Halide trims loops to this condition.
+    over_keys.where(over_keys.y < granules(inputs.key_count - c * chunk_keys));
+    Expr key = over_keys.y * kGranuleKeys + over_keys.x;
+
     // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
     // which Halide's sliding window computes once per chunk.
     chunk_max(r, c) = kMaskedScore;
-    chunk_max(r, c) = max(chunk_max(r, c), logits(r, over_keys, c));
+    chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
     earlier_chunks.where(earlier_chunks <= c);
     running_max(r, c) = kMaskedScore;
     running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
@@ -110,21 +134,22 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(running_max(r, c)));
     rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
     chunk_sum(r, c) = 0.0f;
-    chunk_sum(r, c) += weights(r, over_keys, c);
+    chunk_sum(r, c) += weights(r, key, c);
 
-    // Schedules round blocks of d up. `likely` gives full blocks a loop without the clamp.
-    Expr value = inputs.value(min(likely(d), inputs.value_dim() - 1), key_index(k, c));
+    // Schedules round blocks of d up, and granules are taken whole. `likely` gives all but the last ones a loop without
+    // the clamp.
+    Expr granule_in_call = c * granules(chunk_keys) + granule;
+    Expr value = inputs.value_element(min(likely(d), inputs.value_dim() - 1), granule_in_call,
+                                      min(likely(slot), inputs.key_count - 1 - granule_in_call * kGranuleKeys));
     if (hides_keys) {
         over_rows = RDom(0, inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
         key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
-        value = select(key_seen(k, c) > 0.0f, value, 0.0f);
+        value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, 0.0f);
     }
-    chunk_value(d, k, c) = value;
+    chunk_value(d, slot, granule, c) = value;
     chunk_output(r, d, c) = 0.0f;
-    // Halide trims the loop to the condition, and knows the key index to need no clamp.
-    over_values.where(over_values < inputs.key_count() - c * chunk_keys);
-    chunk_output(r, d, c) += weights(r, over_values, c) * chunk_value(d, over_values, c);
+    chunk_output(r, d, c) += weights(r, key, c) * chunk_value(d, over_keys.x, over_keys.y, c);
 
     state(r, d) = 0.0f;
     state(r, d) = state(r, d) * rescale(r, over_chunks) + chunk_output(r, d, over_chunks);

@@ -18,6 +18,8 @@ struct StageOptions {
     int chunk = 0;         // keys per chunk; 0: a single chunk of all keys (scores materialised)
     int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;     // see ScoreContext
+    bool fetch_ahead =
+        false;  // for kernels that wait for memory: ask for the rows needed next while scores are computed
 };
 
 // From the query tile to the logits: shared by every algorithm.
@@ -25,13 +27,15 @@ struct ScoreStages {
     ScoreStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
-    Halide::RDom over_dim;  // 0 <= x < Dk, rounded up to dim_multiple
+    Halide::RDom over_dim;                          // 0 <= x < Dk, rounded up to dim_multiple
+    Halide::RDom over_value_lines, over_key_lines;  // cache lines of a row; defined with fetch_ahead
 
     Halide::Func row;                   // (r) absolute row, clamped to the tile's last one
     Halide::Func head;                  // (r) absolute query head, likewise
     Halide::Func position;              // (r) row + position_offset
     Halide::Func first, last;           // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
     Halide::Func query_tile;            // (r, d) scaled
+    Halide::Func fetched;               // (k, c) 0; asks for the key's value row, and the key row one chunk on
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
@@ -54,19 +58,19 @@ private:
 struct AttentionStages : ScoreStages {
     AttentionStages(const AttentionInputs &inputs, const StageOptions &options);
 
-    Halide::RDom over_rows;    // rows of the tile; defined if a hook can hide keys
-    Halide::RDom over_keys;    // keys of a chunk
-    Halide::RDom over_values;  // those of them that exist: the last chunk may be shorter
+    Halide::RDom over_rows;  // rows of the tile; defined if a hook can hide keys
+    Halide::RDom over_keys;  // (slot, granule) of the keys of a chunk
     Halide::RDom over_chunks;
     Halide::RDom earlier_chunks;  // chunks up to c
 
-    Halide::Func chunk_max;     // (r, c)
-    Halide::Func running_max;   // (r, c) a prefix maximum, so that every chunk computes it once
-    Halide::Func weights;       // (r, k, c) 2^(logits - running_max), 0 where masked
-    Halide::Func rescale;       // (r, c) 2^(running_max of the chunk before - running_max)
-    Halide::Func chunk_sum;     // (r, c) of weights
-    Halide::Func key_seen;      // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
-    Halide::Func chunk_value;   // (d, k, c) value rows; 0 for keys no row sees, whatever they hold
+    Halide::Func chunk_max;    // (r, c)
+    Halide::Func running_max;  // (r, c) a prefix maximum, so that every chunk computes it once
+    Halide::Func weights;      // (r, k, c) 2^(logits - running_max), 0 where masked
+    Halide::Func rescale;      // (r, c) 2^(running_max of the chunk before - running_max)
+    Halide::Func chunk_sum;    // (r, c) of weights
+    Halide::Func key_seen;     // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
+    Halide::Var slot{"slot"}, granule{"granule"};  // key = granule * kGranuleKeys + slot, in its chunk
+    Halide::Func chunk_value;   // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
     Halide::Func chunk_output;  // (r, d, c) weights . values
     Halide::Func state;         // (r, d) unnormalised output, updated over chunks
     Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it

@@ -14,13 +14,16 @@ void allow_any_stride(Func &output) {
 
 AttentionInputs::AttentionInputs()
     : query(Float(32), 3, "query"),
-      key(Float(32), 2, "key"),
-      value(Float(32), 2, "value"),
+      key(Float(32), 3, "key"),
+      value(Float(32), 3, "value"),
+      key_granules(Int(32), 1, "key_granules"),
+      value_granules(Int(32), 1, "value_granules"),
       bias(Float(32), 3, "bias"),
       mask(UInt(8), 3, "mask"),
       alibi_slopes(Float(32), 1, "alibi_slopes"),
       sinks(Float(32), 1, "sinks"),
       known_lse(Float(32), 1, "known_lse"),
+      key_count("key_count"),
       scale("scale"),
       softcap("softcap"),
       first_offset("first_offset"),
@@ -32,8 +35,8 @@ AttentionInputs::AttentionInputs()
 }
 
 std::vector<Argument> AttentionInputs::arguments() const {
-    return {query,     key,   value,   bias,         mask,        alibi_slopes,   sinks,
-            known_lse, scale, softcap, first_offset, last_offset, position_offset};
+    return {query, key,       value,     key_granules, value_granules, bias,         mask,        alibi_slopes,
+            sinks, known_lse, key_count, scale,        softcap,        first_offset, last_offset, position_offset};
 }
 
 Expr AttentionInputs::heads() const {
@@ -52,12 +55,38 @@ Expr AttentionInputs::value_dim() const {
     return value.dim(0).extent();
 }
 
-Expr AttentionInputs::first_key() const {
-    return key.dim(1).min();
+namespace {
+
+Expr stored(const ImageParam &storage, const ImageParam &granules, Expr d, Expr granule, Expr slot) {
+    Expr at = unsafe_promise_clamped(granules(std::move(granule)), storage.dim(2).min(), storage.dim(2).max());
+    return storage(std::move(d), std::move(slot), at);
 }
 
-Expr AttentionInputs::key_count() const {
-    return key.dim(1).extent();
+// Halide's own prefetch directive takes whole boxes of a buffer, which a look-up in a table makes boundless.
+Expr prefetch(const ImageParam &storage, const ImageParam &granules, Expr d, const Expr &key) {
+    using Internal::Call;
+    Expr base = Internal::Variable::make(Handle(), storage.name(), storage.parameter());
+    Expr offset = std::move(d) + key % kGranuleKeys * storage.dim(1).stride() +
+                  granules(key / kGranuleKeys) * storage.dim(2).stride();
+    return Call::make(Float(32), Call::prefetch, {base, offset, 1, kLineFloats}, Call::Intrinsic);
+}
+
+}  // namespace
+
+Expr AttentionInputs::prefetch_key(Expr d, Expr key_index) const {
+    return prefetch(key, key_granules, std::move(d), key_index);
+}
+
+Expr AttentionInputs::prefetch_value(Expr d, Expr key_index) const {
+    return prefetch(value, value_granules, std::move(d), key_index);
+}
+
+Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
+    return stored(key, key_granules, std::move(d), std::move(granule), std::move(slot));
+}
+
+Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
+    return stored(value, value_granules, std::move(d), std::move(granule), std::move(slot));
 }
 
 }  // namespace hattn::generators

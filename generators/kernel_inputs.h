@@ -1,6 +1,7 @@
 // The arguments every attention kernel takes, in one order. A kernel works on one tile: query rows of the heads that
-// share one kv head of one batch entry, against one range of keys. Coordinates may be those of the whole problem, or
-// count from the crop's corner with the offsets shifted to match, as the runtime does.
+// share one kv head of one batch entry, against one range of keys. Keys count from the first of the range, with the
+// offsets shifted to match. They are found through a table of granules, which contiguous storage fills in ascending
+// order, pages as they lie, and a ring with wrap-around.
 #pragma once
 
 #include <vector>
@@ -13,17 +14,25 @@ namespace hattn::generators {
 void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
+// Keys that are stored evenly spaced. Chunks are whole multiples of it.
+inline constexpr int kGranuleKeys = 16;
+inline constexpr int kLineFloats = 16;  // of a cache line
+
 struct AttentionInputs {
     AttentionInputs();
 
-    Halide::ImageParam query;         // (d, i, h)
-    Halide::ImageParam key;           // (d, j)
-    Halide::ImageParam value;         // (d, j)
-    Halide::ImageParam bias;          // (j, i, h), strides may be 0
-    Halide::ImageParam mask;          // (j, i, h) uint8, strides may be 0; nonzero: visible
-    Halide::ImageParam alibi_slopes;  // (h)
-    Halide::ImageParam sinks;         // (h) natural logits; -inf: none
-    Halide::ImageParam known_lse;     // (r) natural; read by the probability kernels alone
+    Halide::ImageParam query;  // (d, i, h)
+    // Element d of key j is key(d, j % kGranuleKeys, key_granules(j / kGranuleKeys)).
+    Halide::ImageParam key;             // (d, slot, granule)
+    Halide::ImageParam value;           // (d, slot, granule)
+    Halide::ImageParam key_granules;    // (j / kGranuleKeys) int32
+    Halide::ImageParam value_granules;  // likewise
+    Halide::ImageParam bias;            // (j, i, h), strides may be 0
+    Halide::ImageParam mask;            // (j, i, h) uint8, strides may be 0; nonzero: visible
+    Halide::ImageParam alibi_slopes;    // (h)
+    Halide::ImageParam sinks;           // (h) natural logits; -inf: none
+    Halide::ImageParam known_lse;       // (r) natural; read by the probability kernels alone
+    Halide::Param<int> key_count;
     Halide::Param<float> scale;
     Halide::Param<float> softcap;
     // Row i sees the keys j with i + first_offset <= j <= i + last_offset; |offsets| <= 2^30.
@@ -37,8 +46,11 @@ struct AttentionInputs {
     Halide::Expr rows() const;
     Halide::Expr key_dim() const;
     Halide::Expr value_dim() const;
-    Halide::Expr first_key() const;
-    Halide::Expr key_count() const;
+    Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
+    Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
+    // Zero. Asks for the cache line that holds the element.
+    Halide::Expr prefetch_key(Halide::Expr d, Halide::Expr key) const;
+    Halide::Expr prefetch_value(Halide::Expr d, Halide::Expr key) const;
 };
 
 }  // namespace hattn::generators

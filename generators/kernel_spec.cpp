@@ -56,7 +56,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .chunk = spec.tile.keys,
                                                 .dim_multiple = schedule.head_in_lanes ? target.lanes : 1,
-                                                .unit = kLog2E});
+                                                .unit = kLog2E,
+                                                .fetch_ahead = schedule.head_in_lanes});
     schedule.apply(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
 }

@@ -10,7 +10,7 @@ ScoreOutput::ScoreOutput(const AttentionInputs &inputs, HookMask hooks, bool pro
     : ScoreStages(inputs, StageOptions{.hooks = hooks}), known_lse("known_lse_of_row"), output("scores") {
     Expr tile_row = min(r, inputs.rows() - 1);
     known_lse(r) = finite_logit(inputs.known_lse(tile_row), 1.0f);
-    Expr logit = logits(r, j - inputs.first_key(), 0);
+    Expr logit = logits(r, j, 0);
     Expr masked = logit <= kLowestReference;
     if (probabilities) {
         Expr distance = min(logit - known_lse(r), 0.0f);

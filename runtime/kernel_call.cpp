@@ -1,6 +1,8 @@
 #include "kernel_call.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "HalideRuntime.h"
 #include "checked.h"
@@ -63,7 +65,22 @@ struct OperandView {
     }
 };
 
-// Everything that attention and score kernels take in common, in the order of generators/kernel_inputs.cpp.
+// Where the granules of contiguous keys lie: one after the other.
+constexpr auto kAscending = [] {
+    std::array<int32_t, kMaxKeysPerCall / kGranuleKeys> granules{};
+    std::iota(granules.begin(), granules.end(), 0);
+    return granules;
+}();
+
+// Keys or values as (d, slot, granule).
+Buffer granules_of(const hattn_tensor &tensor, int64_t batch, int64_t kv_head, const KeyRange &keys) {
+    const int64_t stride = tensor.stride[2];
+    return Buffer(
+        element<const float>(tensor, batch, kv_head, keys.begin),
+        {{tensor.extent[3], 1}, {kGranuleKeys, stride}, {ceil_div(keys.size(), kGranuleKeys), kGranuleKeys * stride}});
+}
+
+// Everything that attention and score kernels take in common.
 struct InputArguments {
     InputArguments(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks,
                    const float *known_lse, int64_t known_lse_stride)
@@ -75,10 +92,9 @@ struct InputArguments {
                 {{site.plan.problem.key_dim, 1},
                  {task.rows, site.args.q.stride[2]},
                  {task.heads, site.args.q.stride[1]}}),
-          key(element<const float>(site.args.k, task.batch, kv_head, keys.begin),
-              {{site.plan.problem.key_dim, 1}, {keys.size(), site.args.k.stride[2]}}),
-          value(element<const float>(site.args.v, task.batch, kv_head, keys.begin),
-                {{site.plan.problem.value_dim, 1}, {keys.size(), site.args.v.stride[2]}}),
+          key(granules_of(site.args.k, task.batch, kv_head, keys)),
+          value(granules_of(site.args.v, task.batch, kv_head, keys)),
+          granules(kAscending.data(), {{ceil_div(keys.size(), kGranuleKeys), 1}}),
           bias(bias_view.data, {{keys.size(), bias_view.key_stride},
                                 {task.rows, bias_view.row_stride},
                                 {task.heads, bias_view.head_stride}}),
@@ -88,6 +104,7 @@ struct InputArguments {
           alibi_slopes(site.args.alibi_slopes ? site.args.alibi_slopes + task.head : nullptr, {{task.heads, 1}}),
           sink_logits(sinks, {{task.heads, 1}}),
           lse(known_lse, {{task.rows, known_lse_stride}}),
+          key_count(static_cast<int32_t>(keys.size())),
           scale(site.plan.problem.scale),
           softcap(site.plan.problem.softcap) {
         const int64_t shift = task.row - keys.begin;
@@ -107,10 +124,36 @@ struct InputArguments {
     const int64_t kv_head;
     const OperandView<const float> bias_view;
     const OperandView<const uint8_t> mask_view;
-    Buffer query, key, value, bias, mask, alibi_slopes, sink_logits, lse;
+    Buffer query, key, value, granules, bias, mask, alibi_slopes, sink_logits, lse;
+    int32_t key_count;
     float scale, softcap;
     int32_t first_offset, last_offset, position_offset;
 };
+
+// Calls a kernel in the order of generators/kernel_inputs.cpp.
+template<typename... Outputs>
+void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Outputs &...outputs) {
+    void *context = &site.scratch;
+    void *arguments[] = {&context,
+                         in.query,
+                         in.key,
+                         in.value,
+                         in.granules,
+                         in.granules,
+                         in.bias,
+                         in.mask,
+                         in.alibi_slopes,
+                         in.sink_logits,
+                         in.lse,
+                         &in.key_count,
+                         &in.scale,
+                         &in.softcap,
+                         &in.first_offset,
+                         &in.last_offset,
+                         &in.position_offset,
+                         outputs...};
+    kernel.function(arguments);
+}
 
 }  // namespace
 
@@ -120,12 +163,7 @@ void call_attention(const CallSite &site, const Task &task, const KeyRange &keys
     const int64_t rows = int64_t{task.rows} * task.heads;
     Buffer output(result.output, {{site.plan.problem.value_dim, 1}, {rows, result.row_stride}});
     Buffer lse(result.lse, {{rows, result.lse_stride}});
-    void *context = &site.scratch;
-    void *arguments[] = {
-        &context,       in.query, in.key,    in.value,    in.bias,          in.mask,         in.alibi_slopes,
-        in.sink_logits, in.lse,   &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset,
-        output,         lse};
-    task.kernel->function(arguments);
+    call(*task.kernel, site, in, output, lse);
 }
 
 void call_merge(const CallSite &site, const Task &task, const float *states, int64_t count, const float *sinks,
@@ -151,12 +189,7 @@ void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, c
         in.see_every_key();
     }
     Buffer output(scores, {{keys.size(), 1}, {task.rows, row_stride}});
-    void *context = &site.scratch;
-    void *arguments[] = {
-        &context,       in.query, in.key,    in.value,    in.bias,          in.mask,         in.alibi_slopes,
-        in.sink_logits, in.lse,   &in.scale, &in.softcap, &in.first_offset, &in.last_offset, &in.position_offset,
-        output};
-    task.kernel->function(arguments);
+    call(*task.kernel, site, in, output);
 }
 
 int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys) {

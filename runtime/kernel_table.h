@@ -13,6 +13,10 @@ struct KernelTile {
     int rows, keys, row_vectors, key_unroll, value_unroll;
 };
 
+// Keys that kernels take to be evenly spaced, as in generators/kernel_inputs.h. Ranges of keys start at multiples of it,
+// so that results do not depend on how keys are stored.
+inline constexpr int64_t kGranuleKeys = 16;
+
 struct KernelInfo {
     const char *name;
     const char *target;

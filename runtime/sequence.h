@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernel_table.h"
 #include "problem.h"
 
 namespace hattn {
@@ -38,11 +39,11 @@ struct Sequence {
                                                  : std::min(offset + right, kMaxExtent);
     }
 
-    // Keys that any of the rows [row, row + rows) sees.
+    // Keys that any of the rows [row, row + rows) sees, from the start of a granule on.
     KeyRange visible(int64_t row, int64_t rows) const {
         const int64_t begin = std::clamp<int64_t>(row + first_offset, 0, kv_length);
         const int64_t end = std::clamp<int64_t>(row + rows - 1 + last_offset + 1, 0, kv_length);
-        return {begin, std::max(begin, end)};
+        return {begin < end ? begin - begin % kGranuleKeys : end, end};
     }
 };
 

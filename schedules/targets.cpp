@@ -52,8 +52,8 @@ const std::vector<TargetRow> &targets() {
             .flash = {x86::schedule_rows_in_lanes},
             .split_kv = {x86::schedule_head_in_lanes, true},
             .naive_tiles = {{8, 0, 1, 8, 8}},
-            .flash_tiles = {{24, 32, 3, 4, 4}, {48, 64, 3, 4, 4}},
-            .split_kv_tiles = {{1, 64, 1, 4, 4}, {2, 64, 1, 4, 4}, {4, 64, 1, 2, 2}, {8, 64, 1, 1, 1}},
+            .flash_tiles = {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}},
+            .split_kv_tiles = {{1, 32, 1, 4, 4}, {2, 64, 2, 2, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
         },
         {
             // 32 vector registers: 24 accumulators, 3 vectors of rows, 1 broadcast.
@@ -64,7 +64,7 @@ const std::vector<TargetRow> &targets() {
             .lanes = 16,
             .naive_tiles = {{16, 0, 1, 8, 8}},
             .flash_tiles = {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}},
-            .split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 1, 4, 2}, {4, 64, 1, 4, 2}, {8, 64, 1, 2, 2}},
+            .split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
         },
     };
     return rows;

@@ -34,7 +34,7 @@ void schedule_attention(AttentionStages &s, const Tile &tile, int lanes) {
     s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
 
     s.chunk_output.compute_at(s.state, s.d).bound_extent(s.r, tile.rows).vectorize(s.r, lanes);
-    s.chunk_output.update().reorder(s.r, s.d, s.over_values).vectorize(s.r, lanes);
+    s.chunk_output.update().reorder(s.r, s.d, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes);
     for (Func f : {s.chunk_max, s.running_max}) {
         f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes);
     }
@@ -44,7 +44,7 @@ void schedule_attention(AttentionStages &s, const Tile &tile, int lanes) {
     }
     s.logits.bound_extent(s.c, 1);  // see schedules/x86/rows_in_lanes.cpp
     for (Func f : {s.chunk_max, s.chunk_sum}) {
-        f.update().reorder(s.r, s.over_keys).vectorize(s.r, lanes);
+        f.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes);
     }
     s.dot.compute_at(s.logits, s.k).vectorize(s.r, lanes);
     s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes);

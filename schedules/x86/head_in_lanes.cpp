@@ -25,7 +25,7 @@ void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
 
 // Each vector of head elements of every row is updated from registers.
 void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
-    Var block("d_block"), inner("d_inner");
+    Var block("d_block"), inner("d_inner"), rows("r_block");
     s.state.compute_root()
         .bound(s.r, 0, tile.rows)
         .reorder_storage(s.d, s.r)
@@ -34,20 +34,25 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .unroll(s.r);
     s.state.update()
         .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
-        .reorder(inner, s.r, block, s.over_chunks.x)
+        .split(s.r, rows, s.r, tile.row_vectors)
+        .reorder(inner, s.r, rows, block, s.over_chunks.x)
         .partition(block, Partition::Always)
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
-    s.chunk_output.compute_at(s.state, block)
-        .bound_extent(s.r, tile.rows)
+    s.chunk_output.compute_at(s.state, rows)
+        .bound_extent(s.r, tile.row_vectors)
         .bound_extent(s.d, lanes * tile.value_unroll)
         .reorder_storage(s.d, s.r, s.c)
         .reorder(s.d, s.r, s.c)
         .vectorize(s.d, lanes)
         .unroll(s.d)
         .unroll(s.r);
-    s.chunk_output.update().reorder(s.d, s.r, s.over_values).vectorize(s.d, lanes).unroll(s.d).unroll(s.r);
+    s.chunk_output.update()
+        .reorder(s.d, s.r, s.over_keys.x, s.over_keys.y)
+        .vectorize(s.d, lanes)
+        .unroll(s.d)
+        .unroll(s.r);
 
     s.statistics.compute_root().bound(s.r, 0, tile.rows);
     s.statistics.update().reorder(s.r, s.over_chunks.x).unroll(s.r);
@@ -58,7 +63,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 // Partial dot products along the lanes for key_unroll keys of every row, then one horizontal sum each.
 void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
     RVar outer("d_outer"), lane("d_lane");
-    Var partial("lane"), block("k_block"), inner("k_inner");
+    Var partial("lane"), block("k_block"), inner("k_inner"), rows("r_block");
     s.dot.compute_at(s.state, s.over_chunks.x)
         .bound_extent(s.r, tile.rows)
         .bound_extent(s.k, tile.keys)
@@ -70,12 +75,14 @@ void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
     Func lane_sums = s.dot.update().rfactor(lane, partial);
     s.dot.update()
         .split(s.k, block, inner, tile.key_unroll)
-        .reorder(lane, s.r, inner, block)
+        .split(s.r, rows, s.r, tile.row_vectors)
+        .reorder(lane, s.r, inner, rows, block)
         .atomic()
         .vectorize(lane)
         .unroll(s.r)
         .unroll(inner);
-    lane_sums.compute_at(s.dot, block)
+    s.fetched.compute_at(s.dot, block);
+    lane_sums.compute_at(s.dot, rows)
         .reorder_storage(partial, s.r, s.k, s.c)
         .vectorize(partial, lanes)
         .unroll(s.r)
@@ -113,7 +120,7 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
         f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows);
     }
     for (Func f : {s.chunk_max, s.chunk_sum}) {
-        f.update().reorder(s.over_keys, s.r).atomic().vectorize(s.over_keys.x, lanes);
+        f.update().reorder(s.over_keys.x, s.over_keys.y, s.r).atomic().vectorize(s.over_keys.x, lanes);
     }
     if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys).vectorize(s.k, lanes);

@@ -42,7 +42,11 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(s.r, lanes)
         .unroll(s.r)
         .unroll(s.d);
-    s.chunk_output.update().reorder(s.r, s.d, s.over_values).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+    s.chunk_output.update()
+        .reorder(s.r, s.d, s.over_keys.x, s.over_keys.y)
+        .vectorize(s.r, lanes)
+        .unroll(s.r)
+        .unroll(s.d);
 
     // Sum and maximum share the chunk loop of the state.
     s.statistics.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
@@ -88,11 +92,11 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.rescale, s.chunk_sum, s.weights}) {
         f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes).unroll(s.r);
     }
-    s.chunk_max.update().reorder(s.r, s.over_keys).vectorize(s.r, lanes).unroll(s.r);
-    s.chunk_sum.update().reorder(s.r, s.over_keys).vectorize(s.r, lanes).unroll(s.r);
+    s.chunk_max.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes).unroll(s.r);
+    s.chunk_sum.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes).unroll(s.r);
     if (tile.keys > 0) {
         for (Func f : {s.logits, s.weights}) {
-            f.bound_extent(s.k, tile.keys);
+            f.bound_storage(s.k, tile.keys);
         }
         s.chunk_max.update().unroll(s.over_keys.x, 4);
         s.chunk_sum.update().unroll(s.over_keys.x, 4);
