@@ -1,10 +1,10 @@
-"""How far results are from float64, on inputs that are hard on float32: within the bound of accuracy.py."""
+"""How far results are from float64, on inputs that are hard on float32: within the bound of accuracy_inputs.py."""
 
 import numpy as np
 import pytest
 
 import hattn
-from accuracy import PROBLEMS, Problem, normal, reference, sampled_rows
+from accuracy_inputs import PROBLEMS, Problem, normal, reference, sampled_rows
 
 
 def share_of_bound(problem: Problem, **options) -> float:
