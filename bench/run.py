@@ -1,7 +1,7 @@
 """./dev bench: how fast hattn is on this machine, and beside others.
 
     python bench/run.py [--against onnxruntime,torch] [--set prefill,decode] [--filter REGEX] [--threads N] [--rounds N]
-                        [--json [FILE]] [--markdown FILE]
+                        [--json [FILE]] [--markdown FILE] [--charts [DIR]]
     python bench/run.py --footprint
     python bench/run.py --roofline ...
 
@@ -59,6 +59,8 @@ def parse_arguments(arguments=None):
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write the figures there (default: print "
                         "them instead of tables)")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables there, for documents")
+    parser.add_argument("--charts", type=Path, nargs="?", const=ROOT / "docs" / "images", metavar="DIR",
+                        help="also draw charts there (default: docs/images)")
     parser.add_argument("--footprint", action="store_true",
                         help="only a process's first call, workspace, size of the library, build time of the kernels")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR",
@@ -92,7 +94,14 @@ def measure(options):
 
 
 def write(figures, options):
+    """To wherever the options say."""
     text = json.dumps(figures, indent=2) + "\n"
+    if options.markdown and "rows" in figures:
+        options.markdown.write_text(report.markdown(figures), encoding="utf-8")
+    if options.charts and "rows" in figures:
+        import plot  # needs Matplotlib
+
+        plot.save(figures, options.charts)
     if options.json == "-":
         print(text, end="")
         return
@@ -113,8 +122,6 @@ def main(arguments=None):
     try:
         figures = measure(options)
         write(figures, options)
-        if options.markdown and "rows" in figures:
-            options.markdown.write_text(report.markdown(figures), encoding="utf-8")
         return 0
     except compare.Disagreement as error:
         status, message = 1, str(error)
