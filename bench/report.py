@@ -22,7 +22,7 @@ def _goal(row):
     goal, peers = row["goal"], row["peers"]
     parts = [f"{goal['share']:.0%}"] * bool(goal["share"])
     parts += [f"{goal['versus']:.2f}x peers"] * bool(goal["versus"] and peers)
-    parts += [f"{goal['beside']:.2f} of plain"] * bool(goal["beside"])
+    parts += [f"relative time {goal['beside']:.2f}"] * bool(goal["beside"])
     if row["met"] is None:
         return "-"
     return ", ".join(parts) + (": met" if row["met"] else ": missed")
@@ -39,7 +39,7 @@ def _cells(row, peers):
 
 def _header(figures):
     beside = [f"vs {TITLES[peer]} {version}" for peer, version in figures["peers"].items()]
-    return ["case", "hattn", "speed", "of limit", *beside, "time / plain", "goal"]
+    return ["case", "hattn", "speed", "of limit", *beside, "relative time", "goal"]
 
 
 def _tables(figures):
@@ -60,6 +60,8 @@ def _notes(figures):
     if figures["peers"]:
         lines.append("vs: time of the peer / time of hattn, more than 1 where hattn is faster; in brackets the peer's "
                      "time at its best setting; - where it cannot compute the case.")
+    if any(row["beside_ratio"] for row in figures["rows"]):
+        lines.append("Relative time: over the plain case at S = 2048; that of 2 threads over 1 thread.")
     lines += [f"{name} was left out: {why}." for name, why in figures["skipped"].items()]
     return lines
 
