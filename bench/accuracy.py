@@ -2,8 +2,8 @@
 
     python bench/accuracy.py [--against onnxruntime,torch] [--build DIR]
 
-prints a Markdown table: the largest and the mean absolute error, and the mean error relative to the mean magnitude of the
-outputs, over sampled rows. Everybody gets the same float32 inputs; of a peer's ways to compute, its fused one.
+prints a Markdown table: the largest and the mean absolute error, and the mean error relative to the mean magnitude of
+the outputs, over sampled rows. Everybody gets the same float32 inputs; of a peer's ways to compute, its fused one.
 """
 import argparse
 import sys

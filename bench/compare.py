@@ -93,8 +93,11 @@ def best_by_peer(contestants):
 
 
 def race(ours, others, rounds, order):
-    """The first round sorts out hopeless variants. Then all take turns in an order of their own in each round. hattn has
-    as many as the peer with most variants: whose best of several counts, is not to have more chances of a quiet moment."""
+    """The first round sorts out hopeless variants. Then all take turns, in an order of their own in each round.
+
+    hattn has as many as the peer with most variants: whose best of several counts is not to have more chances of a quiet
+    moment.
+    """
     for contestant in [ours, *others]:
         contestant.take_turn()
     best = best_by_peer(others)

@@ -1,4 +1,4 @@
-"""What hattn costs beside its speed: a process's first call, workspace, size of a program, build time of the kernels."""
+"""What hattn costs beside its speed: a process's first call, workspace, program size, build time of the kernels."""
 import json
 import re
 import statistics

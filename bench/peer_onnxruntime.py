@@ -1,8 +1,8 @@
 """ONNX Runtime: com.microsoft.GroupQueryAttention and MultiHeadAttention on the CPU execution provider.
 
-Prompts come with an empty past; decoding with a cache in place, to which the operator appends the last key. The operator
-returns keys and values as a cache, which is part of its time. Workers that spin between runs or do not, and fused kernel
-or materialised scores are variants. Inputs and outputs are bound in advance.
+Prompts come with an empty past; decoding with a cache in place, to which the operator appends the last key. The
+operator returns keys and values as a cache, which is part of its time. Workers that spin between runs or do not, and
+fused kernel or materialised scores are variants. Inputs and outputs are bound in advance.
 """
 import os
 from contextlib import contextmanager

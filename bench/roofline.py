@@ -15,7 +15,7 @@ def main(arguments):
         del rest[at:at + 2]
     program = build / "bench" / "roofline" / "hattn-roofline"
     if not program.exists():
-        print(f"bench: error: {program}: not there; the kernels are compiled anew for it, which takes a build tree with "
-              "Halide: ./dev bench --roofline makes it", file=sys.stderr)
+        print(f"bench: error: {program}: not there; it compiles kernels, which takes a build tree with Halide: ./dev "
+              "bench --roofline makes it", file=sys.stderr)
         return 2
     return subprocess.run([program, *rest], check=False).returncode

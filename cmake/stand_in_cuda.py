@@ -50,6 +50,8 @@ def main():
     libraries = sorted(folder.glob("*.so*"))
     missing = {name for path in libraries for name in needed_by(path) if _LIBRARY.match(name)}
     missing = sorted(missing - {path.name for path in libraries})
+    if not missing:
+        return
     functions = {name for path in libraries for name in undefined_in(path) if _FUNCTION.fullmatch(name)}
     # Not in a library of a CUDA name: from that the loader wants symbols with versions.
     build(folder / _STAND_IN, sorted(functions))

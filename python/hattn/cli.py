@@ -59,9 +59,9 @@ def _bench(options: List[str]) -> int:
     for folder in package.parents:
         script = folder / "bench" / "run.py"
         if script.exists():
-            build = package.parent.parent
-            return subprocess.run([sys.executable, str(script), "--build", str(build), *options], check=False).returncode
-    raise ValueError(f"bench: needs a build tree, but {package} is an installed package; run ./dev bench in the source tree")
+            command = [sys.executable, str(script), "--build", str(package.parent.parent), *options]
+            return subprocess.run(command, check=False).returncode
+    raise ValueError(f"bench: needs a build tree, but {package} is an installed package; see ./dev bench")
 
 
 def _read_arrays(path: pathlib.Path) -> Dict[str, np.ndarray]:

@@ -1,11 +1,11 @@
 """Inputs that are hard on float32, and how far from float64 a float32 kernel may end up on them.
 
-The bound is that of tests/cases/oracle.h, without bias and sinks. With u = 2^-24, half an ulp of 1, scores s_j, weights
-p_j, values v_j and the output o of a row that sees n keys:
+The bound is that of tests/cases/oracle.h, without bias and sinks. With u = 2^-24, half an ulp of 1, scores s_j,
+weights p_j, values v_j and the output o of a row that sees n keys:
 
     score error   e_j = u ((sqrt(D) / 2 + 4) scale sum_d |q_d k_jd| + 6 |s_j| + 8 softcap)
-                  a dot product's rounding grows with the root of its length, relative to the sum of its magnitudes; each
-                  later step rounds its operand; tanh adds an absolute error
+                  a dot product's rounding grows with the root of its length, relative to the sum of its magnitudes;
+                  each later step rounds its operand; tanh adds an absolute error
     weight error  r_j = exp(e_j) - 1 + u (8 + 2 |s_j - lse|)
                   relative: the error of the argument, and the exponential itself
     out           sum_j p_j (|v_j| + |o|) r_j + u (sqrt(n) + 8) sum_j p_j |v_j|
