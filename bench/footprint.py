@@ -62,5 +62,5 @@ def print_table(figures):
     print(f"Workspace at S = 4096 with 2 threads: {figures['workspace_bytes'] / 2**20:.2f} MiB")
     print(f"A program with all of the library linked in, stripped: {figures['program_bytes'] / 2**20:.1f} MiB")
     seconds = figures["kernel_build_seconds"]
-    print("Building the kernels, one core: " +
+    print("Building the kernels, summed over their objects: " +
           (f"{seconds:.0f} s" if seconds else "not known, they come from another build tree"))

@@ -146,7 +146,8 @@ def variants(case, arrays, threads):
     if case.causal:
         operators["GroupQueryAttention"] = _group_query_attention
     plain = not (case.softcap or case.has_sinks or case.has_alibi or "bias" in arrays or "mask" in arrays)
-    if plain and (not case.causal or case.query_length == 1) and case.window_left < 0 and not is_ragged(case):
+    one_row = case.query_length == 1 and case.query_heads == case.kv_heads  # keys need no repeating
+    if plain and (not case.causal or one_row) and case.window_left < 0 and not is_ragged(case):
         operators["MultiHeadAttention"] = _multi_head_attention
     shape = (case.batch, case.query_length, case.query_heads, case.value_dim)
     small = score_count(case) <= SMALL_SCORES
