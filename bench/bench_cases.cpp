@@ -1,6 +1,10 @@
 #include "bench_cases.h"
 
-#include <string>
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "random.h"
 
 namespace hattn::bench {
 
@@ -9,69 +13,144 @@ namespace {
 using cases::Case;
 
 // The shape that everything else varies: B1 Hq16 Hkv8 D128, causal.
-Case prefill(const std::string &name, int64_t length) {
+Case attention(const std::string &name, int64_t queries, int64_t keys) {
     Case c;
     c.name = name;
     c.batch = 1;
     c.query_heads = 16;
     c.kv_heads = 8;
-    c.query_length = c.kv_length = length;
+    c.query_length = queries;
+    c.kv_length = keys;
     c.key_dim = c.value_dim = 128;
     c.causal = true;
     c.lse = false;
     return c;
 }
 
-Case decode(int64_t keys) {
-    Case c = prefill("decode_k" + std::to_string(keys), keys);
-    c.query_length = 1;
-    return c;
+Case prefill(const std::string &name, int64_t length) {
+    return attention(name, length, length);
 }
 
-// A case and the one thing about it that differs.
+Case decode(const std::string &name, int64_t keys) {
+    return attention(name, 1, keys);
+}
+
+// A case and what about it differs.
 template<typename Change>
 Case with(Case c, Change change) {
     change(c);
     return c;
 }
 
+const auto kManyHeads = [](int64_t heads) { return [heads](Case &c) { c.query_heads = c.kv_heads = heads; }; };
+const auto kHeadDim = [](int64_t dim) { return [dim](Case &c) { c.key_dim = c.value_dim = dim; }; };
+
+constexpr int64_t kUsual = 2048;
+constexpr const char *kPlain = "prefill_s2048";
+
+// ---- prefill
+// ---------------------------------------------------------------------------------------------------------
+
 void add_lengths(std::vector<BenchCase> &list) {
-    for (int64_t length : {512, 1024, 2048, 4096}) {
-        list.push_back({prefill("prefill_s" + std::to_string(length), length)});
+    for (int64_t length : {512, 1024, 2048, 4096, 8192}) {
+        std::string text = std::to_string(length);
+        list.push_back({prefill("prefill_s" + text, length), "S = " + text});
     }
-    list.push_back({with(prefill("prefill_s128_heads32", 128), [](Case &c) { c.query_heads = c.kv_heads = 32; })});
-    list.push_back({with(prefill("prefill_s32_heads64", 32), [](Case &c) { c.query_heads = c.kv_heads = 64; })});
-    list.push_back({with(prefill("prefill_batch8_s256", 256), [](Case &c) { c.batch = 8; })});
-    list.push_back({with(prefill("chunk512_over8192", 8192), [](Case &c) { c.query_length = 512; })});
+    list.push_back({with(prefill("prefill_s128_heads32", 128), kManyHeads(32)), "S = 128, Hq = Hkv = 32"});
+    list.push_back({with(prefill("prefill_s32_heads64", 32), kManyHeads(64)), "S = 32, Hq = Hkv = 64"});
+    list.push_back({with(prefill("prefill_batch8_s256", 256), [](Case &c) { c.batch = 8; }), "B = 8, S = 256"});
+    list.push_back({attention("chunk512_over8192", 512, 8192), "512 new queries over 8192 keys"});
 }
 
 void add_shapes(std::vector<BenchCase> &list) {
-    constexpr int64_t kLength = 2048;
-    list.push_back({with(prefill("dim64_s2048", kLength), [](Case &c) { c.key_dim = c.value_dim = 64; })});
-    list.push_back({with(prefill("dim256_s2048", kLength), [](Case &c) { c.key_dim = c.value_dim = 256; })});
-    list.push_back({with(prefill("mha_s2048", kLength), [](Case &c) { c.kv_heads = c.query_heads; })});
-    list.push_back({with(prefill("mqa_s2048", kLength), [](Case &c) { c.kv_heads = 1; })});
-    list.push_back({with(prefill("full_s2048", kLength), [](Case &c) { c.causal = false; })});
-    list.push_back({with(prefill("bshd_s2048", kLength), [](Case &c) { c.layout = cases::Layout::kBshd; })});
+    list.push_back({with(prefill("dim64_s2048", kUsual), kHeadDim(64)), "D = 64, S = 2048"});
+    list.push_back({with(prefill("dim256_s2048", kUsual), kHeadDim(256)), "D = 256, S = 2048"});
+    list.push_back({with(prefill("full_s2048", kUsual), [](Case &c) { c.causal = false; }), "not causal, S = 2048"});
+    list.push_back({with(prefill("mha_s2048", kUsual), kManyHeads(16)), "Hkv = 16, S = 2048"});
+    list.push_back({with(prefill("mqa_s2048", kUsual), [](Case &c) { c.kv_heads = 1; }), "Hkv = 1, S = 2048"});
 }
 
 void add_options(std::vector<BenchCase> &list) {
-    constexpr int64_t kLength = 2048;
+    auto beside_plain = [&list](const char *name, const char *title, auto change) {
+        list.push_back({.problem = with(prefill(name, kUsual), change), .title = title, .beside = kPlain});
+    };
     // 256 keys: a query's own and 255 before it.
-    list.push_back({with(prefill("window256_s4096", 4096), [](Case &c) { c.window_left = 255; })});
-    list.push_back({with(prefill("softcap_s2048", kLength), [](Case &c) { c.softcap = 30.0f; })});
-    list.push_back({with(prefill("sink_s2048", kLength), [](Case &c) { c.sinks = cases::Sinks::kNormal; })});
-    list.push_back({with(prefill("smooth_s2048", kLength), [](Case &c) { c.sinks = cases::Sinks::kSmooth; })});
-    list.push_back({with(prefill("bias_qk_s2048", kLength), [](Case &c) { c.bias = cases::varying("qk"); })});
-    list.push_back({with(prefill("bias_hqk_s1024", 1024), [](Case &c) { c.bias = cases::varying("hqk"); })});
-    list.push_back({with(prefill("mask_qk_s2048", kLength), [](Case &c) { c.mask = cases::varying("qk"); })});
-    list.push_back({with(prefill("alibi_s2048", kLength), [](Case &c) { c.alibi = true; })});
+    list.push_back(
+        {with(prefill("window256_s4096", 4096), [](Case &c) { c.window_left = 255; }), "window 256, S = 4096"});
+    beside_plain("softcap_s2048", "softcap, S = 2048", [](Case &c) { c.softcap = 30.0f; });
+    beside_plain("sink_s2048", "sink, S = 2048", [](Case &c) { c.sinks = cases::Sinks::kNormal; });
+    beside_plain("smooth_s2048", "smooth softmax, S = 2048", [](Case &c) { c.sinks = cases::Sinks::kSmooth; });
+    beside_plain("bias_qk_s2048", "bias [1, 1, S, S], S = 2048", [](Case &c) { c.bias = cases::varying("qk"); });
+    beside_plain("bias_hqk_s2048", "bias [1, H, S, S], S = 2048", [](Case &c) { c.bias = cases::varying("hqk"); });
+    beside_plain("mask_qk_s2048", "bool mask [1, 1, S, S], S = 2048", [](Case &c) { c.mask = cases::varying("qk"); });
+    beside_plain("mask_hqk_s2048", "bool mask [1, H, S, S], S = 2048", [](Case &c) { c.mask = cases::varying("hqk"); });
+    beside_plain("alibi_s2048", "ALiBi, S = 2048", [](Case &c) { c.alibi = true; });
 }
 
+void add_machine(std::vector<BenchCase> &list) {
+    list.push_back({.problem = prefill("threads1_s2048", kUsual), .title = "1 thread, S = 2048", .threads = 1});
+    list.push_back({.problem = prefill("threads2_s2048", kUsual),
+                    .title = "2 threads, S = 2048",
+                    .threads = 2,
+                    .beside = "threads1_s2048"});
+    list.push_back({.problem = prefill("avx2_s2048", kUsual),
+                    .title = "AVX2 forced, S = 2048",
+                    .force_avx2 = true,
+                    .beside = kPlain});
+}
+
+// ---- decode
+// ----------------------------------------------------------------------------------------------------------
+
 void add_decode(std::vector<BenchCase> &list) {
-    for (int64_t keys : {512, 1024, 2048, 4096, 8192, 16384, 32768}) {
-        list.push_back({decode(keys), Bound::kReading});
+    auto reading = [&list](const Case &c, const std::string &title) {
+        list.push_back({.problem = c, .title = title, .work = Work::kReading});
+    };
+    constexpr int64_t kKeys = 8192;
+    for (int64_t keys : {512, 2048, 8192, 32768}) {
+        std::string text = std::to_string(keys);
+        reading(decode("decode_k" + text, keys), text + " keys");
     }
+    reading(with(decode("decode_group8_k8192", kKeys), [](Case &c) { c.query_heads = 64; }), "Hq = 64, 8192 keys");
+    reading(attention("decode_rows8_k8192", 8, kKeys), "8 rows, 8192 keys");
+    reading(attention("decode_rows32_k8192", 32, kKeys), "32 rows, 8192 keys");
+    reading(with(decode("decode_window1024_k32768", 32768), [](Case &c) { c.window_left = 1023; }),
+            "window 1024, 32768 keys");
+}
+
+// Lengths whose logarithms are evenly spread from 1 to `longest`.
+std::vector<int32_t> log_uniform_lengths(int64_t count, int64_t longest) {
+    cases::Random random(64);
+    std::vector<int32_t> lengths;
+    for (int64_t b = 0; b < count; ++b) {
+        lengths.push_back(static_cast<int32_t>(std::pow(static_cast<double>(longest), random.uniform()) + 0.5));
+    }
+    return lengths;
+}
+
+void add_serving(std::vector<BenchCase> &list) {
+    constexpr int64_t kSequences = 64, kLongest = 8192;
+    Case ragged = decode("decode_batch64_ragged", kLongest);
+    ragged.batch = kSequences;
+    ragged.kv_lengths = log_uniform_lengths(kSequences, kLongest);
+    ragged.data = cases::Data::kWithinLengths;
+    list.push_back({.problem = ragged, .title = "B = 64, 1 to 8192 keys", .work = Work::kReading});
+
+    Case call = with(decode("call_overhead", 16), [](Case &c) { c.query_heads = c.kv_heads = 1; });
+    list.push_back({.problem = call, .title = "one call: 1 head, 16 keys", .work = Work::kCalling});
+
+    Case append = decode("append_64x1", 1024);
+    append.batch = kSequences;
+    list.push_back({.problem = append, .title = "append 1 token to 64 sequences", .work = Work::kAppending});
+}
+
+// ---- other
+// -----------------------------------------------------------------------------------------------------------
+
+void add_layouts(std::vector<BenchCase> &list) {
+    list.push_back({.problem = with(prefill("bshd_s2048", kUsual), [](Case &c) { c.layout = cases::Layout::kBshd; }),
+                    .title = "[B, S, H, D] in memory, S = 2048",
+                    .beside = kPlain});
 }
 
 // Layers of SmolLM2-135M, the model of ./dev demo.
@@ -81,22 +160,66 @@ void add_model_layers(std::vector<BenchCase> &list) {
         c.kv_heads = 3;
         c.key_dim = c.value_dim = 64;
     };
-    list.push_back({with(prefill("smollm2_prefill_s1000", 1000), layer)});
-    Case token = with(decode(1000), layer);
-    token.name = "smollm2_decode_k1000";
-    list.push_back({token, Bound::kReading});
+    list.push_back({with(prefill("smollm2_prefill_s1000", 1000), layer), "SmolLM2 layer, S = 1000"});
+    list.push_back({.problem = with(decode("smollm2_decode_k1000", 1000), layer),
+                    .title = "SmolLM2 layer, 1 row, 1000 keys",
+                    .work = Work::kReading});
+}
+
+// ---- goals
+// -----------------------------------------------------------------------------------------------------------
+
+// By the name of a case. Those that are not here have the default, to be as fast as every peer.
+struct GoalRow {
+    const char *name;
+    Goal goal;
+};
+constexpr GoalRow kGoals[] = {
+    {"decode_k512", {.share = 0.6}},
+};
+
+void set_goals(std::vector<BenchCase> &all) {
+    for (const GoalRow &row : kGoals) {
+        auto found =
+            std::find_if(all.begin(), all.end(), [&](const BenchCase &c) { return c.problem.name == row.name; });
+        if (found == all.end()) {
+            throw std::logic_error(std::string("a goal for ") + row.name + ", but no case has that name");
+        }
+        found->goal = row.goal;
+    }
+}
+
+using Family = void (*)(std::vector<BenchCase> &);
+
+void add(std::vector<BenchCase> &all, Set set, std::initializer_list<Family> families) {
+    const size_t first = all.size();
+    for (Family family : families) {
+        family(all);
+    }
+    for (size_t i = first; i < all.size(); ++i) {
+        all[i].set = set;
+    }
 }
 
 }  // namespace
 
+const char *set_name(Set set) {
+    constexpr const char *kNames[] = {"prefill", "decode", "other"};
+    return kNames[static_cast<size_t>(set)];
+}
+
+const char *work_name(Work work) {
+    constexpr const char *kNames[] = {"arithmetic", "reading", "calling", "appending"};
+    return kNames[static_cast<size_t>(work)];
+}
+
 const std::vector<BenchCase> &bench_cases() {
     static const std::vector<BenchCase> list = [] {
         std::vector<BenchCase> all;
-        add_lengths(all);
-        add_shapes(all);
-        add_options(all);
-        add_decode(all);
-        add_model_layers(all);
+        add(all, Set::kPrefill, {add_lengths, add_shapes, add_options, add_machine});
+        add(all, Set::kDecode, {add_decode, add_serving});
+        add(all, Set::kOther, {add_layouts, add_model_layers});
+        set_goals(all);
         return all;
     }();
     return list;

@@ -1,19 +1,44 @@
-// The benchmarks, as data: problems of the same type as the tests'.
+// The benchmarks, as data: problems of the same type as the tests', what they are measured against and what they should
+// reach.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "case.h"
 
 namespace hattn::bench {
 
-// Which of the machine's limits a problem should reach: few query rows per key are bound by reading keys and values.
-enum class Bound { kArithmetic, kReading };
+// What is timed, and by that which of the machine's limits it is held against.
+enum class Work {
+    kArithmetic,  // attention: operations of the two products over visible keys, against multiply-adds in registers
+    kReading,     // attention: visible bytes of k and v, against reading as many
+    kCalling,     // attention so small that the call is all there is: microseconds
+    kAppending    // one token to every sequence of a KV cache: bytes of k and v, against a memcpy of as many
+};
+
+enum class Set { kPrefill, kDecode, kOther };
+
+// 0: none.
+struct Goal {
+    double share = 0.0;   // of the machine's limit
+    double versus = 1.0;  // time of the fastest peer over ours
+    double beside = 0.0;  // at most: our time over that of the case named by BenchCase::beside
+};
 
 struct BenchCase {
     cases::Case problem;
-    Bound bound = Bound::kArithmetic;
+    std::string title;  // what it is, beside B1 Hq16 Hkv8 D128, causal, float32
+    Set set = Set::kOther;
+    Work work = Work::kArithmetic;
+    int threads = 0;          // 0: as many as the run was asked for
+    bool force_avx2 = false;  // on a machine that has AVX-512; others skip the case
+    std::string beside = {};  // name of the case to compare with
+    Goal goal = {};
 };
+
+const char *set_name(Set set);     // "prefill", "decode", "other"
+const char *work_name(Work work);  // "arithmetic", "reading", "calling", "appending"
 
 const std::vector<BenchCase> &bench_cases();
 

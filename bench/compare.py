@@ -1,13 +1,16 @@
 """hattn and its peers side by side: one process, the same inputs, turns in rounds, the best time of each."""
+import importlib
+import random
 import time
 
 import numpy as np
-from contestants import HEAD_DIM, KV_HEADS, PEERS, QUERY_HEADS, Hattn, Inputs
+from peer import rows_that_see
 
-LENGTHS = (512, 1024, 2048, 4096)
-LIMIT = 1e-4  # allowed difference of any output from the float64 reference; outputs are of order 1
+PEERS = ("onnxruntime", "torch")
+LIMIT = 1e-4  # allowed difference of any output from hattn's, which the oracle has verified; outputs are of order 1
 
 _TURN_SECONDS = 0.15  # how long one contestant runs at a time; one run at least
+_HOPELESS = 1.25      # variants that take this much longer than their peer's best get one turn only
 
 
 class Disagreement(Exception):
@@ -25,125 +28,141 @@ def settle():
     raise RuntimeError("threads of this process keep running between turns")
 
 
-def reference_error(inputs, result):
-    """Largest difference of sampled rows from attention in float64."""
-    length, group = inputs.length, QUERY_HEADS // KV_HEADS
-    rows = sorted({0, 1, length // 3, length // 2, length - 2, length - 1})
-    worst = 0.0
-    for head in range(QUERY_HEADS):
-        keys = inputs.k[0, :, head // group].astype(np.float64)
-        values = inputs.v[0, :, head // group].astype(np.float64)
-        for row in rows:
-            scores = keys[: row + 1] @ inputs.q[0, row, head].astype(np.float64) / np.sqrt(HEAD_DIM)
-            weights = np.exp(scores - scores.max())
-            expected = weights @ values[: row + 1] / weights.sum()
-            worst = np.maximum(worst, np.abs(result[row, head] - expected).max())  # keeps a NaN
-    return float(worst)
+class Contestant:
+    """Somebody's turns: the fastest run so far, in seconds."""
+
+    def __init__(self, who, variant, run):
+        self.who = who
+        self.variant = variant
+        self._run = run
+        self.seconds = float("inf")
+
+    def take_turn(self):
+        settle()
+        begin = time.perf_counter()
+        while True:
+            start = time.perf_counter()
+            self._run()
+            end = time.perf_counter()
+            self.seconds = min(self.seconds, end - start)
+            if end - begin > _TURN_SECONDS:
+                return
 
 
-def verify(inputs, contestants):
-    """Runs everybody once; returns the largest error of each, and the largest difference from the first, hattn."""
-    errors, results = [], []
+class Ours:
+    """hattn: timed in C++, through its C interface. Looks at the machine's limits before each turn."""
+
+    who = "hattn"
+
+    def __init__(self, measured):
+        self._measured = measured
+
+    def take_turn(self):
+        settle()
+        self._measured.measure_limits()
+        self._measured.run_for(_TURN_SECONDS)
+
+
+def peer_module(name):
+    return importlib.import_module("peer_" + name)
+
+
+def verified_peers(case, measured, peers):
+    """Contestants of all variants, each run once and compared with hattn's output."""
+    arrays = measured.tensors()
+    expected = arrays["out"].copy() if "out" in arrays else None
+    contestants = []
+    for peer in peers:
+        for variant in peer_module(peer).variants(case, arrays, measured.threads):
+            variant.run()
+            error = np.abs(variant.result() - expected).max(axis=-1)
+            worst = error[np.broadcast_to(rows_that_see(case, arrays), error.shape)].max()
+            if not worst <= LIMIT:
+                raise Disagreement(f"{case.name}: {peer} ({variant.name}) differs from hattn by {worst:.1e}; "
+                                   f"allowed is {LIMIT:.0e}")
+            contestants.append(Contestant(peer, variant.name, variant.run))
+    return contestants
+
+
+def best_by_peer(contestants):
+    best = {}
     for contestant in contestants:
-        contestant.prepare(inputs)
-        contestant.run()
-        results.append(contestant.result())
-        errors.append(reference_error(inputs, results[-1]))
-    difference = float(max(np.abs(results[0] - other).max() for other in results[1:]))
-    for contestant, error in zip(contestants, errors):
-        if not error <= LIMIT or not difference <= LIMIT:
-            raise Disagreement(f"S = {inputs.length}: {contestant.name} ({contestant.variant}) is {error:.1e} from "
-                               f"float64, and results differ by {difference:.1e}; allowed are {LIMIT:.0e}")
-    return errors, difference
-
-
-def take_turn(contestant):
-    """The fastest of the runs that fit into a turn, in seconds."""
-    best, begin = float("inf"), time.perf_counter()
-    while True:
-        start = time.perf_counter()
-        contestant.run()
-        end = time.perf_counter()
-        best = min(best, end - start)
-        if end - begin > _TURN_SECONDS:
-            return best
-
-
-def measure(contestants, limits, rounds):
-    """Seconds of each contestant's fastest run.
-
-    Turns alternate between hattn, the first, and one of the others, so that hattn has as many as all others together:
-    where a peer's best setting is picked from several, hattn is not to have fewer chances of a quiet moment. Which of
-    the two begins changes from round to round.
-    """
-    best = [float("inf")] * len(contestants)
-    for turn in range(rounds):
-        for peer in range(1, len(contestants)):
-            for index in (0, peer) if turn % 2 == 0 else (peer, 0):
-                settle()
-                limits.measure()
-                best[index] = min(best[index], take_turn(contestants[index]))
+        if contestant.who not in best or contestant.seconds < best[contestant.who].seconds:
+            best[contestant.who] = contestant
     return best
 
 
-def compare_length(length, contestants, limits, rounds):
-    """One row of the table, as a dict."""
-    inputs = Inputs.of_length(length)
-    errors, difference = verify(inputs, contestants)
-    seconds = measure(contestants, limits, rounds)
-    results = {}
-    for contestant, error, time_taken in zip(contestants, errors, seconds):
-        entry = results.setdefault(contestant.name, {"seconds": float("inf"), "variants": {}})
-        entry["variants"][contestant.variant] = time_taken
-        if time_taken < entry["seconds"]:
-            entry.update(seconds=time_taken, flops=inputs.flops / time_taken, error=error, variant=contestant.variant)
-    return {"length": length, "difference": difference, "results": results}
+def race(ours, others, rounds, order):
+    """The first round sorts out hopeless variants. Then all take turns, in an order of their own in each round.
+
+    hattn has as many as the peer with most variants: whose best of several counts is not to have more chances of a quiet
+    moment.
+    """
+    for contestant in [ours, *others]:
+        contestant.take_turn()
+    best = best_by_peer(others)
+    others = [other for other in others if other.seconds < _HOPELESS * best[other.who].seconds]
+    names = [other.who for other in others]
+    chances = max((names.count(name) for name in names), default=1)
+    for _ in range(rounds - 1):
+        turns = others + [ours] * chances
+        order.shuffle(turns)
+        for contestant in turns:
+            contestant.take_turn()
 
 
-def compare(peers, threads, limits, rounds, progress):
-    """The comparison as a dict that JSON can hold. peers: names of PEERS. progress(length) is called after each."""
-    contestants = [Hattn(threads)]
-    for peer in peers:
-        contestants += PEERS[peer](threads)
-    rows = []
-    for length in LENGTHS:
-        rows.append(compare_length(length, contestants, limits, rounds))
-        progress(length)
+def measure_case(module, case, peers, threads, rounds):
+    """One row, as a dict."""
+    measured = module.open(case.name, threads)
+    wrong = measured.check()
+    if wrong:
+        raise Disagreement(f"{case.name}: {measured.label}: {wrong}")
+    others = verified_peers(case, measured, peers)
+    race(Ours(measured), others, rounds, random.Random(case.name))
+    row = {"name": case.name, "title": case.title, "set": case.set, "work": case.work, "beside": case.beside,
+           "goal": case.goal, "threads": measured.threads, "kernel": measured.label, **measured.figures()}
+    row["peers"] = {name: {"seconds": best.seconds, "versus": best.seconds / row["seconds"], "variant": best.variant}
+                    for name, best in best_by_peer(others).items()}
+    return row
+
+
+def is_met(row):
+    """Whether the row reaches its goal; None if it has none that this run can tell."""
+    goal, checks = row["goal"], []
+    if goal["share"] and row["share"]:
+        checks.append(row["share"] >= goal["share"])
+    if goal["versus"] and row["peers"]:
+        checks.append(min(peer["versus"] for peer in row["peers"].values()) >= goal["versus"])
+    if goal["beside"] and row["beside_ratio"]:
+        checks.append(row["beside_ratio"] <= goal["beside"])
+    return all(checks) if checks else None
+
+
+def compare(module, cases, peers, threads, rounds, progress):
+    """The rows as a dict that JSON can hold. threads: 0 for one per core. progress(case) is called after each."""
+    rows, skipped = [], {}
+    for case in cases:
+        if case.why_not:
+            skipped[case.name] = case.why_not
+            continue
+        rows.append(measure_case(module, case, peers, threads, rounds))
+        progress(case)
+    seconds = {row["name"]: row["seconds"] for row in rows}
+    # The limit of arithmetic is the machine's, so the best look of the whole run counts, whichever case saw it.
+    peaks = {}
     for row in rows:
-        for entry in row["results"].values():
-            entry["fma_share"] = entry["flops"] / limits.fma_peak
+        peaks[row["limit_name"]] = max(peaks.get(row["limit_name"], 0), row["limit"])
+    for row in rows:
+        if row["unit"] == "flop":
+            row["limit"] = peaks[row["limit_name"]]
+        row["share"] = row["speed"] / row["limit"] if row["limit"] else None
+        row["beside_ratio"] = row["seconds"] / seconds[row["beside"]] if row["beside"] in seconds else None
+        row["met"] = is_met(row)
     return {
-        "shape": f"causal prefill, float32, B1 Hq{QUERY_HEADS} Hkv{KV_HEADS} D{HEAD_DIM}",
-        "threads": threads,
+        "shape": "float32, causal, B1 Hq16 Hkv8 D128 unless said",
         "rounds": rounds,
-        "isa": limits.isa,
-        "fma_peak": limits.fma_peak,
-        "peers": {peer: __import__(peer).__version__ for peer in peers},
+        "isa": module.widest_isa(),
+        "peers": {peer: peer_module(peer).version() for peer in peers},
         "rows": rows,
+        "skipped": skipped,
     }
-
-
-def print_table(comparison):
-    """The comparison for people; times in milliseconds."""
-    peers = comparison["peers"]
-    print(f"{comparison['shape']}, {comparison['threads']} threads; best of {comparison['rounds']} rounds; "
-          f"FMA peak ({comparison['isa']}) {comparison['fma_peak'] / 1e9:.0f} GFLOP/s")
-    for peer, version in peers.items():
-        print(f"{peer} {version}: GroupQueryAttention, the best of its settings at each length")
-    names = ["hattn", *peers]
-    print(f"\n{'S':>6}" + "".join(f"  {name + ' ms':>14} {'GFLOP/s':>8} {'of peak':>8}" for name in names) +
-          "".join(f"  {'vs ' + peer:>15}" for peer in peers) + f"  {'difference':>10}")
-    for row in comparison["rows"]:
-        line = f"{row['length']:>6}"
-        for name in names:
-            entry = row["results"][name]
-            line += f"  {entry['seconds'] * 1e3:>14.2f} {entry['flops'] / 1e9:>8.1f} {entry['fma_share']:>8.1%}"
-        for peer in peers:
-            ratio = row["results"][peer]["seconds"] / row["results"]["hattn"]["seconds"]
-            line += f"  {ratio:>14.2f}x"
-        print(line + f"  {row['difference']:>10.1e}")
-    print("\nvs: time of the peer / time of hattn, more than 1 where hattn is faster. difference: largest of any "
-          "output.")
-    for row in comparison["rows"]:
-        settings = "; ".join(f"{name}: {row['results'][name]['variant']}" for name in names)
-        print(f"S = {row['length']}: {settings}")

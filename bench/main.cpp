@@ -5,11 +5,10 @@
 // A case is verified against the oracle before anything is timed, plan and workspace are reused, and the machine's
 // limits are measured between the runs of the case. Counters are of the fastest run: noise of a shared machine only
 // adds time.
-//     seconds    of the fastest run
-//     flops      floating-point operations per second, counting only keys that a query sees
-//     fma_peak   what the same threads reach in registers, in the same run; fma_share is flops / fma_peak
-//     kv_read    bytes of k and v per second (decode only)
-//     read_peak  what the same threads reach when they only read the same k and v; read_share is kv_read / read_peak
+//     seconds     of the fastest run
+//     speed       operations or bytes per second, counting only keys that a query sees
+//     limit       what the machine reaches at best, in the same run: see Work in bench_cases.h
+//     share       speed / limit
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -17,7 +16,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "measured_case.h"
+#include "measured.h"
 
 namespace {
 
@@ -30,7 +29,7 @@ struct Options {
 
 class Runner {
 public:
-    explicit Runner(const Options &options) : options_(options), context_(context_desc(options)) {}
+    explicit Runner(const Options &options) : options_(options) {}
 
     void operator()(benchmark::State &state, const BenchCase &bench_case) {
         try {
@@ -46,27 +45,22 @@ public:
     }
 
 private:
-    static hattn::ContextDesc context_desc(const Options &options) {
-        hattn::ContextDesc desc;
-        desc.threads = options.threads;
-        return desc;
-    }
-
     // Google Benchmark calls several times for a case; only the case at hand stays in memory.
-    MeasuredCase &prepare(const BenchCase &bench_case) {
-        if (!current_ || current_->name() != bench_case.problem.name) {
+    Measured &prepare(const BenchCase &bench_case) {
+        if (name_ != bench_case.problem.name) {
             current_.reset();
-            auto next = std::make_unique<MeasuredCase>(context_, bench_case);
+            auto next = measured(bench_case, options_.threads);
             std::string wrong = options_.verify ? next->check() : "";
             if (!wrong.empty()) {
-                throw std::runtime_error(next->kernel() + ": " + wrong);
+                throw std::runtime_error(next->label() + ": " + wrong);
             }
             current_ = std::move(next);
+            name_ = bench_case.problem.name;
         }
         return *current_;
     }
 
-    static void measure(benchmark::State &state, MeasuredCase &c) {
+    static void measure(benchmark::State &state, Measured &c) {
         c.measure_limits();
         double since_limits = 0.0;
         for (auto _ : state) {
@@ -80,22 +74,20 @@ private:
             }
         }
         c.measure_limits();
-        state.SetLabel(c.kernel());
-        state.counters["seconds"] = c.best_seconds();
+        state.SetLabel(c.label());
+        Figures figures = c.figures();
+        state.counters["seconds"] = figures.seconds;
         state.counters["threads"] = c.threads();
-        state.counters["flops"] = c.flops_per_second();
-        state.counters["fma_peak"] = c.peak_flops();
-        state.counters["fma_share"] = c.flops_per_second() / c.peak_flops();
-        if (c.bound() == Bound::kReading) {
-            state.counters["kv_read"] = c.read_per_second();
-            state.counters["read_peak"] = c.peak_read();
-            state.counters["read_share"] = c.read_per_second() / c.peak_read();
+        state.counters["speed"] = figures.speed;
+        if (figures.limit > 0.0) {
+            state.counters["limit"] = figures.limit;
+            state.counters["share"] = figures.speed / figures.limit;
         }
     }
 
     Options options_;
-    hattn::Context context_;
-    std::unique_ptr<MeasuredCase> current_;
+    std::string name_;  // of the case at hand
+    std::unique_ptr<Measured> current_;
     bool failed_ = false;
 };
 
@@ -150,6 +142,9 @@ int run(int argc, char **argv) {
     }
     benchmark::AddCustomContext("hattn_version", hattn::version());
     for (const BenchCase &bench_case : bench_cases()) {
+        if (!why_not(bench_case).empty()) {
+            continue;
+        }
         auto body = [&runner, &bench_case](benchmark::State &state) { runner(state, bench_case); };
         benchmark::RegisterBenchmark(bench_case.problem.name.c_str(), body)
             ->UseManualTime()

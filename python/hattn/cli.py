@@ -1,10 +1,11 @@
-"""The `hattn` command: `hattn info` and `hattn run FILE.npz`."""
+"""The `hattn` command: `hattn info`, `hattn run FILE.npz` and `hattn bench`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import pathlib
+import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
@@ -42,7 +43,25 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--lse", dest="return_lse", action="store_true", help="also write lse")
     run.add_argument("--scores", dest="return_scores", choices=SCORES)
     run.add_argument("--explain", action="store_true", help="print the plan as JSON; write nothing")
+    # Its options are read by bench/run.py; see main().
+    commands.add_parser(
+        "bench",
+        add_help=False,
+        help="measure this machine, alone or beside other libraries: bench [--json] [--against onnxruntime,torch]; "
+        "needs a build tree",
+    )
     return parser
+
+
+def _bench(options: List[str]) -> int:
+    """Runs bench/run.py of the source tree whose build tree this package lies in; returns its exit status."""
+    package = pathlib.Path(hattn.__file__).resolve().parent
+    for folder in package.parents:
+        script = folder / "bench" / "run.py"
+        if script.exists():
+            command = [sys.executable, str(script), "--build", str(package.parent.parent), *options]
+            return subprocess.run(command, check=False).returncode
+    raise ValueError(f"bench: needs a build tree, but {package} is an installed package; see ./dev bench")
 
 
 def _read_arrays(path: pathlib.Path) -> Dict[str, np.ndarray]:
@@ -78,8 +97,12 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs the command line; returns the exit status. Bad input gives one line on stderr and status 1."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    bench = words[:1] == ["bench"]  # whose options argparse would take for its own
+    arguments = _parser().parse_args(words[:1] if bench else words)
     try:
+        if bench:
+            return _bench(words[1:])
         if arguments.command == "info":
             print(json.dumps(hattn.info(), indent=2))
         else:

@@ -33,13 +33,14 @@ enum class Layout {
 };
 
 enum class Data {
-    kNormal,           // q, k, v standard normal
-    kExtremeLogits,    // scores of magnitude 1e4
-    kZeroQueries,      // all scores 0, v small integers: means are exact
-    kEqualLogits,      // all scores equal and large, v small integers
-    kRisingLogits,     // scores grow along the keys: every chunk has a new maximum
-    kPoisonHidden,     // as kNormal, with NaN and Inf wherever no row may look
-    kPoisonPartlySeen  // as kPoisonHidden, and NaN in a key that some rows see and others do not
+    kNormal,            // q, k, v standard normal
+    kExtremeLogits,     // scores of magnitude 1e4
+    kZeroQueries,       // all scores 0, v small integers: means are exact
+    kEqualLogits,       // all scores equal and large, v small integers
+    kRisingLogits,      // scores grow along the keys: every chunk has a new maximum
+    kPoisonHidden,      // as kNormal, with NaN and Inf wherever no row may look
+    kPoisonPartlySeen,  // as kPoisonHidden, and NaN in a key that some rows see and others do not
+    kWithinLengths      // as kNormal; keys past kv_lengths are 0, in memory that nothing touches
 };
 
 enum class BiasValues {

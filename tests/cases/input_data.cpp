@@ -55,6 +55,16 @@ void fill_rising_logits(const hattn_tensor &q, const hattn_tensor &k) {
     });
 }
 
+void fill_normal_within(const std::vector<int32_t> &lengths, const hattn_tensor &tensor, uint64_t seed) {
+    for (int64_t b = 0; b < tensor.extent[0]; ++b) {
+        hattn_tensor sequence = tensor;
+        sequence.data = &element<float>(tensor, b, 0, 0, 0);
+        sequence.extent[0] = 1;
+        sequence.extent[2] = lengths[static_cast<size_t>(b)];
+        fill_normal(sequence, seed + 10 * static_cast<uint64_t>(b));
+    }
+}
+
 }  // namespace
 
 void fill_normal(const hattn_tensor &tensor, uint64_t seed) {
@@ -64,6 +74,11 @@ void fill_normal(const hattn_tensor &tensor, uint64_t seed) {
 void fill_queries_keys_values(const Case &c, const hattn_tensor &q, const hattn_tensor &k, const hattn_tensor &v) {
     constexpr float kExtremeFactor = 60.0f;  // scores are standard normal without it, 3600 times that with it
     fill_normal(q, c.seed());
+    if (c.data == Data::kWithinLengths) {
+        fill_normal_within(c.kv_lengths, k, c.seed() + 1);
+        fill_normal_within(c.kv_lengths, v, c.seed() + 2);
+        return;
+    }
     fill_normal(k, c.seed() + 1);
     fill_normal(v, c.seed() + 2);
     switch (c.data) {

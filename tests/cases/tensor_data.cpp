@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace hattn::cases {
 
@@ -9,9 +10,12 @@ namespace {
 constexpr size_t kAlignment = 64;
 }
 
-Storage::Storage(size_t bytes) : memory_(bytes + kAlignment), size_(bytes) {
-    auto address = reinterpret_cast<uintptr_t>(memory_.data());
-    data_ = memory_.data() + (kAlignment - address % kAlignment) % kAlignment;
+Storage::Storage(size_t bytes) : memory_(static_cast<std::byte *>(std::calloc(bytes + kAlignment, 1))), size_(bytes) {
+    if (!memory_) {
+        throw std::bad_alloc();
+    }
+    auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    data_ = memory_.get() + (kAlignment - address % kAlignment) % kAlignment;
 }
 
 size_t element_size(hattn_dtype dtype) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace hattn::cases {
 
 using Extents = std::array<int64_t, 4>;
 
-// Bytes at a 64-byte aligned address.
+// Bytes at a 64-byte aligned address, 0 at first. What is not touched takes no memory.
 class Storage {
 public:
     explicit Storage(size_t bytes);
@@ -29,7 +30,13 @@ public:
     }
 
 private:
-    std::vector<std::byte> memory_;
+    struct Free {
+        void operator()(std::byte *memory) const {
+            std::free(memory);
+        }
+    };
+
+    std::unique_ptr<std::byte, Free> memory_;
     std::byte *data_;
     size_t size_;
 };

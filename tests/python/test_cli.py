@@ -79,6 +79,27 @@ def test_missing_and_foreign_files(tmp_path, capsys):
     assert "only .npz files are supported" in capsys.readouterr().err
 
 
+def test_bench_forwards_to_the_source_tree(tmp_path, monkeypatch):
+    """What follows `bench` reaches bench/run.py as it is, with the build tree, and its status comes back."""
+    package = tmp_path / "build" / "mine" / "python" / "hattn"
+    package.mkdir(parents=True)
+    script = tmp_path / "bench" / "run.py"
+    script.parent.mkdir()
+    script.write_text("import json, sys\njson.dump(sys.argv[1:], open('seen', 'w'))\nsys.exit(7)\n")
+    monkeypatch.setattr(hattn, "__file__", str(package / "__init__.py"))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["bench", "--json", "--against", "onnxruntime,torch", "--help"]) == 7
+    build = str(tmp_path / "build" / "mine")
+    expected = ["--build", build, "--json", "--against", "onnxruntime,torch", "--help"]
+    assert json.loads((tmp_path / "seen").read_text()) == expected
+
+
+def test_bench_of_an_installed_package(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(hattn, "__file__", str(tmp_path / "site-packages" / "hattn" / "__init__.py"))
+    assert cli.main(["bench"]) == 1
+    assert "needs a build tree" in capsys.readouterr().err
+
+
 def test_usage(capsys):
     for arguments in ([], ["fly"], ["run"], ["run", "x.npz", "--algorithm", "fast"]):
         with pytest.raises(SystemExit) as exit_:

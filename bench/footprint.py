@@ -1,0 +1,66 @@
+"""What hattn costs beside its speed: a process's first call, workspace, program size, build time of the kernels."""
+import json
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from cases import BenchError
+
+_PROCESSES = 9
+
+
+def _program(build):
+    path = Path(build) / "bench" / "hattn-first-call"
+    if not path.exists():
+        raise BenchError(f"{path}: not there; ./dev build makes it")
+    return path
+
+
+def _first_call(program):
+    """What first_call.cpp prints, in a fresh process."""
+    started = time.monotonic()  # the clock that the process reads, too
+    return json.loads(subprocess.run([program, repr(started)], check=True, stdout=subprocess.PIPE).stdout)
+
+
+def _stripped_bytes(program):
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = Path(folder) / "stripped"
+        subprocess.run(["strip", "-o", stripped, program], check=True)
+        return stripped.stat().st_size
+
+
+def _kernel_build_seconds(build):
+    """What Ninja took for the kernel objects, summed over all; None where kernels came from another tree."""
+    log = Path(build) / ".ninja_log"
+    seconds = {}
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else []:
+        match = re.match(r"(\d+)\t(\d+)\t\d+\t\S*kernels/(\w+-?\w*\.o)\t", line)
+        if match:
+            seconds[match[3]] = (int(match[2]) - int(match[1])) / 1e3
+    return sum(seconds.values()) or None
+
+
+def measure(build):
+    """The figures as a dict."""
+    program = _program(build)
+    calls = [_first_call(program) for _ in range(_PROCESSES)]
+    steps = {}
+    for step in calls[0]["seconds"]:
+        values = [call["seconds"][step] for call in calls]
+        steps[step] = {"best": min(values), "median": statistics.median(values)}
+    return {"processes": _PROCESSES, "first_call": steps, "workspace_bytes": calls[0]["workspace_bytes"],
+            "program_bytes": _stripped_bytes(program), "kernel_build_seconds": _kernel_build_seconds(build)}
+
+
+def print_table(figures):
+    print(f"\nFirst call of a process, S = 128, of {figures['processes']} processes: best and median")
+    for step, seconds in figures["first_call"].items():
+        print(f"  {step:<36} {seconds['best'] * 1e3:>8.2f} ms {seconds['median'] * 1e3:>8.2f} ms")
+    print(f"Workspace at S = 4096 with 2 threads: {figures['workspace_bytes'] / 2**20:.2f} MiB")
+    print(f"A program with all of the library linked in, stripped: {figures['program_bytes'] / 2**20:.1f} MiB")
+    seconds = figures["kernel_build_seconds"]
+    print("Building the kernels, summed over their objects: " +
+          (f"{seconds:.0f} s" if seconds else "not known, they come from another build tree"))

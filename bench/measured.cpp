@@ -1,0 +1,62 @@
+#include "measured.h"
+
+#include <cstdlib>
+#include <optional>
+
+#include "machine_limits.h"
+#include "measured_append.h"
+#include "measured_attention.h"
+
+namespace hattn::bench {
+
+namespace {
+
+// Sets HATTN_FORCE, which a context reads when it is made.
+class Forced {
+public:
+    explicit Forced(const char *value) {
+        if (const char *before = std::getenv(kName)) {
+            before_ = before;
+        }
+        setenv(kName, value, 1);
+    }
+    ~Forced() {
+        if (before_) {
+            setenv(kName, before_->c_str(), 1);
+        } else {
+            unsetenv(kName);
+        }
+    }
+    Forced(const Forced &) = delete;
+    Forced &operator=(const Forced &) = delete;
+
+private:
+    static constexpr const char *kName = "HATTN_FORCE";
+    std::optional<std::string> before_;
+};
+
+Context make_context(const BenchCase &bench_case, int threads) {
+    ContextDesc desc;
+    desc.threads = bench_case.threads > 0 ? bench_case.threads : threads;
+    if (bench_case.force_avx2) {
+        Forced forced("target=x86-avx2");
+        return Context(desc);
+    }
+    return Context(desc);
+}
+
+}  // namespace
+
+std::string why_not(const BenchCase &bench_case) {
+    return bench_case.force_avx2 && !isa_runs(Isa::kAvx512) ? "this machine has no AVX-512: all cases run on AVX2" : "";
+}
+
+std::unique_ptr<Measured> measured(const BenchCase &bench_case, int threads) {
+    Context context = make_context(bench_case, threads);
+    if (bench_case.work == Work::kAppending) {
+        return std::make_unique<MeasuredAppend>(std::move(context), bench_case);
+    }
+    return std::make_unique<MeasuredAttention>(std::move(context), bench_case);
+}
+
+}  // namespace hattn::bench

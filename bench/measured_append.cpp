@@ -1,0 +1,89 @@
+#include "measured_append.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "input_data.h"
+#include "stopwatch.h"
+
+namespace hattn::bench {
+
+namespace {
+
+KvCacheDesc cache_desc(const cases::Case &c) {
+    KvCacheDesc desc;
+    desc.dtype = HATTN_FLOAT32;
+    desc.batch = c.batch;
+    desc.kv_heads = c.kv_heads;
+    desc.capacity = c.kv_length;
+    desc.key_dim = c.key_dim;
+    desc.value_dim = c.value_dim;
+    return desc;
+}
+
+cases::TensorData token(const cases::Case &c, int64_t dim, uint64_t seed) {
+    cases::TensorData data = cases::make_tensor(HATTN_FLOAT32, {c.batch, c.kv_heads, 1, dim});
+    cases::fill_normal(data.view, seed);
+    return data;
+}
+
+// Whether row `at` of every sequence and head of the cache is that of the token.
+bool holds(const hattn_tensor &cache, int64_t at, const hattn_tensor &token) {
+    bool same = true;
+    cases::for_each_index(cases::extents_of(token), [&](int64_t b, int64_t h, int64_t, int64_t d) {
+        same = same && cases::element<float>(cache, b, h, at, d) == cases::element<float>(token, b, h, 0, d);
+    });
+    return same;
+}
+
+}  // namespace
+
+MeasuredAppend::MeasuredAppend(Context context, const BenchCase &bench_case)
+    : k_(token(bench_case.problem, bench_case.problem.key_dim, 1)),
+      v_(token(bench_case.problem, bench_case.problem.value_dim, 2)),
+      copy_(cases::make_tensor(HATTN_FLOAT32, {1, 1, 2, cases::element_count(k_.view)})),
+      capacity_(static_cast<int32_t>(bench_case.problem.kv_length)),
+      context_(std::move(context)),
+      cache_(context_, cache_desc(bench_case.problem)),
+      bytes_(static_cast<double>(k_.storage->size() + v_.storage->size())),
+      best_seconds_(std::numeric_limits<double>::infinity()),
+      best_copy_seconds_(std::numeric_limits<double>::infinity()) {}
+
+std::string MeasuredAppend::check() {
+    run();
+    KvCache::View view = cache_.view();
+    if (!holds(view.k, length_ - 1, k_.view) || !holds(view.v, length_ - 1, v_.view)) {
+        return "the cache does not hold what was appended";
+    }
+    best_seconds_ = std::numeric_limits<double>::infinity();
+    return "";
+}
+
+double MeasuredAppend::run() {
+    if (length_ == capacity_) {
+        cache_.reset();
+        length_ = 0;
+    }
+    Stopwatch watch;
+    cache_.append(k_.view, v_.view);
+    double seconds = watch.seconds();
+    ++length_;
+    best_seconds_ = std::min(best_seconds_, seconds);
+    return seconds;
+}
+
+void MeasuredAppend::measure_limits() {
+    look_at_limit([this](double) {
+        Stopwatch watch;
+        std::memcpy(copy_.storage->data(), k_.storage->data(), k_.storage->size());
+        std::memcpy(copy_.storage->data() + k_.storage->size(), v_.storage->data(), v_.storage->size());
+        best_copy_seconds_ = std::min(best_copy_seconds_, watch.seconds());
+    });
+}
+
+Figures MeasuredAppend::figures() const {
+    return {best_seconds_, "byte", bytes_ / best_seconds_, bytes_ / best_copy_seconds_, "memcpy"};
+}
+
+}  // namespace hattn::bench

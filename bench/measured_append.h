@@ -1,0 +1,36 @@
+// One token appended to every sequence of a KV cache, beside a memcpy of as many bytes.
+#pragma once
+
+#include "measured.h"
+#include "tensor_data.h"
+
+namespace hattn::bench {
+
+class MeasuredAppend : public Measured {
+public:
+    // batch, heads, head size and capacity (kv_length) are the problem's.
+    MeasuredAppend(Context context, const BenchCase &bench_case);
+
+    std::string check() override;
+    double run() override;
+    void measure_limits() override;
+    Figures figures() const override;
+    std::string label() const override {
+        return "hattn_kv_append";
+    }
+    int threads() const override {
+        return 1;
+    }
+    std::vector<NamedTensor> tensors() const override {
+        return {};
+    }
+
+private:
+    cases::TensorData k_, v_, copy_;  // [B, Hkv, 1, D]; copy_ as large as both
+    int32_t capacity_, length_ = 0;
+    Context context_;
+    KvCache cache_;
+    double bytes_, best_seconds_, best_copy_seconds_;
+};
+
+}  // namespace hattn::bench

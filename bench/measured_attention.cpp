@@ -1,0 +1,104 @@
+#include "measured_attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "stopwatch.h"
+#include "verify.h"
+#include "work.h"
+
+namespace hattn::bench {
+
+namespace {
+
+Isa isa_of_target(const std::string &target) {
+    if (target.find("avx512") != std::string::npos) {
+        return Isa::kAvx512;
+    }
+    return target.find("avx2") != std::string::npos ? Isa::kAvx2 : widest_isa();
+}
+
+// The best over the whole process: the limit of arithmetic does not depend on the case.
+Best &best_flops(Isa isa, int threads) {
+    static std::map<std::pair<Isa, int>, Best> best;
+    return best[{isa, threads}];
+}
+
+}  // namespace
+
+MeasuredAttention::MeasuredAttention(Context context, const BenchCase &bench_case)
+    : problem_(bench_case.problem),
+      work_(bench_case.work),
+      context_(std::move(context)),
+      plan_(context_, problem_.desc),
+      workspace_(plan_.workspace_size()),
+      best_seconds_(std::numeric_limits<double>::infinity()) {
+    problem_.args.workspace = workspace_.data();
+    problem_.args.workspace_size = workspace_.size();
+    auto plan = nlohmann::json::parse(plan_.explain());
+    label_ = plan.at("algorithm").get<std::string>() + ' ' + plan.at("kernel").get<std::string>();
+    isa_ = isa_of_target(plan.at("target").get<std::string>());
+    threads_ = plan.at("threads").get<int>();
+    if (work_ == Work::kReading) {
+        visible_ = visible_spans(problem_);
+    }
+}
+
+std::string MeasuredAttention::check() {
+    problem_.fill_outputs();
+    plan_.execute(problem_.args);
+    return verify(problem_);
+}
+
+double MeasuredAttention::run() {
+    Stopwatch watch;
+    plan_.execute(problem_.args);
+    double seconds = watch.seconds();
+    best_seconds_ = std::min(best_seconds_, seconds);
+    return seconds;
+}
+
+void MeasuredAttention::measure_limits() {
+    if (work_ == Work::kCalling) {
+        return;
+    }
+    look_at_limit([this](double look) {
+        if (work_ == Work::kReading) {
+            peak_read_.offer(measure_read(visible_, threads_, look));
+        } else {
+            best_flops(isa_, threads_).offer(measure_flops(isa_, threads_, look));
+        }
+    });
+}
+
+Figures MeasuredAttention::figures() const {
+    switch (work_) {
+    case Work::kReading:
+        return {best_seconds_, "byte", visible_bytes(problem_.spec) / best_seconds_, peak_read_.value(),
+                "reading the same bytes"};
+    case Work::kCalling:
+        return {best_seconds_, "call", 1.0 / best_seconds_, 0.0};
+    default:
+        return {best_seconds_, "flop", visible_flops(problem_.spec) / best_seconds_, best_flops(isa_, threads_).value(),
+                std::string(isa_name(isa_)) + " multiply-adds, threads: " + std::to_string(threads_)};
+    }
+}
+
+std::vector<NamedTensor> MeasuredAttention::tensors() const {
+    const hattn_attention_args &args = problem_.args;
+    const int64_t heads = problem_.spec.query_heads;
+    const Extents per_head = {1, 1, 1, heads};
+    return {{"q", args.q},
+            {"k", args.k},
+            {"v", args.v},
+            {"out", args.out},
+            {"bias", args.bias},
+            {"mask", args.mask},
+            {"alibi_slopes", bhsd(args.alibi_slopes, per_head)},
+            {"sinks", bhsd(args.sinks, per_head)}};
+}
+
+}  // namespace hattn::bench

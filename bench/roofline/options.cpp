@@ -1,0 +1,123 @@
+#include "options.h"
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+namespace hattn::roofline {
+
+const char *const kUsage =
+    "usage: hattn-roofline [OPTION=VALUE ...]\n"
+    "  --length=2048 --keys=LENGTH --dim=128 --heads=16 --kv-heads=8 --batch=1 --full --window=KEYS\n"
+    "  --hooks=softcap,bias,alibi,mask,sink     what modifies scores; bias and mask are [1, 1, S, S]\n"
+    "  --target=NAME --kernel=NAME              default: the planner's choice; see hattn info\n"
+    "  --tile=ROWS,KEYS,ROW_VECTORS,KEY_UNROLL,VALUE_UNROLL     a flash kernel with this tile, listed or not\n"
+    "  --seconds=2                              of each measurement\n"
+    "  --json\n";
+
+namespace {
+
+std::vector<std::string> words_of(const std::string &text) {
+    std::istringstream stream(text);
+    std::vector<std::string> words;
+    for (std::string word; std::getline(stream, word, ',');) {
+        words.push_back(word);
+    }
+    return words;
+}
+
+int64_t number(const std::string &option, const std::string &text) {
+    char *end = nullptr;
+    const long value = std::strtol(text.c_str(), &end, 10);
+    if (text.empty() || *end != '\0' || value < 1 || value > 1 << 24) {
+        throw std::invalid_argument(option + ": is \"" + text + "\", but must be a number from 1 to 16777216");
+    }
+    return value;
+}
+
+void set_hooks(cases::Case &c, const std::string &text) {
+    for (const std::string &word : words_of(text)) {
+        if (word == "softcap") {
+            c.softcap = 30.0f;
+        } else if (word == "bias") {
+            c.bias = cases::varying("qk");
+        } else if (word == "alibi") {
+            c.alibi = true;
+        } else if (word == "mask") {
+            c.mask = cases::varying("qk");
+        } else if (word == "sink") {
+            c.sinks = cases::Sinks::kNormal;
+        } else {
+            throw std::invalid_argument("--hooks: \"" + word + "\" is none of softcap, bias, alibi, mask, sink");
+        }
+    }
+}
+
+schedules::Tile tile_of(const std::string &text) {
+    std::vector<int> values;
+    for (const std::string &word : words_of(text)) {
+        values.push_back(static_cast<int>(number("--tile", word)));
+    }
+    if (values.size() != 5) {
+        throw std::invalid_argument("--tile: has " + std::to_string(values.size()) + " numbers, but needs 5");
+    }
+    return {values[0], values[1], values[2], values[3], values[4]};
+}
+
+cases::Case usual_problem() {
+    cases::Case c;
+    c.name = "roofline";
+    c.query_heads = 16;
+    c.kv_heads = 8;
+    c.query_length = 2048;
+    c.kv_length = 0;
+    c.key_dim = c.value_dim = 128;
+    c.causal = true;
+    c.lse = false;
+    return c;
+}
+
+}  // namespace
+
+Options parse_options(int argc, char **argv) {
+    Options options;
+    cases::Case &c = options.problem = usual_problem();
+    const std::map<std::string, std::function<void(const std::string &)>> known = {
+        {"--length", [&](const std::string &text) { c.query_length = number("--length", text); }},
+        {"--keys", [&](const std::string &text) { c.kv_length = number("--keys", text); }},
+        {"--dim", [&](const std::string &text) { c.key_dim = c.value_dim = number("--dim", text); }},
+        {"--heads", [&](const std::string &text) { c.query_heads = number("--heads", text); }},
+        {"--kv-heads", [&](const std::string &text) { c.kv_heads = number("--kv-heads", text); }},
+        {"--batch", [&](const std::string &text) { c.batch = number("--batch", text); }},
+        {"--full", [&](const std::string &) { c.causal = false; }},
+        {"--window", [&](const std::string &text) { c.window_left = number("--window", text) - 1; }},
+        {"--hooks", [&](const std::string &text) { set_hooks(c, text); }},
+        {"--target", [&](const std::string &text) { options.target = text; }},
+        {"--kernel", [&](const std::string &text) { options.kernel = text; }},
+        {"--tile", [&](const std::string &text) { options.tile = tile_of(text); }},
+        {"--seconds",
+         [&](const std::string &text) { options.seconds = static_cast<double>(number("--seconds", text)); }},
+        {"--json", [&](const std::string &) { options.json = true; }},
+    };
+    for (int a = 1; a < argc; ++a) {
+        const std::string argument = argv[a];
+        const size_t equals = argument.find('=');
+        const auto found = known.find(argument.substr(0, equals));
+        if (found == known.end()) {
+            throw std::invalid_argument("unknown option " + argument);
+        }
+        found->second(equals == std::string::npos ? "" : argument.substr(equals + 1));
+    }
+    if (c.kv_length == 0) {
+        c.kv_length = c.query_length;
+    }
+    if (options.tile && !options.kernel.empty()) {
+        throw std::invalid_argument("--tile: not beside --kernel, which has one");
+    }
+    return options;
+}
+
+}  // namespace hattn::roofline

@@ -1,0 +1,87 @@
+#include "stages.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "work.h"
+
+namespace hattn::roofline {
+
+namespace {
+
+enum class Product { kNone, kKeys, kValues };
+
+struct StageRow {
+    const char *stage;
+    Product product;
+    std::vector<const char *> funcs;
+};
+
+// The one place that knows Funcs by name; see generators/attention_stages.h and score_hooks.cpp.
+const std::vector<StageRow> &stage_rows() {
+    static const std::vector<StageRow> rows = {
+        {"query transpose", Product::kNone, {"query_tile"}},
+        {"QK dot", Product::kKeys, {"dot", "dot_intm"}},
+        {"bias and mask tiles", Product::kNone, {"bias_tile", "mask_tile"}},
+        {"logits, mask, hooks", Product::kNone, {"logits"}},
+        {"maxima", Product::kNone, {"chunk_max", "chunk_max_intm", "running_max"}},
+        {"weights (exp2)", Product::kNone, {"weights"}},
+        {"chunk sum", Product::kNone, {"chunk_sum", "chunk_sum_intm"}},
+        {"values of unseen keys", Product::kNone, {"key_seen", "chunk_value"}},
+        {"PV", Product::kValues, {"chunk_output"}},
+        {"rescale, state", Product::kNone, {"rescale", "state", "statistics"}},
+        {"output transpose", Product::kNone, {"normaliser", "output", "lse"}},
+        {"row limits", Product::kNone, {"row", "head", "position", "first", "last", "alibi_slope"}},
+        {"call, allocation",
+         Product::kNone,
+         {"overhead", "halide_malloc", "halide_free", "waiting for parallel tasks to finish"}},
+    };
+    return rows;
+}
+
+size_t row_of(const std::string &func) {
+    const std::vector<StageRow> &rows = stage_rows();
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (std::find(rows[i].funcs.begin(), rows[i].funcs.end(), func) != rows[i].funcs.end()) {
+            return i;
+        }
+    }
+    throw std::runtime_error("Func " + func +
+                             " belongs to no stage: add it to stage_rows() in bench/roofline/stages.cpp");
+}
+
+int64_t round_up(int64_t value, int64_t multiple) {
+    return multiple > 0 ? (value + multiple - 1) / multiple * multiple : value;
+}
+
+}  // namespace
+
+std::vector<StageTime> stage_times(const std::vector<FuncTime> &funcs, double key_flops, double value_flops) {
+    std::vector<StageTime> stages;
+    for (const StageRow &row : stage_rows()) {
+        stages.push_back({row.stage, 0.0,
+                          row.product == Product::kKeys     ? key_flops
+                          : row.product == Product::kValues ? value_flops
+                                                            : 0.0});
+    }
+    for (const FuncTime &func : funcs) {
+        stages[row_of(func.func)].seconds += func.seconds;
+    }
+    std::erase_if(stages, [](const StageTime &stage) { return stage.seconds == 0.0; });
+    return stages;
+}
+
+double computed_scores(const cases::Case &c, const schedules::Tile &tile) {
+    double scores = 0.0;
+    for (int64_t row = 0; row < c.query_length; row += tile.rows) {
+        cases::Case part = c;  // the rows of one tile, as a problem of their own
+        part.batch = 1;
+        part.query_length = std::min<int64_t>(tile.rows, c.query_length - row);
+        part.causal_offsets = {static_cast<int32_t>(c.kv_length - c.query_length + row)};
+        const bench::VisibleKeys keys = bench::visible_keys(part, 0);
+        scores += static_cast<double>(tile.rows * round_up(keys.end - keys.begin, tile.keys));
+    }
+    return scores * static_cast<double>(c.batch * c.query_heads);
+}
+
+}  // namespace hattn::roofline
