@@ -75,8 +75,9 @@ class KVCache:
         """hattn.attention() of q [B, Hq, Sq, Dk] over the cached keys of each sequence.
 
         Takes the options of hattn.attention() except kv_lengths, cu_seqlens_k, block_table, k_scale and v_scale, which
-        the cache settles; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths) keys. By default the queries are the last ones of
-        each sequence (causal_offset = length - queries): append the new keys first, then attend.
+        the cache settles; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths)
+        keys. By default the queries are the last ones of each sequence (causal_offset = length - queries): append the
+        new keys first, then attend.
 
         Returns:
             As hattn.attention().
