@@ -72,6 +72,19 @@ void add_decode(std::vector<BenchCase> &list) {
     for (int64_t keys : {512, 1024, 2048, 4096, 8192, 16384, 32768}) {
         list.push_back({decode(keys), Bound::kReading});
     }
+    // Speculative decoding: eight drafted rows, in a line and as a tree.
+    const Case drafted = with(decode(8192), [](Case &c) {
+        c.name = "decode_draft8_k8192";
+        c.query_length = 8;
+    });
+    list.push_back({drafted, Bound::kReading});
+    list.push_back({with(drafted,
+                         [](Case &c) {
+                             c.name = "decode_tree8_k8192";
+                             c.mask = cases::varying("qk");
+                             c.mask_values = cases::MaskValues::kTree;
+                         }),
+                    Bound::kReading});
 }
 
 // Layers of SmolLM2-135M, the model of ./dev demo.
