@@ -33,9 +33,24 @@ cases::Case mixed_case(const std::string &name) {
     return c;
 }
 
+// More tasks than a wave of the scheduler holds.
+cases::Case many_sequences() {
+    cases::Case c;
+    c.name = "many_sequences";
+    c.batch = 2500;
+    c.query_heads = c.kv_heads = 2;
+    c.query_length = c.kv_length = 6;
+    c.key_dim = c.value_dim = 8;
+    for (int32_t b = 0; b < 2500; ++b) {
+        c.q_lengths.push_back(b % 4 == 0 ? 6 : b % 4 == 1 ? 0 : 1);
+        c.kv_lengths.push_back(b % 7);
+    }
+    return c;
+}
+
 std::vector<cases::Case> mixed_cases() {
     std::vector<cases::Case> list = {mixed_case("mixed_causal"), mixed_case("mixed_options"),
-                                     mixed_case("mixed_broadcast_operands")};
+                                     mixed_case("mixed_broadcast_operands"), many_sequences()};
     cases::Case &options = list[1];
     options.layout = cases::Layout::kBshd;
     options.window_left = 300;
@@ -187,5 +202,21 @@ INSTANTIATE_TEST_SUITE_P(Mixed, PackedInvariance,
                          [](const auto &run) {
                              return std::get<0>(run.param).name + "__" + test::algorithm_name(std::get<1>(run.param));
                          });
+
+// Not by the capacity of every sequence: tasks for 300 rows in all, not for 8 times 256.
+TEST(PackedPlan, IsSizedByItsRows) {
+    test::ContextPtr context = test::make_context(1);
+    cases::Case c;
+    c.name = "sized";
+    c.batch = 8;
+    c.query_length = 256;
+    c.kv_length = 500;
+    hattn_attention_desc desc = cases::Problem(c).desc;
+    size_t padded = 0, packed = 0;
+    ASSERT_EQ(hattn_plan_workspace_size(test::make_plan(context.get(), desc).get(), &padded), HATTN_OK);
+    desc.packed_queries = 300;
+    ASSERT_EQ(hattn_plan_workspace_size(test::make_plan(context.get(), desc).get(), &packed), HATTN_OK);
+    EXPECT_LT(packed, padded);
+}
 
 }  // namespace
