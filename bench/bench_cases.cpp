@@ -114,6 +114,15 @@ void add_decode(std::vector<BenchCase> &list) {
     reading(with(decode("decode_group8_k8192", kKeys), [](Case &c) { c.query_heads = 64; }), "Hq = 64, 8192 keys");
     reading(attention("decode_rows8_k8192", 8, kKeys), "8 rows, 8192 keys");
     reading(attention("decode_rows32_k8192", 32, kKeys), "32 rows, 8192 keys");
+    // Speculative decoding: the drafted rows of 8 tokens as a tree.
+    list.push_back({.problem = with(attention("decode_tree8_k8192", 8, kKeys),
+                                    [](Case &c) {
+                                        c.mask = cases::varying("qk");
+                                        c.mask_values = cases::MaskValues::kTree;
+                                    }),
+                    .title = "tree of 8 rows, 8192 keys",
+                    .work = Work::kReading,
+                    .beside = "decode_rows8_k8192"});
     reading(with(decode("decode_window1024_k32768", 32768), [](Case &c) { c.window_left = 1023; }),
             "window 1024, 32768 keys");
 }

@@ -53,15 +53,12 @@ struct Destination {
 
 Destination destination(const Execution &run, const Task &task, float *unwanted_lse) {
     const hattn_tensor &out = run.args.out;
+    const StoredRows rows = Sequence(run.plan.problem, run.args, task.batch).queries;
     Destination to;
-    to.heads = {element<float>(out, task.batch, task.head, task.row),
-                out.stride[2],
-                out.stride[1],
-                unwanted_lse,
-                task.heads,
-                1};
+    to.heads = {
+        element<float>(out, rows, task.head, task.row), out.stride[2], out.stride[1], unwanted_lse, task.heads, 1};
     if (run.lse.data) {
-        to.heads.lse = run.lse.at(task.batch, task.head, task.row);
+        to.heads.lse = run.lse.at(rows.batch, task.head, rows.first + task.row);
         to.heads.lse_row_stride = run.lse.row_stride;
         to.heads.lse_head_stride = run.lse.head_stride;
     }

@@ -1,5 +1,6 @@
 #include "execute_args.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -23,18 +24,30 @@ void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimens
             ", but at most ", limit, " is supported");
 }
 
+// The most rows of one packed sequence.
+int64_t longest(const int32_t *cu_seqlens, int64_t batch) {
+    int64_t rows = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+        rows = std::max<int64_t>(rows, cu_seqlens[b + 1] - cu_seqlens[b]);
+    }
+    return rows;
+}
+
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
     check_tensor(args.q, "q", HATTN_FLOAT32);
     check_tensor(args.out, "out", HATTN_FLOAT32);
+    const bool packed = p.packed_queries > 0;
+    const int64_t batch = packed ? 1 : p.batch, rows = packed ? p.packed_queries : p.query_length;
+    const char *batch_name = packed ? "the batch of packed queries" : "the plan's batch";
     // More than the plan was made for is a matter of capacity.
-    require(args.q.extent[0] <= p.batch, HATTN_CAPACITY_EXCEEDED, "q: extent[0] (batch) is ", args.q.extent[0],
-            ", but the plan's batch is ", p.batch);
-    check_tensor_extent(args.q, "q", kQueryDimensions, 0, p.batch, "the plan's batch");
+    require(packed || args.q.extent[0] <= p.batch, HATTN_CAPACITY_EXCEEDED, "q: extent[0] (batch) is ",
+            args.q.extent[0], ", but the plan's batch is ", p.batch);
+    check_tensor_extent(args.q, "q", kQueryDimensions, 0, batch, batch_name);
     check_tensor_extent(args.q, "q", kQueryDimensions, 1, p.query_heads, "the plan's query_heads");
     check_tensor_extent(args.q, "q", kQueryDimensions, 3, p.key_dim, "the plan's key_dim");
-    require(args.q.extent[2] <= p.query_length, HATTN_CAPACITY_EXCEEDED, "q: extent[2] (query length) is ",
-            args.q.extent[2], ", but the plan's query_length is ", p.query_length);
-    check_tensor_extent(args.out, "out", kQueryDimensions, 0, p.batch, "the plan's batch");
+    require(args.q.extent[2] <= rows, HATTN_CAPACITY_EXCEEDED, "q: extent[2] (query length) is ", args.q.extent[2],
+            ", but the plan's ", packed ? "packed_queries" : "query_length", " is ", rows);
+    check_tensor_extent(args.out, "out", kQueryDimensions, 0, batch, batch_name);
     check_tensor_extent(args.out, "out", kQueryDimensions, 1, p.query_heads, "the plan's query_heads");
     check_tensor_extent(args.out, "out", kQueryDimensions, 2, args.q.extent[2], "the query length of q");
     check_tensor_extent(args.out, "out", kQueryDimensions, 3, p.value_dim, "the plan's value_dim");
@@ -56,11 +69,12 @@ void check_key_side(const Problem &p, const hattn_attention_args &args) {
     } sides[] = {{args.k, "k", p.key_dim, "the plan's key_dim"}, {args.v, "v", p.value_dim, "the plan's value_dim"}};
     for (const auto &side : sides) {
         check_tensor(side.tensor, side.name, HATTN_FLOAT32);
-        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 0, p.batch, "the plan's batch");
+        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 0, args.cu_seqlens_k ? 1 : p.batch,
+                            args.cu_seqlens_k ? "the batch of packed keys" : "the plan's batch");
         check_tensor_extent(side.tensor, side.name, kKeyDimensions, 1, p.kv_heads, "the plan's kv_heads");
         check_tensor_extent(side.tensor, side.name, kKeyDimensions, 3, side.dim, side.dim_name);
-        require(side.tensor.extent[2] <= p.kv_length, HATTN_CAPACITY_EXCEEDED, side.name, ": extent[2] (kv length) is ",
-                side.tensor.extent[2], ", but the plan's kv_length is ", p.kv_length);
+        require(args.cu_seqlens_k || side.tensor.extent[2] <= p.kv_length, HATTN_CAPACITY_EXCEEDED, side.name,
+                ": extent[2] (kv length) is ", side.tensor.extent[2], ", but the plan's kv_length is ", p.kv_length);
         check_unit_stride(side.tensor, side.name);
         check_stride_limit(side.tensor, side.name, 2, kMaxKeyStride);
     }
@@ -98,11 +112,13 @@ void check_optional_outputs(const Problem &p, const hattn_attention_args &args) 
     }
 }
 
-// A bias or mask: each extent is 1 or that of [B, Hq, Sq, Sk].
+// A bias or mask: each extent is 1 or that of [B, Hq, Sq, Sk]. Packed queries vary over the batch or over rows, and
+// packed keys may leave columns unused.
 void check_operand(const hattn_tensor &tensor, const char *name, const char *flag, bool expected, hattn_dtype dtype,
-                   const hattn_attention_args &args) {
+                   const Problem &p, const hattn_attention_args &args) {
     read_struct(&tensor, name);
-    const int64_t full[4] = {args.q.extent[0], args.q.extent[1], args.q.extent[2], args.k.extent[2]};
+    const int64_t full[4] = {p.batch, args.q.extent[1], args.q.extent[2],
+                             args.cu_seqlens_k ? longest(args.cu_seqlens_k, p.batch) : args.k.extent[2]};
     const bool empty = full[0] == 0 || full[2] == 0 || full[3] == 0;
     require(expected || !tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is given, but the plan's ", flag, " is 0");
     if (!expected || (empty && !tensor.data)) {
@@ -111,12 +127,42 @@ void check_operand(const hattn_tensor &tensor, const char *name, const char *fla
     require(tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is null, but the plan's ", flag, " is 1");
     check_tensor(tensor, name, dtype);
     for (int d = 0; d < 4; ++d) {
-        require(tensor.extent[d] == 1 || tensor.extent[d] == full[d], HATTN_INVALID_ARGUMENT, name, ": extent[", d,
-                "] (", kScoreDimensions.name[d], ") is ", tensor.extent[d], ", but must be 1 or ", full[d]);
+        const bool unused_columns = d == 3 && args.cu_seqlens_k;
+        require(tensor.extent[d] == 1 || tensor.extent[d] == full[d] || (unused_columns && tensor.extent[d] > full[d]),
+                HATTN_INVALID_ARGUMENT, name, ": extent[", d, "] (", kScoreDimensions.name[d], ") is ",
+                tensor.extent[d], ", but must be 1 or ", unused_columns ? "at least " : "", full[d]);
     }
+    require(p.packed_queries == 0 || tensor.extent[0] == 1 || tensor.extent[2] == 1, HATTN_INVALID_ARGUMENT, name,
+            ": extent[0] (batch) is ", tensor.extent[0], " and extent[2] (query length) is ", tensor.extent[2],
+            ", but one of them must be 1 where queries are packed");
     check_stride_limit(tensor, name, 1, kMaxHeadStride);
     check_stride_limit(tensor, name, 2, kMaxRowStride);
     check_stride_limit(tensor, name, 3, kMaxKeyStride);
+}
+
+// Where packed sequences of `tensor` end: from 0 to its rows, never going back, no sequence longer than `capacity`.
+void check_cu_seqlens(const int32_t *ends, const char *name, int64_t batch, const hattn_tensor &tensor,
+                      const char *tensor_name, int64_t capacity, const char *capacity_name) {
+    require(ends[0] == 0, HATTN_INVALID_ARGUMENT, name, "[0]: is ", ends[0], ", but must be 0");
+    for (int64_t b = 0; b < batch; ++b) {
+        require(ends[b + 1] >= ends[b], HATTN_INVALID_ARGUMENT, name, "[", b + 1, "]: is ", ends[b + 1],
+                ", but the entry before is ", ends[b]);
+        require(ends[b + 1] - ends[b] <= capacity, HATTN_CAPACITY_EXCEEDED, name, ": sequence ", b, " has ",
+                ends[b + 1] - ends[b], " rows, but the plan's ", capacity_name, " is ", capacity);
+    }
+    require(ends[batch] == tensor.extent[2], HATTN_INVALID_ARGUMENT, name, "[", batch, "]: is ", ends[batch], ", but ",
+            tensor_name, " has ", tensor.extent[2], " rows");
+}
+
+void check_packing(const Problem &p, const hattn_attention_args &args) {
+    require((args.cu_seqlens_q != nullptr) == (p.packed_queries > 0), HATTN_INVALID_ARGUMENT, "cu_seqlens_q: is ",
+            args.cu_seqlens_q ? "given" : "null", ", but the plan's packed_queries is ", p.packed_queries);
+    require(!args.cu_seqlens_k || args.cu_seqlens_q, HATTN_INVALID_ARGUMENT,
+            "cu_seqlens_k: is given, but the plan's packed_queries is ", p.packed_queries);
+    require(!args.cu_seqlens_q || !args.q_lengths, HATTN_INVALID_ARGUMENT,
+            "q_lengths: is given, but cu_seqlens_q is too");
+    require(!args.cu_seqlens_k || !args.kv_lengths, HATTN_INVALID_ARGUMENT,
+            "kv_lengths: is given, but cu_seqlens_k is too");
 }
 
 void check_vectors(const Problem &p, const hattn_attention_args &args) {
@@ -160,11 +206,19 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
 }  // namespace
 
 void check_arguments(const Problem &problem, const hattn_attention_args &args) {
+    check_packing(problem, args);
     check_query_side(problem, args);
     check_key_side(problem, args);
+    if (args.cu_seqlens_q) {
+        check_cu_seqlens(args.cu_seqlens_q, "cu_seqlens_q", problem.batch, args.q, "q", problem.query_length,
+                         "query_length");
+    }
+    if (args.cu_seqlens_k) {
+        check_cu_seqlens(args.cu_seqlens_k, "cu_seqlens_k", problem.batch, args.k, "k", problem.kv_length, "kv_length");
+    }
     check_optional_outputs(problem, args);
-    check_operand(args.bias, "bias", "has_bias", problem.has_bias, HATTN_FLOAT32, args);
-    check_operand(args.mask, "mask", "has_mask", problem.has_mask, HATTN_BOOL, args);
+    check_operand(args.bias, "bias", "has_bias", problem.has_bias, HATTN_FLOAT32, problem, args);
+    check_operand(args.mask, "mask", "has_mask", problem.has_mask, HATTN_BOOL, problem, args);
     check_vectors(problem, args);
     check_aliasing(args, args.out, "out");
     check_aliasing(args, args.lse, "lse");

@@ -67,8 +67,8 @@ ordered_json explain_json(const hattn_plan &plan) {
     const Choice choice = choose(plan.kernels, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
     const TileShape shape = tile_shape(choice, problem);
     const bool splits = choice.algorithm == HATTN_ALGORITHM_SPLIT_KV;
-    const int64_t units = problem.batch * problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
-                          ((problem.query_length + shape.rows - 1) / shape.rows);
+    const int64_t units = problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
+                          most_row_blocks(problem, shape.rows);
     const int64_t splits_per_unit =
         splits ? std::max<int64_t>(1, (problem.kv_length + kSplitKeys - 1) / kSplitKeys) : 1;
     return {{"algorithm", algorithm_name(choice.algorithm)},

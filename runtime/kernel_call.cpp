@@ -53,7 +53,7 @@ struct OperandView {
     T *data = nullptr;
     int64_t key_stride = 0, row_stride = 0, head_stride = 0;
 
-    OperandView(const hattn_tensor &tensor, const Task &task, int64_t first_key) {
+    OperandView(const hattn_tensor &tensor, const Task &task, const StoredRows &rows, int64_t first_key) {
         if (!tensor.data) {
             return;
         }
@@ -61,7 +61,7 @@ struct OperandView {
         row_stride = used_stride(tensor, 2);
         head_stride = used_stride(tensor, 1);
         data = static_cast<T *>(tensor.data) + task.batch * used_stride(tensor, 0) + task.head * head_stride +
-               task.row * row_stride + first_key * key_stride;
+               (rows.first + task.row) * row_stride + first_key * key_stride;
     }
 };
 
@@ -86,14 +86,14 @@ struct InputArguments {
                    const float *known_lse, int64_t known_lse_stride)
         : sequence(site.plan.problem, site.args, task.batch),
           kv_head(task.head / site.plan.problem.group_size()),
-          bias_view(site.args.bias, task, keys.begin),
-          mask_view(site.args.mask, task, keys.begin),
-          query(element<const float>(site.args.q, task.batch, task.head, task.row),
+          bias_view(site.args.bias, task, sequence.queries, keys.begin),
+          mask_view(site.args.mask, task, sequence.queries, keys.begin),
+          query(element<const float>(site.args.q, sequence.queries, task.head, task.row),
                 {{site.plan.problem.key_dim, 1},
                  {task.rows, site.args.q.stride[2]},
                  {task.heads, site.args.q.stride[1]}}),
-          key(granules_of(site.args.k, task.batch, kv_head, keys)),
-          value(granules_of(site.args.v, task.batch, kv_head, keys)),
+          key(granules_of(site.args.k, sequence.keys, kv_head, keys)),
+          value(granules_of(site.args.v, sequence.keys, kv_head, keys)),
           granules(kAscending.data(), {{ceil_div(keys.size(), kGranuleKeys), 1}}),
           bias(bias_view.data, {{keys.size(), bias_view.key_stride},
                                 {task.rows, bias_view.row_stride},

@@ -71,14 +71,11 @@ int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
     };
     const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
     for_each_kernel_of(kernels, [&](const KernelInfo &kernel) {
-        const int64_t blocks =
-            ceil_div(problem.query_length,
-                     std::max(1, kernel.tile.rows /
-                                     static_cast<int>(std::min<int64_t>(kernel.tile.rows, problem.group_size())))) +
-            1;
+        const int64_t unit_rows = kernel.tile.rows / std::min<int64_t>(kernel.tile.rows, problem.group_size());
+        // Of every sequence there may be rows past its length to fill.
+        const int64_t blocks = most_row_blocks(problem, unit_rows) + problem.batch;
         const bool splits_keys = kernel.kind == KernelKind::kSplitKv;
-        tasks = std::max(
-            tasks, at_most(at_most(at_most(problem.batch, problem.query_heads), blocks), splits_keys ? splits : 1));
+        tasks = std::max(tasks, at_most(at_most(problem.query_heads, blocks), splits_keys ? splits : 1));
     });
     // A unit's splits have to fit into one wave.
     return std::max(std::min(tasks, kMaxTasksPerWave), splits);
@@ -87,15 +84,15 @@ int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
 WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kernels, int32_t threads) {
     WorkspaceLayout layout;
     constexpr int64_t kFloat = sizeof(float);
-    const int64_t units = checked_multiply(problem.batch, problem.query_heads, "workspace");
-    if (units == 0 || problem.query_length == 0) {
+    if (problem.batch == 0 || problem.query_length == 0) {
         return layout;
     }
+    const int64_t head_rows = checked_multiply(problem.query_heads, problem.total_rows(), "workspace");
     layout.task_capacity = tasks_of(problem, kernels);
     if (may_run(kernels, HATTN_ALGORITHM_SPLIT_KV) && problem.kv_length > kSplitKeys) {
         const int64_t unit = largest_unit_states(problem, kernels);
-        const int64_t rows = checked_multiply(units, problem.query_length, "workspace");
-        layout.state_floats = std::max(unit, std::min(checked_multiply(unit, rows, "workspace"), kStatePoolFloats));
+        layout.state_floats =
+            std::max(unit, std::min(checked_multiply(unit, head_rows, "workspace"), kStatePoolFloats));
     }
     const int64_t rows = most_tile_rows(kernels);
     layout.segment_floats = round_up(state_floats(rows, 2, problem.value_dim) + rows, 16);
@@ -111,9 +108,7 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     layout.states_offset = place(layout.state_floats * kFloat);
     layout.sinks_offset = place(problem.query_heads * kFloat);
     const bool keeps_lse = problem.scores == HATTN_SCORES_PROBABILITIES;
-    layout.lse_offset = place(
-        keeps_lse ? checked_multiply(checked_multiply(units, problem.query_length, "workspace"), kFloat, "workspace")
-                  : 0);
+    layout.lse_offset = place(keeps_lse ? checked_multiply(head_rows, kFloat, "workspace") : 0);
     layout.worker_stride = static_cast<size_t>(layout.segment_floats * kFloat + layout.scratch_bytes);
     layout.workers_offset = place(checked_multiply(static_cast<int64_t>(layout.worker_stride), threads, "workspace"));
     layout.bytes = static_cast<size_t>(used);

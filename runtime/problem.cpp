@@ -38,17 +38,18 @@ void check_extents(const hattn_attention_desc &desc) {
     check_extent(desc.kv_length, 0, "kv_length");
     check_extent(desc.key_dim, 1, "key_dim");
     check_extent(desc.value_dim, 1, "value_dim");
+    check_extent(desc.packed_queries, 0, "packed_queries");
     require(desc.query_heads % desc.kv_heads == 0, HATTN_INVALID_ARGUMENT, "query_heads: is ", desc.query_heads,
             ", but must be a multiple of kv_heads, which is ", desc.kv_heads);
-    const auto bytes = [&](int64_t heads, int64_t length, int64_t dim, const char *what) {
-        return checked_multiply(
-            checked_multiply(checked_multiply(checked_multiply(desc.batch, heads, what), length, what), dim, what),
-            static_cast<int64_t>(sizeof(float)), what);
+    const auto bytes = [&](int64_t rows, int64_t heads, int64_t dim, const char *what) {
+        return checked_multiply(checked_multiply(checked_multiply(rows, heads, what), dim, what),
+                                static_cast<int64_t>(sizeof(float)), what);
     };
-    bytes(desc.query_heads, desc.query_length, std::max(desc.key_dim, desc.value_dim), "size of q or out");
-    bytes(desc.kv_heads, desc.kv_length, std::max(desc.key_dim, desc.value_dim), "size of k or v");
+    const int64_t rows = desc.packed_queries > 0 ? desc.packed_queries : desc.batch * desc.query_length;
+    bytes(rows, desc.query_heads, std::max(desc.key_dim, desc.value_dim), "size of q or out");
+    bytes(desc.batch * desc.kv_length, desc.kv_heads, std::max(desc.key_dim, desc.value_dim), "size of k or v");
     if (desc.scores != HATTN_SCORES_NONE) {
-        bytes(desc.query_heads, desc.query_length, desc.kv_length, "size of scores");
+        bytes(rows, desc.query_heads, desc.kv_length, "size of scores");
     }
 }
 
@@ -68,6 +69,9 @@ void check_options(const hattn_attention_desc &desc) {
     check_flag(desc.has_sinks, "has_sinks");
     require(desc.scores >= HATTN_SCORES_NONE && desc.scores <= HATTN_SCORES_PROBABILITIES, HATTN_INVALID_ARGUMENT,
             "scores: is ", static_cast<int>(desc.scores), ", which is no hattn_scores");
+    require(desc.scores == HATTN_SCORES_NONE || desc.packed_queries == 0, HATTN_NOT_SUPPORTED, "scores: is ",
+            static_cast<int>(desc.scores), ", but packed_queries is ", desc.packed_queries,
+            ", and packed queries have no score output yet");
     require(desc.algorithm >= HATTN_ALGORITHM_AUTO && desc.algorithm <= HATTN_ALGORITHM_UNFUSED, HATTN_INVALID_ARGUMENT,
             "algorithm: is ", static_cast<int>(desc.algorithm), ", which is no hattn_algorithm");
     require(desc.threads >= 0 && desc.threads <= kMaxThreads, HATTN_INVALID_ARGUMENT, "threads: is ", desc.threads,
@@ -107,6 +111,7 @@ Problem validate_problem(const hattn_attention_desc &desc) {
     problem.scores = desc.scores;
     problem.algorithm = desc.algorithm;
     problem.threads = desc.threads;
+    problem.packed_queries = desc.packed_queries;
     return problem;
 }
 

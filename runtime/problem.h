@@ -19,10 +19,15 @@ struct Problem {
     bool has_bias, has_mask, has_alibi, has_sinks;
     hattn_scores scores;
     hattn_algorithm algorithm;
-    int32_t threads;  // 0: the context's
+    int32_t threads;         // 0: the context's
+    int64_t packed_queries;  // 0: padded to query_length; else the most rows of all sequences together
 
     int64_t group_size() const {
         return query_heads / kv_heads;
+    }
+    // The most query rows that one head of an execute has.
+    int64_t total_rows() const {
+        return packed_queries > 0 ? packed_queries : batch * query_length;
     }
 };
 

@@ -35,7 +35,7 @@ void write_tile(const ScoreWork &work, int64_t index, ScratchArena &scratch) {
     const int64_t head = index / work.row_blocks % problem.query_heads;
     const int64_t row = index % work.row_blocks * tile_rows;
     const Sequence sequence(problem, work.args, batch);
-    const int64_t rows = std::min(tile_rows, sequence.query_rows - row);
+    const int64_t rows = std::min(tile_rows, sequence.queries.count - row);
     const int64_t real_rows = std::clamp<int64_t>(sequence.query_length - row, 0, rows);
     const int64_t all_keys = work.args.k.extent[2];
     float *scores = element<float>(work.args.scores, batch, head, row);

@@ -6,6 +6,7 @@
 
 #include "kernel_table.h"
 #include "problem.h"
+#include "tensor.h"
 
 namespace hattn {
 
@@ -19,17 +20,35 @@ struct KeyRange {
     }
 };
 
+// Where the rows of one sequence lie in a tensor: in a batch entry of their own, or packed behind those of the
+// sequences before.
+struct StoredRows {
+    int64_t batch, first, count;
+
+    StoredRows(const hattn_tensor &tensor, const int32_t *cu_seqlens, int64_t sequence)
+        : batch(cu_seqlens ? 0 : sequence),
+          first(cu_seqlens ? cu_seqlens[sequence] : 0),
+          count(cu_seqlens ? cu_seqlens[sequence + 1] - first : tensor.extent[2]) {}
+};
+
+template<typename T>
+T *element(const hattn_tensor &tensor, const StoredRows &rows, int64_t head, int64_t row) {
+    return element<T>(tensor, rows.batch, head, rows.first + row);
+}
+
 struct Sequence {
+    StoredRows queries;                 // of q, out and lse; past query_length they are padding
+    StoredRows keys;                    // of k and v, likewise
     int64_t query_length;               // rows that exist
-    int64_t query_rows;                 // rows the output has
     int64_t kv_length;                  // keys that exist
     int64_t offset;                     // position of row 0 among the keys
     int64_t first_offset, last_offset;  // row i sees keys i + first_offset .. i + last_offset
 
     Sequence(const Problem &problem, const hattn_attention_args &args, int64_t batch)
-        : query_length(args.q_lengths ? args.q_lengths[batch] : args.q.extent[2]),
-          query_rows(args.q.extent[2]),
-          kv_length(args.kv_lengths ? args.kv_lengths[batch] : args.k.extent[2]),
+        : queries(args.q, args.cu_seqlens_q, batch),
+          keys(args.k, args.cu_seqlens_k, batch),
+          query_length(args.q_lengths ? args.q_lengths[batch] : queries.count),
+          kv_length(args.kv_lengths ? args.kv_lengths[batch] : keys.count),
           offset(args.causal_offsets ? args.causal_offsets[batch] : kv_length - query_length) {
         const int64_t left = problem.window_left < 0 ? kMaxExtent : problem.window_left;
         const int64_t right = problem.window_right < 0 ? kMaxExtent : problem.window_right;

@@ -17,6 +17,12 @@ TileShape tile_shape(const Choice &choice, const Problem &problem) {
     return {rows / heads, heads};
 }
 
+int64_t most_row_blocks(const Problem &problem, int64_t rows) {
+    const int64_t padded = problem.batch * ceil_div(problem.query_length, rows);
+    // Every packed sequence may end within a tile.
+    return problem.packed_queries > 0 ? std::min(padded, problem.packed_queries / rows + problem.batch) : padded;
+}
+
 int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
     const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
     return state_floats(kernels.split_kv.back()->tile.rows, splits, problem.value_dim);
@@ -58,7 +64,7 @@ bool TaskWriter::next_wave() {
 bool TaskWriter::start_sequence() {
     const Problem &problem = plan_.problem;
     const Sequence sequence(problem, args_, batch_);
-    const bool padded = sequence.query_length < sequence.query_rows;
+    const bool padded = sequence.query_length < sequence.queries.count;
     work_ = sequence.query_length * sequence.kv_length;
     attention_units_ = 0;
     if (sequence.query_length > 0) {
@@ -89,7 +95,7 @@ bool TaskWriter::add_unit() {
         task.head = static_cast<int32_t>(head);
         task.heads = 1;
         task.row = static_cast<int32_t>(sequence.query_length);
-        task.rows = static_cast<int32_t>(sequence.query_rows - sequence.query_length);
+        task.rows = static_cast<int32_t>(sequence.queries.count - sequence.query_length);
         task.order = task_count_++;
         return true;
     }

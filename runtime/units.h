@@ -15,6 +15,9 @@ struct TileShape {
 };
 TileShape tile_shape(const Choice &choice, const Problem &problem);
 
+// The most tiles of `rows` rows that the sequences of an execute make, per head.
+int64_t most_row_blocks(const Problem &problem, int64_t rows);
+
 // Floats of a partial state: outputs (d, r, n), then lse (r, n).
 inline int64_t state_floats(int64_t rows, int64_t states, int64_t value_dim) {
     return rows * states * (value_dim + 1);

@@ -137,7 +137,7 @@ typedef struct hattn_attention_desc {
     int64_t batch;        /* B >= 0 */
     int64_t query_heads;  /* Hq > 0, a multiple of kv_heads */
     int64_t kv_heads;     /* Hkv > 0 */
-    int64_t query_length; /* Sq >= 0: capacity; q_lengths may shorten each sequence */
+    int64_t query_length; /* Sq >= 0: capacity; q_lengths may shorten each sequence. Packed: of the longest sequence */
     int64_t kv_length;    /* Sk >= 0: capacity; kv_lengths may shorten each sequence */
     int64_t key_dim;      /* Dk > 0 */
     int64_t value_dim;    /* Dv > 0 */
@@ -150,12 +150,19 @@ typedef struct hattn_attention_desc {
     hattn_scores scores;  /* the extra score output, if any */
     hattn_algorithm algorithm;
     int32_t threads;      /* 0: the context's */
+    int64_t packed_queries; /* 0: q is [B, Hq, Sq, Dk]; > 0: queries are packed (see cu_seqlens_q), at most so many rows */
 } hattn_attention_desc;
 
 /* Fills desc with defaults: float32, CPU, scale NaN, windows -1, everything else 0. */
 HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
 
-/* The tensors of one execute. */
+/* The tensors of one execute.
+ *
+ * Packed queries: the rows of all sequences lie one behind the other, those of sequence b from cu_seqlens_q[b] up to
+ * cu_seqlens_q[b + 1]. With T = cu_seqlens_q[B], q is [1, Hq, T, Dk], out [1, Hq, T, Dv] and lse [1, Hq, T, 1]. A bias or
+ * mask has extent 1 or T for rows and, if that is 1, may have B for the batch. Keys are [B, Hkv, Sk, D] as ever, with
+ * kv_lengths, or packed in the same way by cu_seqlens_k: k [1, Hkv, Tk, Dk] and v [1, Hkv, Tk, Dv]; the last extent of a bias
+ * or mask then is 1 or at least the keys of the longest sequence. Rows are the same to the bit as those of a padded batch. */
 typedef struct hattn_attention_args {
     size_t struct_size;
     hattn_tensor q;      /* [B, Hq, Sq, Dk] */
@@ -171,6 +178,8 @@ typedef struct hattn_attention_args {
     const int32_t *q_lengths;       /* [B] or null: Sq */
     const int32_t *kv_lengths;      /* [B] or null: Sk */
     const int32_t *causal_offsets;  /* [B] within +-2^29, or null: kv length - q length */
+    const int32_t *cu_seqlens_q;    /* [B + 1], given exactly if the plan is for packed queries: 0, then where each sequence ends */
+    const int32_t *cu_seqlens_k;    /* [B + 1] or null: keys are not packed. Only with packed queries, and in place of kv_lengths */
     void *workspace;                /* aligned to 64 bytes, hattn_plan_workspace_size() bytes; not shared by concurrent executes */
     size_t workspace_size;
 } hattn_attention_args;

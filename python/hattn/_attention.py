@@ -36,6 +36,8 @@ def attention(
     alibi_slopes: Optional[Any] = None,
     q_lengths: Optional[Any] = None,
     kv_lengths: Optional[Any] = None,
+    cu_seqlens_q: Optional[Any] = None,
+    cu_seqlens_k: Optional[Any] = None,
     block_table: Optional[Any] = None,
     k_scale: Optional[Any] = None,
     v_scale: Optional[Any] = None,
@@ -70,6 +72,8 @@ def attention(
         alibi_slopes: [Hq] float32; slope * |position difference| is subtracted from the scores.
         q_lengths: [B] integers, queries of each sequence. Rows past them get out 0 and lse -inf.
         kv_lengths: [B] integers, keys of each sequence. Keys past them are never read.
+        cu_seqlens_q: [B + 1] integers: queries are packed, see below. Excludes q_lengths and return_scores.
+        cu_seqlens_k: [B + 1] integers: keys are packed likewise. Excludes kv_lengths.
         block_table, k_scale, v_scale: not supported yet.
         algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
         threads: number of threads; default: one per core. Results do not depend on it.
@@ -78,6 +82,12 @@ def attention(
         device: None or "cpu"; other devices are not supported yet.
         return_scores: also return the scores: "raw" (scale * q k^T), "capped" (after softcap), "masked" (after bias,
             ALiBi and masks) or "probabilities".
+
+    Packed queries: the rows of B sequences of any lengths lie one behind the other, those of sequence b from
+    cu_seqlens_q[b] up to cu_seqlens_q[b + 1]. With T = cu_seqlens_q[B] then q is [1, Hq, T, Dk] and out [1, Hq, T, Dv],
+    lse [1, Hq, T]; bias and mask are broadcastable to [1, Hq, T, Sk] or, for all rows of a sequence, to [B, Hq, 1, Sk].
+    Keys are [B, Hkv, Sk, D] with kv_lengths, or with cu_seqlens_k [1, Hkv, Tk, D]; Sk then is the longest sequence's.
+    Prefill and decoding mix in one call. Every row is the same to the bit as in a padded batch with q_lengths.
 
     Returns:
         out [B, Hq, Sq, Dv] in the layout, or the tuple (out[, lse][, scores]) with lse [B, Hq, Sq] and scores
@@ -102,6 +112,8 @@ def attention(
         alibi_slopes=alibi_slopes,
         q_lengths=q_lengths,
         kv_lengths=kv_lengths,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
         block_table=block_table,
         k_scale=k_scale,
         v_scale=v_scale,

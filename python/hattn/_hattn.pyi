@@ -46,6 +46,8 @@ class Problem:
     causal_offsets: Any
     q_lengths: Any
     kv_lengths: Any
+    cu_seqlens_q: Any
+    cu_seqlens_k: Any
     bias: Any
     mask: Any
     alibi_slopes: Any

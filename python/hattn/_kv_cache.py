@@ -74,9 +74,10 @@ class KVCache:
     def attend(self, q: Any, *, out: Optional[Any] = None, return_lse: bool = False, **options: Any) -> Any:
         """hattn.attention() of q [B, Hq, Sq, Dk] over the cached keys of each sequence.
 
-        Takes the options of hattn.attention() except kv_lengths, block_table, k_scale and v_scale, which the cache
-        settles. Bias, mask and score outputs have Sk = max(lengths) keys. By default the queries are the last ones of
-        each sequence (causal_offset = length - Sq): append the new keys first, then attend.
+        Takes the options of hattn.attention() except kv_lengths, cu_seqlens_k, block_table, k_scale and v_scale, which
+        the cache settles; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths)
+        keys. By default the queries are the last ones of each sequence (causal_offset = length - queries): append the
+        new keys first, then attend.
 
         Returns:
             As hattn.attention().
@@ -84,7 +85,7 @@ class KVCache:
         Raises:
             As hattn.attention().
         """
-        for name in ("kv_lengths", "block_table", "k_scale", "v_scale"):
+        for name in ("kv_lengths", "cu_seqlens_k", "block_table", "k_scale", "v_scale"):
             if name in options:
                 raise TypeError(f"{name}: is settled by the cache and cannot be given")
         problem = _options.attention_options(**options)

@@ -131,6 +131,8 @@ def attention_options(
     alibi_slopes: Optional[Any] = None,
     q_lengths: Optional[Any] = None,
     kv_lengths: Optional[Any] = None,
+    cu_seqlens_q: Optional[Any] = None,
+    cu_seqlens_k: Optional[Any] = None,
     block_table: Optional[Any] = None,
     k_scale: Optional[Any] = None,
     v_scale: Optional[Any] = None,
@@ -154,10 +156,17 @@ def attention_options(
         problem.threads = integer("threads", threads, 32)
     if return_scores is not None:
         problem.scores = _choice("return_scores", return_scores, SCORES)
-    if q_lengths is not None:
-        problem.q_lengths = lengths("q_lengths", q_lengths)
-    if kv_lengths is not None:
-        problem.kv_lengths = lengths("kv_lengths", kv_lengths)
+    if cu_seqlens_k is not None and cu_seqlens_q is None:
+        raise ValueError("cu_seqlens_k: is given, but cu_seqlens_q is None")
+    per_sequence = {
+        "q_lengths": q_lengths,
+        "kv_lengths": kv_lengths,
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_k": cu_seqlens_k,
+    }
+    for name, value in per_sequence.items():
+        if value is not None:
+            setattr(problem, name, lengths(name, value))
     problem.sinks = sinks
     problem.bias = bias
     problem.mask = mask

@@ -15,7 +15,17 @@ import hattn
 from hattn._options import ALGORITHMS, LAYOUTS, SCORES
 
 # Arrays that a file may hold beside q, k and v: the array options of hattn.attention().
-_ARRAY_OPTIONS = ("bias", "mask", "sinks", "alibi_slopes", "q_lengths", "kv_lengths", "causal_offset")
+_ARRAY_OPTIONS = (
+    "bias",
+    "mask",
+    "sinks",
+    "alibi_slopes",
+    "q_lengths",
+    "kv_lengths",
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+    "causal_offset",
+)
 
 
 def _parser() -> argparse.ArgumentParser:

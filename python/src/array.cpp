@@ -226,17 +226,21 @@ hattn_tensor Array::row_tensor() const {
     return tensor;
 }
 
-void Array::require_vector(int64_t count, const char *of_what) const {
+void Array::require_vector() const {
     require_rank(1, "");
-    if (static_cast<int64_t>(view_.shape(0)) != count)
-        raise(PyExc_ValueError, std::string(name_) + ": has " + std::to_string(view_.shape(0)) + " entries, but " +
-                                    of_what + " is " + std::to_string(count));
     if (library_device(view_.device_type(), name_) != HATTN_CPU)
         raise(PyExc_NotImplementedError, std::string(name_) + ": only arrays on the CPU are supported");
 }
 
+void Array::require_count(int64_t count, const char *of_what) const {
+    require_vector();
+    if (static_cast<int64_t>(view_.shape(0)) != count)
+        raise(PyExc_ValueError, std::string(name_) + ": has " + std::to_string(view_.shape(0)) + " entries, but " +
+                                    of_what + " is " + std::to_string(count));
+}
+
 std::vector<float> Array::floats(int64_t count, const char *of_what) const {
-    require_vector(count, of_what);
+    require_count(count, of_what);
     if (view_.dtype() != nb::dtype<float>())
         raise(PyExc_TypeError,
               std::string(name_) + ": dtype is " + dtype_text(view_.dtype()) + ", but must be float32");
@@ -248,7 +252,13 @@ std::vector<float> Array::floats(int64_t count, const char *of_what) const {
 }
 
 std::vector<int32_t> Array::integers(int64_t count, const char *of_what) const {
-    require_vector(count, of_what);
+    require_count(count, of_what);
+    return integers();
+}
+
+std::vector<int32_t> Array::integers() const {
+    require_vector();
+    const auto count = static_cast<int64_t>(view_.shape(0));
     const dl::dtype type = view_.dtype();
     const auto read = [&]<typename T>(std::type_identity<T>) {
         return narrow<T>(view_.data(), count, view_.stride(0), name_);

@@ -39,13 +39,16 @@ public:
     // another rank, length (`of_what` says what it must equal), dtype or a value beyond int32.
     std::vector<float> floats(int64_t count, const char *of_what) const;
     std::vector<int32_t> integers(int64_t count, const char *of_what) const;
+    // The same of any length.
+    std::vector<int32_t> integers() const;
 
 private:
     using View = nb::ndarray<nb::ro>;
 
     Array(View view, const char *name) : view_(std::move(view)), name_(name) {}
     hattn_tensor describe() const;
-    void require_vector(int64_t count, const char *of_what) const;
+    void require_vector() const;
+    void require_count(int64_t count, const char *of_what) const;
     void require_rank(size_t rank, const char *dimensions) const;
 
     View view_;

@@ -1,5 +1,6 @@
 #include "attention.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -8,7 +9,6 @@
 namespace hattn_python {
 namespace {
 
-constexpr const char *kBatch = "the batch of q";
 constexpr const char *kQueryHeads = "the number of heads of q";
 
 // Pointer for a vector the C interface takes as "null: not given".
@@ -18,6 +18,22 @@ const T *data_or_null(const std::vector<T> &values, bool given) {
     if (!given)
         return nullptr;
     return values.empty() ? &kNone : values.data();
+}
+
+// Where packed sequences end.
+std::vector<int32_t> sequence_ends(nb::handle object, const char *name) {
+    std::vector<int32_t> ends = Array::readable(object, name).integers();
+    if (ends.empty())
+        raise(PyExc_ValueError, std::string(name) + ": is empty, but must have at least 1 entry");
+    return ends;
+}
+
+// Rows of the longest sequence, at most `rows`: what is wrong with the ends is the library's to say.
+int64_t longest(const std::vector<int32_t> &ends, int64_t rows) {
+    int64_t most = 0;
+    for (size_t b = 0; b + 1 < ends.size(); ++b)
+        most = std::max(most, int64_t{ends[b + 1]} - ends[b]);
+    return std::min(most, rows);
 }
 
 Keys import_keys(nb::handle k, nb::handle v, Layout layout, std::vector<Array> &alive) {
@@ -38,6 +54,7 @@ AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &k
     args_.k = keys.k;
     args_.v = keys.v;
     describe(problem, keys);
+    pack(problem);
     add_arrays(problem);
 }
 
@@ -65,8 +82,28 @@ void AttentionCall::describe(const Problem &problem, const Keys &keys) {
     desc_.threads = problem.threads;
 }
 
+// The plan's batch and capacities are those of the sequences.
+void AttentionCall::pack(const Problem &problem) {
+    if (!problem.cu_seqlens_q.is_none()) {
+        cu_seqlens_q_ = sequence_ends(problem.cu_seqlens_q, "cu_seqlens_q");
+        args_.cu_seqlens_q = cu_seqlens_q_.data();
+        desc_.batch = static_cast<int64_t>(cu_seqlens_q_.size()) - 1;
+        desc_.query_length = longest(cu_seqlens_q_, args_.q.extent[2]);
+        desc_.packed_queries = std::max<int64_t>(args_.q.extent[2], 1);
+    }
+    if (!problem.cu_seqlens_k.is_none()) {
+        cu_seqlens_k_ = sequence_ends(problem.cu_seqlens_k, "cu_seqlens_k");
+        if (static_cast<int64_t>(cu_seqlens_k_.size()) != desc_.batch + 1)
+            raise(PyExc_ValueError, "cu_seqlens_k: has " + std::to_string(cu_seqlens_k_.size()) +
+                                        " entries, but the batch + 1 is " + std::to_string(desc_.batch + 1));
+        args_.cu_seqlens_k = cu_seqlens_k_.data();
+        desc_.kv_length = longest(cu_seqlens_k_, args_.k.extent[2]);
+    }
+}
+
 void AttentionCall::add_arrays(const Problem &problem) {
     const int64_t batch = desc_.batch;
+    const char *batch_name = args_.cu_seqlens_q ? "the number of sequences in cu_seqlens_q" : "the batch of q";
     const auto broadcast = [&](const nb::object &object, const char *name, hattn_tensor &tensor) {
         if (object.is_none())
             return;
@@ -80,7 +117,7 @@ void AttentionCall::add_arrays(const Problem &problem) {
     };
     const auto integers = [&](const nb::object &object, const char *name, std::vector<int32_t> &values) {
         if (!object.is_none())
-            values = Array::readable(object, name).integers(batch, kBatch);
+            values = Array::readable(object, name).integers(batch, batch_name);
         return data_or_null(values, !object.is_none());
     };
     broadcast(problem.bias, "bias", args_.bias);
@@ -105,8 +142,8 @@ nb::object AttentionCall::add_out(nb::handle out) {
     nb::object made;
     if (out.is_none()) {
         const bool swapped = layout_ == Layout::kBshd;
-        made = empty_float32({desc_.batch, swapped ? desc_.query_length : desc_.query_heads,
-                              swapped ? desc_.query_heads : desc_.query_length, desc_.value_dim});
+        const int64_t *extent = args_.q.extent;
+        made = empty_float32({extent[0], extent[swapped ? 2 : 1], extent[swapped ? 1 : 2], desc_.value_dim});
     } else {
         made = nb::borrow(out);
     }
@@ -119,7 +156,7 @@ nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse) {
     const nb::object made = add_out(out);
     nb::object lse = nb::none(), scores = nb::none();
     if (return_lse) {
-        lse = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length});
+        lse = empty_float32({args_.q.extent[0], args_.q.extent[1], args_.q.extent[2]});
         arrays_.push_back(Array::writable(lse, "lse"));
         args_.lse = arrays_.back().row_tensor();
     }

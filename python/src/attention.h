@@ -29,6 +29,8 @@ struct Problem {
     nb::object causal_offsets = nb::none();
     nb::object q_lengths = nb::none();
     nb::object kv_lengths = nb::none();
+    nb::object cu_seqlens_q = nb::none();
+    nb::object cu_seqlens_k = nb::none();
     nb::object bias = nb::none();
     nb::object mask = nb::none();
     nb::object alibi_slopes = nb::none();
@@ -68,6 +70,7 @@ public:
 
 private:
     void describe(const Problem &problem, const Keys &keys);
+    void pack(const Problem &problem);
     void add_arrays(const Problem &problem);
     nb::object add_out(nb::handle out);
 
@@ -76,7 +79,7 @@ private:
     hattn_attention_args args_;
     std::vector<Array> arrays_;  // kept alive while args_ is in use
     std::vector<float> alibi_slopes_, sinks_;
-    std::vector<int32_t> q_lengths_, kv_lengths_, causal_offsets_;
+    std::vector<int32_t> q_lengths_, kv_lengths_, causal_offsets_, cu_seqlens_q_, cu_seqlens_k_;
 };
 
 // (out, lse or None, scores or None)

@@ -87,8 +87,9 @@ nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, 
 
     AttentionCall call(problem, q, keys);
     if (call.desc().batch != batch_)
-        raise(PyExc_ValueError,
-              "q: batch is " + std::to_string(call.desc().batch) + ", but the cache has " + std::to_string(batch_));
+        raise(PyExc_ValueError, (call.args().cu_seqlens_q ? "cu_seqlens_q: number of sequences is " : "q: batch is ") +
+                                    std::to_string(call.desc().batch) + ", but the cache has " +
+                                    std::to_string(batch_));
     call.set_kv_lengths(std::move(lengths));
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());

@@ -60,6 +60,8 @@ void bind_problem(nb::module_ &module) {
         .def_rw("causal_offsets", &Problem::causal_offsets, optional)
         .def_rw("q_lengths", &Problem::q_lengths, optional)
         .def_rw("kv_lengths", &Problem::kv_lengths, optional)
+        .def_rw("cu_seqlens_q", &Problem::cu_seqlens_q, optional)
+        .def_rw("cu_seqlens_k", &Problem::cu_seqlens_k, optional)
         .def_rw("bias", &Problem::bias, optional)
         .def_rw("mask", &Problem::mask, optional)
         .def_rw("alibi_slopes", &Problem::alibi_slopes, optional)

@@ -51,7 +51,14 @@ enum class BiasValues {
     kSomeLowest        // the lowest finite float in a third of the entries, never in key 0
 };
 
-enum class MaskValues { kRandom, kEmptyRows, kAllHidden, kAllVisible, kHiddenKeys };
+enum class MaskValues {
+    kRandom,
+    kEmptyRows,
+    kAllHidden,
+    kAllVisible,
+    kHiddenKeys,
+    kTree  // the last Sq keys are the rows' own, a binary heap: row i sees them for itself and its ancestors
+};
 
 enum class Sinks { kNone, kSmooth, kNormal, kNegativeInf, kHuge, kMixed };
 

@@ -161,6 +161,18 @@ void add_sinks(std::vector<Case> &list) {
     }
 }
 
+// Drafted tokens of speculative decoding, after the keys that all of them continue.
+void add_trees(std::vector<Case> &list) {
+    for (int64_t rows : {2, 7, 30}) {
+        for (int64_t keys : {40, 700}) {
+            Case c = base(rows, keys);
+            c.mask = varying("qk");
+            c.mask_values = MaskValues::kTree;
+            add(list, "tree_q" + std::to_string(rows) + "_k" + std::to_string(keys), c);
+        }
+    }
+}
+
 void add_score_outputs(std::vector<Case> &list) {
     const std::pair<hattn_scores, const char *> kModes[] = {{HATTN_SCORES_RAW, "raw"},
                                                             {HATTN_SCORES_CAPPED, "capped"},
@@ -201,6 +213,7 @@ std::vector<Case> hook_cases() {
     add_operand_values(list);
     add_scalars(list);
     add_sinks(list);
+    add_trees(list);
     add_score_outputs(list);
     return list;
 }

@@ -123,10 +123,22 @@ void fill_bias(const Case &c, const hattn_tensor &bias) {
     });
 }
 
+namespace {
+
+// In a heap, where the parent of node i is node (i - 1) / 2.
+bool is_self_or_ancestor(int64_t node, int64_t of) {
+    while (of > node) {
+        of = (of - 1) / 2;
+    }
+    return of == node;
+}
+
+}  // namespace
+
 void fill_mask(const Case &c, const hattn_tensor &mask) {
     MaskValues kind = c.mask_values;
-    int64_t keys = mask.extent[3];
-    fill<uint8_t>(mask, c.seed() + 4, [kind, keys](Random &random, int64_t, int64_t, int64_t row, int64_t key) {
+    int64_t rows = mask.extent[2], keys = mask.extent[3];
+    fill<uint8_t>(mask, c.seed() + 4, [kind, rows, keys](Random &random, int64_t, int64_t, int64_t row, int64_t key) {
         constexpr uint8_t kTrue[] = {1, 2, 0x80, 0xff};  // any byte but zero is true
         uint8_t visible = kTrue[random.integer(0, 3)];
         bool hidden = random.chance(0.3);
@@ -142,6 +154,9 @@ void fill_mask(const Case &c, const hattn_tensor &mask) {
             break;
         case MaskValues::kHiddenKeys:
             hidden = key % 4 == 2 || key + 5 >= keys;
+            break;
+        case MaskValues::kTree:
+            hidden = key >= keys - rows && !is_self_or_ancestor(key - (keys - rows), row);
             break;
         default:
             break;

@@ -85,11 +85,13 @@ std::vector<WrongDesc> wrong_sizes() {
         member("key_dim_negative", &D::key_dim, int64_t{-8}, {kInvalid, {"key_dim", "-8"}}),
         member("value_dim_zero", &D::value_dim, int64_t{0}, {kInvalid, {"value_dim", "0"}}),
         member("value_dim_negative", &D::value_dim, int64_t{-8}, {kInvalid, {"value_dim", "-8"}}),
+        member("packed_queries_negative", &D::packed_queries, int64_t{-1}, {kInvalid, {"packed_queries", "-1"}}),
         member("batch_overflows", &D::batch, kHuge, {kOverflow, {"batch"}}),
         member("query_length_overflows", &D::query_length, kHuge, {kOverflow, {"query_length"}}),
         member("kv_length_overflows", &D::kv_length, kHuge, {kOverflow, {"kv_length"}}),
         member("key_dim_overflows", &D::key_dim, kHuge, {kOverflow, {"key_dim"}}),
         member("value_dim_overflows", &D::value_dim, kHuge, {kOverflow, {"value_dim"}}),
+        member("packed_queries_overflow", &D::packed_queries, kHuge, {kOverflow, {"packed_queries"}}),
         {"query_heads_overflow", [](D &desc) { desc.query_heads = kHuge / 3 * 3; }, {kOverflow, {"query_heads"}}},
         {"product_overflows",
          [](D &desc) {

@@ -3,6 +3,7 @@
 
 #include "compare.h"
 #include "input_data.h"
+#include "packed_problem.h"
 #include "support/cache_model.h"
 #include "support/run.h"
 
@@ -99,6 +100,26 @@ TEST_F(KvCache, OptionsApplyToTheLongestSequence) {
     attend.spec.alibi = true;
     attend.spec.q_lengths = {5, 2, 3};
     attend.check(context_.get(), cache);
+}
+
+// Prefill of one sequence and decoding of another in one call.
+TEST_F(KvCache, PackedQueries) {
+    CacheModel cache(context_.get(), test::cache_desc(3, 2, 700, 16, 0));
+    ASSERT_TRUE(cache.append(640, {640, 0, 60}, random_).ok());
+    Attend attend(cache, 60, 2, 4);
+    attend.spec.q_lengths = {1, 0, 60};
+    cases::Problem padded(attend.spec);
+    padded.k = cache.keys();
+    padded.v = cache.values();
+    padded.bind();
+    cases::PackedProblem packed(padded, cases::PackedKeys::kNo);
+    const hattn_status status = hattn_kv_cache_attend(cache.cache(), &packed.desc, &packed.args);
+    ASSERT_TRUE(test::outcome_of(status, context_.get()).ok()) << hattn_last_error(context_.get());
+    for (int64_t b : {0, 2}) {
+        const cases::PackedProblem::Alone alone = packed.alone(b);
+        const cases::Expected expected = cases::evaluate(alone.desc, alone.args);
+        EXPECT_EQ(cases::difference("out", alone.args.out, expected.out, expected.out_bound), "") << b;
+    }
 }
 
 TEST_F(KvCache, AppendIsAllOrNothing) {

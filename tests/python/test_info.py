@@ -45,6 +45,8 @@ def test_explain_takes_the_options_of_attention(rng):
         alibi_slopes=np.zeros(4, np.float32),
         q_lengths=[1, 2],
         kv_lengths=[3, 4],
+        cu_seqlens_q=None,
+        cu_seqlens_k=None,
         block_table=None,
         k_scale=None,
         v_scale=None,
