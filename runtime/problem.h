@@ -19,12 +19,21 @@ struct Problem {
     bool has_bias, has_mask, has_alibi, has_sinks;
     hattn_scores scores;
     hattn_algorithm algorithm;
-    int32_t threads;  // 0: the context's
+    int32_t threads;    // 0: the context's
+    int64_t page_size;  // 0: none
+    bool ring;
 
+    // Keys lie elsewhere than in rows 0, 1, ... of k[b].
+    bool scattered() const {
+        return page_size > 0 || ring;
+    }
     int64_t group_size() const {
         return query_heads / kv_heads;
     }
 };
+
+// Throws unless size is 0 or one that pages may have.
+void check_page_size(int64_t size);
 
 // Checks every member and combination; throws StatusError naming the member and both values.
 Problem validate_problem(const hattn_attention_desc &desc);

@@ -68,12 +68,31 @@ TEST_F(CacheErrors, Create) {
     EXPECT_EQ(create_refused([](D &d) { d.key_dim = 0; }, {kInvalid, {"key_dim", "0"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.key_dim = -8; }, {kInvalid, {"key_dim", "-8"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.value_dim = -1; }, {kInvalid, {"value_dim", "-1"}}), "");
-    EXPECT_EQ(create_refused([](D &d) { d.page_size = 16; }, {HATTN_NOT_SUPPORTED, {"page_size", "16"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_size = 24; }, {kInvalid, {"page_size", "24", "16", "128"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.page_size = -1; }, {kInvalid, {"page_size", "-1"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_count = 3; }, {kInvalid, {"page_count", "3", "page_size", "0"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_count = -3; }, {kInvalid, {"page_count", "-3"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.window = -1; }, {kInvalid, {"window", "-1"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.window = 11; }, {kInvalid, {"window", "11", "capacity", "10"}}), "");
+    EXPECT_EQ(create_refused(
+                  [](D &d) {
+                      d.window = 4;
+                      d.page_size = 64;
+                  },
+                  {HATTN_NOT_SUPPORTED, {"window", "4", "page_size", "64"}}),
+              "");
     for (auto spoil : {+[](D &d) { d.batch = std::numeric_limits<int64_t>::max(); },
                        +[](D &d) { d.capacity = std::numeric_limits<int64_t>::max(); },
                        +[](D &d) { d.key_dim = std::numeric_limits<int64_t>::max() / 2; },
-                       +[](D &d) { d.kv_heads = int64_t{1} << 62; }}) {
+                       +[](D &d) { d.kv_heads = int64_t{1} << 62; },
+                       +[](D &d) {
+                           d.page_size = 16;
+                           d.page_count = int64_t{1} << 40;
+                       },
+                       +[](D &d) {
+                           d.page_size = 16;
+                           d.batch = d.capacity = int64_t{1} << 28;
+                       }}) {
         EXPECT_EQ(create_refused(spoil, {HATTN_OVERFLOW, {}}), "");
     }
 }
