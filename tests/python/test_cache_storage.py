@@ -4,82 +4,19 @@ import numpy as np
 import pytest
 
 import hattn
-from cache_model import CacheModel, assert_holds, stored
+from cache_model import (
+    KEY_DIM,
+    KV_HEADS,
+    STORAGES,
+    VALUE_DIM,
+    CacheModel,
+    Operations,
+    assert_holds,
+    make,
+    new_rows,
+    stored,
+)
 from helpers import assert_same_bits
-
-KV_HEADS, KEY_DIM, VALUE_DIM = 2, 8, 6
-ROPE = hattn.Rope(base=500.0)
-
-# (capacity, options of the cache)
-STORAGES = {
-    "contiguous": (90, {}),
-    "pages of 16": (150, {"page_size": 16}),
-    "pages of 32, few": (150, {"page_size": 32, "page_count": 7}),
-    "pages of 64": (200, {"page_size": 64, "page_count": 9}),
-    "pages of 128": (300, {"page_size": 128, "page_count": 5}),
-    "ring": (40, {"window": 20}),
-    "ring without slack": (32, {"window": 32}),
-}
-
-
-def new_rows(rng, batch, rows, kv_heads=KV_HEADS):
-    return (
-        rng.standard_normal((batch, kv_heads, rows, KEY_DIM), np.float32),
-        rng.standard_normal((batch, kv_heads, rows, VALUE_DIM), np.float32),
-    )
-
-
-def make(storage, batch):
-    capacity, options = STORAGES[storage]
-    cache = hattn.KVCache(batch, KV_HEADS, capacity, KEY_DIM, value_dim=VALUE_DIM, **options)
-    return cache, CacheModel(batch, KV_HEADS, capacity, KEY_DIM, VALUE_DIM, **options)
-
-
-class Operations:
-    """Random operations on a cache and its model, which must agree on what is refused."""
-
-    def __init__(self, rng, storage):
-        self.rng = rng
-        self.batch = int(rng.integers(1, 6))
-        self.cache, self.model = make(storage, self.batch)
-        self.refused = 0
-
-    def attempt(self, accepted, call):
-        if accepted:
-            call()
-            return
-        self.refused += 1
-        with pytest.raises(ValueError):
-            call()
-
-    def append(self):
-        rows = int(self.rng.choice([0, 1, 1, 1, 3, 17, 50]))
-        k, v = new_rows(self.rng, self.batch, rows)
-        counts = np.full(self.batch, rows)
-        if self.rng.integers(2):
-            counts = self.rng.integers(0, rows + 1, self.batch)
-        rope = ROPE if self.rng.integers(3) == 0 else None
-        turned = k if rope is None else hattn.apply_rope(k, rope, offsets=self.model.lengths)
-        self.attempt(self.model.append(turned, v, counts), lambda: self.cache.append(k, v, counts, rope))
-
-    def truncate(self):
-        # Mostly by a little, as speculative decoding does.
-        back = self.rng.integers(0, 4 if self.rng.integers(4) else 1000, self.batch)
-        lengths = np.maximum(self.model.lengths - back, 0)
-        self.attempt(self.model.truncate(lengths), lambda: self.cache.truncate(lengths))
-
-    def fork(self):
-        if self.batch == 1:
-            return
-        source, target = self.rng.choice(self.batch, 2, replace=False)
-        whole = int(self.model.lengths[source])
-        length = whole if self.rng.integers(2) else int(self.rng.integers(0, whole + 1))
-        given = None if length == whole else length
-        self.attempt(self.model.fork(source, target, length), lambda: self.cache.fork(source, target, given))
-
-    def reset(self):
-        self.model.truncate([0] * self.batch)
-        self.cache.reset()
 
 
 @pytest.mark.parametrize("seed", range(3))
