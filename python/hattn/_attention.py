@@ -72,8 +72,8 @@ def attention(
         q_lengths: [B] integers, queries of each sequence. Rows past them get out 0 and lse -inf.
         kv_lengths: [B] integers, keys of each sequence. Keys past them are never read.
         block_table: [B, n] integers, the pages of each sequence in the order of its keys: key j of sequence b is row
-            j % page_size of page block_table[b, j // page_size]. page_size is 16, 32, 64 or 128. Needs kv_lengths, whose
-            largest is Sk. Pages may be shared; entries past a sequence's last page are not read.
+            j % page_size of page block_table[b, j // page_size]. page_size is 16, 32, 64 or 128. Needs kv_lengths,
+            whose largest is Sk. Pages may be shared; entries past a sequence's last page are not read.
         k_scale, v_scale: not supported yet.
         algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
         threads: number of threads; default: one per core. Results do not depend on it.

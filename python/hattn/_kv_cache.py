@@ -92,9 +92,10 @@ class KVCache:
         self._cache.append(k, v, None if lengths is None else _options.lengths("lengths", lengths), options, rows)
 
     def fork(self, source: int, target: int, length: Optional[int] = None) -> None:
-        """Makes sequence `target` the first `length` keys of sequence `source` (default: all), in place of what it held.
+        """Makes sequence `target` the first `length` keys of sequence `source` (default: all).
 
-        A paged cache shares the pages; other caches copy the rows. A ring has to hold the window before `length`.
+        What `target` held is gone. A paged cache shares the pages; other caches copy the rows. A ring has to hold the
+        window before `length`.
         """
         if length is not None and _options.integer("length", length, 64) < 0:
             raise ValueError(f"length: is {length}, but must be at least 0")  # the library would take -1 for "all"

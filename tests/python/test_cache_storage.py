@@ -1,4 +1,4 @@
-"""KVCache's kinds of storage: thousands of random operations against a NumPy model, contents to the bit, no page lost."""
+"""KVCache's kinds of storage: random operations against a NumPy model, contents to the bit, no page lost."""
 
 import numpy as np
 import pytest
