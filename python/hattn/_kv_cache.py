@@ -9,7 +9,7 @@ import numpy as np
 from hattn import _hattn, _options
 from hattn._arrays import check_host
 from hattn._attention import results
-from hattn._rope import Rope, rope_arguments
+from hattn._rope import Rope, native, row_positions
 
 
 class KVCache:
@@ -87,9 +87,12 @@ class KVCache:
             ValueError: also if a sequence would outgrow the capacity, or if too few pages are free; then no sequence
                 has changed.
         """
-        options, rows = rope_arguments(rope, positions)
+        if rope is None and positions is not None:
+            raise ValueError("positions: is given, but rope is None")
+        options = None if rope is None else native(rope)
         check_host(k=k, v=v)
-        self._cache.append(k, v, None if lengths is None else _options.lengths("lengths", lengths), options, rows)
+        rows = None if lengths is None else _options.lengths("lengths", lengths)
+        self._cache.append(k, v, rows, options, row_positions(positions))
 
     def fork(self, source: int, target: int, length: Optional[int] = None) -> None:
         """Makes sequence `target` the first `length` keys of sequence `source` (default: all).
@@ -124,7 +127,7 @@ class KVCache:
         """The whole storage of keys and values, read-only and not copied.
 
         [B, Hkv, capacity, D], or [pages, Hkv, page_size, D] as hattn.attention() takes it with block_table and lengths.
-        Rows that hold no key are not initialised. Of a ring, key j is row j % capacity.
+        Rows that hold no key are not initialised. Of a ring with R rows, key j is row j % R.
         """
         return self._cache.view()
 

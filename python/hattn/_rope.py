@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import numpy as np
 
@@ -72,15 +72,18 @@ class Rope:
         self._options.cos, self._options.sin = cos[None, None], sin[None, None]
 
 
-def rope_arguments(rope: Optional[Rope], positions: Optional[Any]) -> Tuple[Optional[_hattn.RopeOptions], Any]:
-    """What the extension module takes for a Rope and the positions of rows."""
-    if rope is not None and not isinstance(rope, Rope):
+def native(rope: Any) -> _hattn.RopeOptions:
+    """What the extension module takes for a Rope."""
+    if not isinstance(rope, Rope):
         raise TypeError(f"rope: expected a hattn.Rope, got {type(rope).__name__}")
+    return rope._options
+
+
+def row_positions(positions: Optional[Any]) -> Optional[np.ndarray]:
+    """What it takes for the positions of rows."""
     if positions is None:
-        return rope and rope._options, None
-    if rope is None:
-        raise ValueError("positions: is given, but rope is None")
-    return rope._options, _options.int32_array("positions", positions, (1, 2), "[rows] or [batch, rows]")
+        return None
+    return _options.int32_array("positions", positions, (1, 2), "[rows] or [batch, rows]")
 
 
 def apply_rope(
@@ -112,16 +115,14 @@ def apply_rope(
     Raises:
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
     """
-    if rope is None:
-        raise TypeError("rope: expected a hattn.Rope, got NoneType")
-    options, rows = rope_arguments(rope, positions)
+    options = native(rope)
     check_host(x=x, out=out)
     turned = _hattn.apply_rope(
         x,
         out,
         _options.choose_layout(layout),
         options,
-        rows,
+        row_positions(positions),
         None if offsets is None else _options.lengths("offsets", offsets),
         None if lengths is None else _options.lengths("lengths", lengths),
     )
