@@ -91,7 +91,11 @@ void turn_run(const Rope &rope, const hattn_tensor &keys, const Run &run, int32_
 
 void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
                 const Rope *rope) {
-    const int64_t blocks = ceil_div(added.rows, kRowsPerTask);
+    int64_t most = 0;  // the tensors may claim more rows than any sequence takes
+    for (int64_t b = 0; b < cache.desc.batch; ++b) {
+        most = std::max(most, added.of(b));
+    }
+    const int64_t blocks = ceil_div(most, kRowsPerTask);
     const auto write_block = [&](int64_t index, int32_t worker) {
         Run run{};
         run.sequence = index / blocks;
@@ -111,9 +115,9 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
             }
         }
     };
-    const int64_t elements = cache.desc.batch * added.rows * (cache.keys.extent[3] + cache.values.extent[3]) *
-                             cache.desc.kv_heads * (rope ? 2 : 1);
-    for_each_task(cache.context->executor, cache.desc.batch * blocks, elements < kSerialElements, write_block);
+    const int64_t row = cache.desc.kv_heads * (cache.keys.extent[3] + cache.values.extent[3]) * (rope ? 2 : 1);
+    const bool serial = cache.desc.batch * std::min(most, kSerialElements) * row < kSerialElements;
+    for_each_task(cache.context->executor, cache.desc.batch * blocks, serial, write_block);
 }
 
 void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const int32_t *lengths,

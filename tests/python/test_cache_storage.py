@@ -120,6 +120,15 @@ def test_ring_keeps_the_last_rows_of_a_long_append(rng):
     assert cache.view()[0].shape == (2, KV_HEADS, 48, KEY_DIM)
 
 
+def test_rows_that_belong_to_nobody_cost_nothing():
+    """A broadcast array may claim any number of rows."""
+    cache = hattn.KVCache(2, 1, 32, 4)
+    k = np.broadcast_to(np.ones(4, np.float32), (2, 1, 2**55, 4))
+    cache.append(k, k, [3, 1])
+    assert cache.lengths.tolist() == [3, 1]
+    assert np.all(cache.view()[0][0, 0, :3] == 1)
+
+
 def test_many_rows_on_many_threads(rng):
     """Enough rows for the append to be shared out."""
     kv_heads, rows = 4, 600
