@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <utility>
 
+#include "checked.h"
+#include "key_storage.h"
+#include "sequence.h"
 #include "status.h"
 #include "structs.h"
 #include "tensor.h"
@@ -22,15 +25,6 @@ void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimens
     const int64_t stride = tensor.extent[dimension] > 1 ? std::llabs(tensor.stride[dimension]) : 0;
     require(stride <= limit, HATTN_NOT_SUPPORTED, name, ": stride[", dimension, "] is ", tensor.stride[dimension],
             ", but at most ", limit, " is supported");
-}
-
-// The most rows of one packed sequence.
-int64_t longest(const int32_t *cu_seqlens, int64_t batch) {
-    int64_t rows = 0;
-    for (int64_t b = 0; b < batch; ++b) {
-        rows = std::max<int64_t>(rows, cu_seqlens[b + 1] - cu_seqlens[b]);
-    }
-    return rows;
 }
 
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
@@ -67,18 +61,56 @@ void check_key_side(const Problem &p, const hattn_attention_args &args) {
         int64_t dim;
         const char *dim_name;
     } sides[] = {{args.k, "k", p.key_dim, "the plan's key_dim"}, {args.v, "v", p.value_dim, "the plan's value_dim"}};
+    const DimensionNames &names = p.page_size > 0 ? kPageDimensions : kKeyDimensions;
     for (const auto &side : sides) {
         check_tensor(side.tensor, side.name, HATTN_FLOAT32);
-        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 0, args.cu_seqlens_k ? 1 : p.batch,
-                            args.cu_seqlens_k ? "the batch of packed keys" : "the plan's batch");
-        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 1, p.kv_heads, "the plan's kv_heads");
-        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 3, side.dim, side.dim_name);
-        require(args.cu_seqlens_k || side.tensor.extent[2] <= p.kv_length, HATTN_CAPACITY_EXCEEDED, side.name,
-                ": extent[2] (kv length) is ", side.tensor.extent[2], ", but the plan's kv_length is ", p.kv_length);
+        check_tensor_extent(side.tensor, side.name, names, 1, p.kv_heads, "the plan's kv_heads");
+        check_tensor_extent(side.tensor, side.name, names, 3, side.dim, side.dim_name);
+        if (p.page_size > 0) {
+            check_tensor_extent(side.tensor, side.name, names, 0, args.k.extent[0], "the number of pages of k");
+            check_tensor_extent(side.tensor, side.name, names, 2, p.page_size, "the plan's page_size");
+        } else {
+            check_tensor_extent(side.tensor, side.name, names, 0, args.cu_seqlens_k ? 1 : p.batch,
+                                args.cu_seqlens_k ? "the batch of packed keys" : "the plan's batch");
+            require(args.cu_seqlens_k || side.tensor.extent[2] <= p.kv_length, HATTN_CAPACITY_EXCEEDED, side.name,
+                    ": extent[2] (kv length) is ", side.tensor.extent[2], ", but the plan's kv_length is ",
+                    p.kv_length);
+        }
         check_unit_stride(side.tensor, side.name);
         check_stride_limit(side.tensor, side.name, 2, kMaxKeyStride);
+        check_granules(p, side.tensor, side.name);
     }
-    check_tensor_extent(args.v, "v", kKeyDimensions, 2, args.k.extent[2], "the kv length of k");
+    check_tensor_extent(args.v, "v", names, 2, args.k.extent[2], "the kv length of k");
+    require(!p.ring || args.k.extent[2] % kGranuleKeys == 0, HATTN_INVALID_ARGUMENT, "k: extent[2] (kv length) is ",
+            args.k.extent[2], ", but a ring must be a multiple of ", kGranuleKeys);
+}
+
+void check_block_table(const Problem &p, const hattn_attention_args &args) {
+    require(!args.block_table == (p.page_size == 0) || p.batch == 0, HATTN_INVALID_ARGUMENT, "block_table: is ",
+            args.block_table ? "given" : "null", ", but the plan's page_size is ", p.page_size);
+    for (int64_t b = 0; b < p.batch && args.block_table; ++b) {
+        const int64_t pages = ceil_div(args.kv_lengths[b], p.page_size);
+        require(pages <= args.block_table_stride, HATTN_INVALID_ARGUMENT, "block_table_stride: is ",
+                args.block_table_stride, ", but kv_lengths[", b, "] is ", args.kv_lengths[b], ", which takes ", pages,
+                " pages of ", p.page_size, " keys");
+        const int32_t *row = args.block_table + b * args.block_table_stride;
+        for (int64_t n = 0; n < pages; ++n) {
+            require(row[n] >= 0 && row[n] < args.k.extent[0], HATTN_INVALID_ARGUMENT, "block_table[", b, "][", n,
+                    "]: is ", row[n], ", but k has ", args.k.extent[0], " pages");
+        }
+    }
+}
+
+// Rows may not see keys that later ones have replaced.
+void check_ring(const Problem &p, const hattn_attention_args &args) {
+    for (int64_t b = 0; b < p.batch && p.ring; ++b) {
+        const Sequence sequence(p, args, b);
+        const int64_t kept = std::max<int64_t>(0, sequence.kv_length - args.k.extent[2]);
+        const KeyRange seen = sequence.visible(0, sequence.query_length);
+        require(seen.empty() || seen.begin >= kept, HATTN_INVALID_ARGUMENT, "kv_lengths[", b, "]: is ",
+                sequence.kv_length, ", of which a ring of ", args.k.extent[2], " keeps keys from ", kept,
+                " on, but the first row of q sees keys from ", seen.begin, " on");
+    }
 }
 
 void check_optional_outputs(const Problem &p, const hattn_attention_args &args) {
@@ -95,7 +127,8 @@ void check_optional_outputs(const Problem &p, const hattn_attention_args &args) 
     }
     read_struct(&args.scores, "scores");
     const bool wanted = p.scores != HATTN_SCORES_NONE;
-    const bool nothing_to_write = is_empty(args.q) || args.k.extent[2] == 0;
+    const int64_t keys = key_extent(p, args);
+    const bool nothing_to_write = is_empty(args.q) || keys == 0;
     require(wanted || !args.scores.data, HATTN_INVALID_ARGUMENT, "scores: data is given, but the plan's scores is ",
             static_cast<int>(p.scores), " (none)");
     if (wanted) {
@@ -105,7 +138,8 @@ void check_optional_outputs(const Problem &p, const hattn_attention_args &args) 
         for (int d = 0; d < 3; ++d) {
             check_tensor_extent(args.scores, "scores", kScoreDimensions, d, args.q.extent[d], "that of q");
         }
-        check_tensor_extent(args.scores, "scores", kScoreDimensions, 3, args.k.extent[2], "the kv length of k");
+        check_tensor_extent(args.scores, "scores", kScoreDimensions, 3, keys,
+                            p.scattered() ? "the longest of kv_lengths" : "the kv length of k");
         check_unit_stride(args.scores, "scores");
         check_distinct_elements(args.scores, "scores");
         check_stride_limit(args.scores, "scores", 2, kMaxRowStride);
@@ -117,8 +151,7 @@ void check_optional_outputs(const Problem &p, const hattn_attention_args &args) 
 void check_operand(const hattn_tensor &tensor, const char *name, const char *flag, bool expected, hattn_dtype dtype,
                    const Problem &p, const hattn_attention_args &args) {
     read_struct(&tensor, name);
-    const int64_t full[4] = {p.batch, args.q.extent[1], args.q.extent[2],
-                             args.cu_seqlens_k ? longest(args.cu_seqlens_k, p.batch) : args.k.extent[2]};
+    const int64_t full[4] = {p.batch, args.q.extent[1], args.q.extent[2], key_extent(p, args)};
     const bool empty = full[0] == 0 || full[2] == 0 || full[3] == 0;
     require(expected || !tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is given, but the plan's ", flag, " is 0");
     if (!expected || (empty && !tensor.data)) {
@@ -176,15 +209,21 @@ void check_vectors(const Problem &p, const hattn_attention_args &args) {
                     "q_lengths[", b, "]: is ", args.q_lengths[b], ", but must be from 0 to the query length of q, ",
                     args.q.extent[2]);
         }
-        if (args.kv_lengths) {
-            require(args.kv_lengths[b] >= 0 && args.kv_lengths[b] <= args.k.extent[2], HATTN_INVALID_ARGUMENT,
-                    "kv_lengths[", b, "]: is ", args.kv_lengths[b], ", but must be from 0 to the kv length of k, ",
-                    args.k.extent[2]);
-        }
         if (args.causal_offsets) {
             require(std::llabs(args.causal_offsets[b]) <= kMaxExtent, HATTN_INVALID_ARGUMENT, "causal_offsets[", b,
                     "]: is ", args.causal_offsets[b], ", but must be from ", -kMaxExtent, " to ", kMaxExtent);
         }
+    }
+}
+
+void check_kv_lengths(const Problem &p, const hattn_attention_args &args) {
+    require(args.kv_lengths || !p.scattered() || p.batch == 0, HATTN_INVALID_ARGUMENT,
+            "kv_lengths: is null, but must be given with ", p.ring ? "a ring" : "a block_table");
+    const int64_t most = p.page_size > 0 ? p.kv_length : p.ring ? kMaxExtent : args.k.extent[2];
+    const char *limit = p.page_size > 0 ? "the plan's kv_length" : p.ring ? "the largest" : "the kv length of k";
+    for (int64_t b = 0; b < p.batch && args.kv_lengths; ++b) {
+        require(args.kv_lengths[b] >= 0 && args.kv_lengths[b] <= most, HATTN_INVALID_ARGUMENT, "kv_lengths[", b,
+                "]: is ", args.kv_lengths[b], ", but must be from 0 to ", limit, ", ", most);
     }
 }
 
@@ -216,10 +255,13 @@ void check_arguments(const Problem &problem, const hattn_attention_args &args) {
     if (args.cu_seqlens_k) {
         check_cu_seqlens(args.cu_seqlens_k, "cu_seqlens_k", problem.batch, args.k, "k", problem.kv_length, "kv_length");
     }
+    check_kv_lengths(problem, args);
+    check_block_table(problem, args);
     check_optional_outputs(problem, args);
     check_operand(args.bias, "bias", "has_bias", problem.has_bias, HATTN_FLOAT32, problem, args);
     check_operand(args.mask, "mask", "has_mask", problem.has_mask, HATTN_BOOL, problem, args);
     check_vectors(problem, args);
+    check_ring(problem, args);
     check_aliasing(args, args.out, "out");
     check_aliasing(args, args.lse, "lse");
     check_aliasing(args, args.scores, "scores");

@@ -1,11 +1,10 @@
 #include "kernel_call.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 
 #include "HalideRuntime.h"
 #include "checked.h"
+#include "key_storage.h"
 #include "tensor.h"
 
 namespace hattn {
@@ -65,20 +64,21 @@ struct OperandView {
     }
 };
 
-// Where the granules of contiguous keys lie: one after the other.
-constexpr auto kAscending = [] {
-    std::array<int32_t, kMaxKeysPerCall / kGranuleKeys> granules{};
-    std::iota(granules.begin(), granules.end(), 0);
-    return granules;
-}();
+// Keys or values of a range, for a kernel.
+struct StoredKeys {
+    StoredKeys(const CallSite &site, const hattn_tensor &side, int64_t batch, int64_t kv_head, const KeyRange &keys)
+        : count(ceil_div(keys.size(), kGranuleKeys)),
+          at(locate_granules(site.plan.problem, site.args, side, batch, kv_head, {keys.begin / kGranuleKeys, count},
+                             own)),
+          elements(at.base, {{side.extent[3], 1}, {kGranuleKeys, at.row_stride}, {count, at.unit}}),
+          granules(at.table, {{count, 1}}) {}
 
-// Keys or values as (d, slot, granule).
-Buffer granules_of(const hattn_tensor &tensor, int64_t batch, int64_t kv_head, const KeyRange &keys) {
-    const int64_t stride = tensor.stride[2];
-    return Buffer(
-        element<const float>(tensor, batch, kv_head, keys.begin),
-        {{tensor.extent[3], 1}, {kGranuleKeys, stride}, {ceil_div(keys.size(), kGranuleKeys), kGranuleKeys * stride}});
-}
+    int64_t count;
+    int32_t own[kMaxGranulesPerCall];
+    GranuleAddress at;
+    Buffer elements;  // (d, slot, granule)
+    Buffer granules;
+};
 
 // Everything that attention and score kernels take in common.
 struct InputArguments {
@@ -92,9 +92,8 @@ struct InputArguments {
                 {{site.plan.problem.key_dim, 1},
                  {task.rows, site.args.q.stride[2]},
                  {task.heads, site.args.q.stride[1]}}),
-          key(granules_of(site.args.k, sequence.keys, kv_head, keys)),
-          value(granules_of(site.args.v, sequence.keys, kv_head, keys)),
-          granules(kAscending.data(), {{ceil_div(keys.size(), kGranuleKeys), 1}}),
+          key(site, site.args.k, task.batch, kv_head, keys),
+          value(site, site.args.v, task.batch, kv_head, keys),
           bias(bias_view.data, {{keys.size(), bias_view.key_stride},
                                 {task.rows, bias_view.row_stride},
                                 {task.heads, bias_view.head_stride}}),
@@ -113,6 +112,7 @@ struct InputArguments {
         last_offset =
             static_cast<int32_t>(std::clamp(sequence.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
         position_offset = static_cast<int32_t>(sequence.offset + shift);
+        key_skip = std::clamp(first_offset, 0, static_cast<int32_t>(kGranuleKeys - 1));
     }
 
     void see_every_key() {
@@ -124,8 +124,10 @@ struct InputArguments {
     const int64_t kv_head;
     const OperandView<const float> bias_view;
     const OperandView<const uint8_t> mask_view;
-    Buffer query, key, value, granules, bias, mask, alibi_slopes, sink_logits, lse;
-    int32_t key_count;
+    Buffer query;
+    StoredKeys key, value;
+    Buffer bias, mask, alibi_slopes, sink_logits, lse;
+    int32_t key_count, key_skip;
     float scale, softcap;
     int32_t first_offset, last_offset, position_offset;
 };
@@ -134,24 +136,11 @@ struct InputArguments {
 template<typename... Outputs>
 void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Outputs &...outputs) {
     void *context = &site.scratch;
-    void *arguments[] = {&context,
-                         in.query,
-                         in.key,
-                         in.value,
-                         in.granules,
-                         in.granules,
-                         in.bias,
-                         in.mask,
-                         in.alibi_slopes,
-                         in.sink_logits,
-                         in.lse,
-                         &in.key_count,
-                         &in.scale,
-                         &in.softcap,
-                         &in.first_offset,
-                         &in.last_offset,
-                         &in.position_offset,
-                         outputs...};
+    void *arguments[] = {
+        &context,     in.query,  in.key.elements, in.value.elements, in.key.granules, in.value.granules,
+        in.bias,      in.mask,   in.alibi_slopes, in.sink_logits,    in.lse,          &in.key_count,
+        &in.key_skip, &in.scale, &in.softcap,     &in.first_offset,  &in.last_offset, &in.position_offset,
+        outputs...};
     kernel.function(arguments);
 }
 

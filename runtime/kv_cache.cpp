@@ -1,39 +1,18 @@
-// Keys and values of a batch of sequences, in storage of fixed capacity: [B, Hkv, capacity, D], contiguous.
+// Keys and values of a batch of sequences: creation, lengths, forks and views. kv_append.cpp writes rows, kv_attend.cpp
+// reads them.
+#include "kv_cache.h"
+
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 #include "checked.h"
-#include "context.h"
+#include "key_storage.h"
 #include "problem.h"
+#include "rope.h"
 #include "scratch.h"
 #include "status.h"
 #include "structs.h"
 #include "tensor.h"
-
-struct hattn_kv_cache {
-    hattn_context *context;
-    hattn_kv_cache_desc desc;
-    std::unique_ptr<hattn::ContextMemory> keys, values;
-    std::vector<int32_t> lengths;
-
-    hattn_tensor view(void *data, int64_t dim) const {
-        hattn_tensor tensor = HATTN_TENSOR_INIT;
-        tensor.data = data;
-        const int64_t extent[4] = {desc.batch, desc.kv_heads, desc.capacity, dim};
-        const int64_t stride[4] = {desc.kv_heads * desc.capacity * dim, desc.capacity * dim, dim, 1};
-        std::copy(extent, extent + 4, tensor.extent);
-        std::copy(stride, stride + 4, tensor.stride);
-        return tensor;
-    }
-    hattn_tensor key_view() const {
-        return view(keys->data(), desc.key_dim);
-    }
-    hattn_tensor value_view() const {
-        return view(values->data(), desc.value_dim);
-    }
-};
 
 namespace hattn {
 
@@ -51,80 +30,119 @@ void check_desc(const hattn_kv_cache_desc &desc) {
     check_cache_extent(desc.capacity, 1, "capacity");
     check_cache_extent(desc.key_dim, 1, "key_dim");
     check_cache_extent(desc.value_dim, 0, "value_dim");
-    require(desc.page_size >= 0, HATTN_INVALID_ARGUMENT, "page_size: is ", desc.page_size,
-            ", but must be 0 or a page size");
-    require(desc.page_size == 0, HATTN_NOT_SUPPORTED, "page_size: is ", desc.page_size,
-            ", but only 0 (contiguous) is supported yet");
+    check_page_size(desc.page_size);
+    check_cache_extent(desc.page_count, 0, "page_count");
+    require(desc.page_count == 0 || desc.page_size > 0, HATTN_INVALID_ARGUMENT, "page_count: is ", desc.page_count,
+            ", but must be 0 without pages, page_size being 0");
+    check_cache_extent(desc.window, 0, "window");
+    require(desc.window == 0 || desc.page_size == 0, HATTN_NOT_SUPPORTED, "window: is ", desc.window,
+            ", but with a page_size, which is ", desc.page_size, ", only 0 (none) is supported");
+    require(desc.window <= desc.capacity || desc.window == 0, HATTN_INVALID_ARGUMENT, "window: is ", desc.window,
+            ", but must be at most the capacity, which is ", desc.capacity);
 }
 
-size_t storage_bytes(const hattn_kv_cache_desc &desc, int64_t dim, const char *what) {
-    int64_t bytes = sizeof(float);
-    for (int64_t extent : {desc.batch, desc.kv_heads, desc.capacity, dim}) {
-        bytes = checked_multiply(bytes, extent, what);
+hattn_kv_cache_desc with_defaults(hattn_kv_cache_desc desc) {
+    desc.value_dim = desc.value_dim == 0 ? desc.key_dim : desc.value_dim;
+    if (desc.window > 0) {
+        desc.capacity = round_up(desc.capacity, kGranuleKeys);
     }
-    return static_cast<size_t>(bytes);
+    if (desc.page_size > 0 && desc.page_count == 0) {
+        desc.page_count = checked_multiply(desc.batch, ceil_div(desc.capacity, desc.page_size), "number of pages");
+        check_cache_extent(desc.page_count, 0, "number of pages");
+    }
+    return desc;
 }
 
-void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v) {
-    const struct {
-        const hattn_tensor &tensor;
-        const char *name;
-        int64_t dim;
-    } sides[] = {{k, "k", cache.desc.key_dim}, {v, "v", cache.desc.value_dim}};
-    for (const auto &side : sides) {
-        check_tensor(side.tensor, side.name, cache.desc.dtype);
-        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 0, cache.desc.batch, "the cache's batch");
-        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 1, cache.desc.kv_heads, "the cache's kv_heads");
-        check_tensor_extent(side.tensor, side.name, kKeyDimensions, 3, side.dim, "the cache's head dimension");
-        check_unit_stride(side.tensor, side.name);
-        const hattn_tensor storage = &side == sides ? cache.key_view() : cache.value_view();
-        require(!overlaps(byte_range(side.tensor), byte_range(storage)), HATTN_INVALID_ARGUMENT, side.name,
-                ": its memory, from ", side.tensor.data, ", overlaps that of the cache, from ", storage.data);
+// One side's storage, without memory.
+hattn_tensor storage(const hattn_kv_cache_desc &desc, int64_t dim) {
+    const int64_t pages = desc.page_size > 0 ? desc.page_count : desc.batch;
+    const int64_t rows = desc.page_size > 0 ? desc.page_size : desc.capacity;
+    const int64_t extent[4] = {pages, desc.kv_heads, rows, dim};
+    hattn_tensor tensor = HATTN_TENSOR_INIT;
+    int64_t elements = 1;
+    for (int d = 3; d >= 0; --d) {
+        tensor.extent[d] = extent[d];
+        tensor.stride[d] = elements;
+        elements = checked_multiply(elements, extent[d], "size of the cache");
     }
-    check_tensor_extent(v, "v", kKeyDimensions, 2, k.extent[2], "that of k");
+    checked_multiply(elements, sizeof(float), "size of the cache");
+    return tensor;
 }
 
-// Copies the first `rows` rows of one sequence behind those it has.
-void append_rows(const hattn_tensor &from, const hattn_tensor &to, int64_t batch, int64_t at, int64_t rows) {
-    const auto row_bytes = static_cast<size_t>(to.extent[3]) * sizeof(float);
-    for (int64_t h = 0; h < to.extent[1]; ++h) {
-        for (int64_t i = 0; i < rows; ++i) {
-            std::memcpy(element<float>(to, batch, h, at + i), element<const float>(from, batch, h, i), row_bytes);
-        }
+std::unique_ptr<ContextMemory> allocate(const hattn_context &context, hattn_tensor &tensor) {
+    const int64_t bytes = tensor.extent[0] * tensor.stride[0] * static_cast<int64_t>(sizeof(float));
+    auto memory = std::make_unique<ContextMemory>(context, static_cast<size_t>(bytes), kScratchAlignment);
+    tensor.data = memory->data();
+    return memory;
+}
+
+std::unique_ptr<hattn_kv_cache> make_cache(hattn_context &context, const hattn_kv_cache_desc &given) {
+    check_desc(given);
+    auto cache = std::make_unique<hattn_kv_cache>();
+    cache->context = &context;
+    cache->desc = with_defaults(given);
+    const hattn_kv_cache_desc &desc = cache->desc;
+    cache->keys = storage(desc, desc.key_dim);
+    cache->values = storage(desc, desc.value_dim);
+    cache->lengths.assign(static_cast<size_t>(desc.batch), 0);
+    cache->kept_from.assign(static_cast<size_t>(desc.batch), 0);
+    if (cache->paged()) {
+        cache->pages = PageTable(desc.batch, desc.capacity, desc.page_size, desc.page_count);
+    }
+    cache->key_memory = allocate(context, cache->keys);
+    cache->value_memory = allocate(context, cache->values);
+    cache->rope_memory = std::make_unique<ContextMemory>(
+        context, rope_memory_bytes(desc.key_dim, context.executor.threads), kScratchAlignment);
+    return cache;
+}
+
+// Throws unless `length` rows of a sequence may remain; `name` is the argument that asks for it.
+void check_kept_length(const hattn_kv_cache &cache, int64_t sequence, int64_t length, const char *name) {
+    const auto b = static_cast<size_t>(sequence);
+    require(length >= 0 && length <= cache.lengths[b], HATTN_INVALID_ARGUMENT, name, ": of sequence ", sequence, " is ",
+            length, ", but must be from 0 to its current length, ", cache.lengths[b]);
+    const int64_t kept = cache.kept_from[b];
+    require(length == 0 || kept == 0 || length - kept >= cache.desc.window, HATTN_INVALID_ARGUMENT, name,
+            ": of sequence ", sequence, " is ", length, ", but its ring keeps keys from ", kept,
+            " on, so that with a window of ", cache.desc.window, " it must be at least ", kept + cache.desc.window,
+            ", or 0");
+}
+
+void shorten(hattn_kv_cache &cache, int64_t sequence, int64_t length) {
+    const auto b = static_cast<size_t>(sequence);
+    if (cache.paged()) {
+        cache.pages.shrink(sequence, cache.lengths[b], length);
+    }
+    cache.lengths[b] = static_cast<int32_t>(length);
+    if (length == 0) {
+        cache.kept_from[b] = 0;
     }
 }
 
-void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const int32_t *lengths) {
-    const int64_t rows = k.extent[2];
-    for (int64_t b = 0; b < cache.desc.batch; ++b) {
-        const int64_t added = lengths ? lengths[b] : rows;
-        require(added >= 0 && added <= rows, HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ", added,
-                ", but must be from 0 to the ", rows, " rows of k");
-        require(cache.lengths[b] + added <= cache.desc.capacity, HATTN_CAPACITY_EXCEEDED, "k: sequence ", b, " has ",
-                cache.lengths[b], " keys and would have ", cache.lengths[b] + added, ", but the cache's capacity is ",
-                cache.desc.capacity);
-    }
-    for (int64_t b = 0; b < cache.desc.batch; ++b) {
-        const int64_t added = lengths ? lengths[b] : rows;
-        append_rows(k, cache.key_view(), b, cache.lengths[b], added);
-        append_rows(v, cache.value_view(), b, cache.lengths[b], added);
-        cache.lengths[b] += static_cast<int32_t>(added);
+void check_sequence(const hattn_kv_cache &cache, int64_t sequence, const char *name) {
+    require(sequence >= 0 && sequence < cache.desc.batch, HATTN_INVALID_ARGUMENT, name, ": is ", sequence,
+            ", but must be from 0 to below the cache's batch, ", cache.desc.batch);
+}
+
+// Of a ring, which keeps positions in place, all its rows.
+void copy_rows(const hattn_kv_cache &cache, const hattn_tensor &side, int64_t from, int64_t to, int64_t length) {
+    const int64_t rows = cache.ring() ? side.extent[2] : length;
+    for (int64_t h = 0; h < side.extent[1]; ++h) {
+        std::memcpy(element<float>(side, to, h, 0), element<float>(side, from, h, 0),
+                    static_cast<size_t>(rows * side.extent[3]) * sizeof(float));
     }
 }
 
-// The cache's part of an attention over it.
-void fill_in(const hattn_kv_cache &cache, hattn_attention_desc &desc, hattn_attention_args &args) {
-    const int64_t longest = cache.lengths.empty() ? 0 : *std::max_element(cache.lengths.begin(), cache.lengths.end());
-    require(desc.batch == cache.desc.batch, HATTN_INVALID_ARGUMENT, "batch: is ", desc.batch,
-            ", but the cache's batch is ", cache.desc.batch);
-    desc.kv_heads = cache.desc.kv_heads;
-    desc.key_dim = cache.desc.key_dim;
-    desc.value_dim = cache.desc.value_dim;
-    desc.kv_length = longest;
-    args.k = cache.key_view();
-    args.v = cache.value_view();
-    args.k.extent[2] = args.v.extent[2] = longest;
-    args.kv_lengths = cache.lengths.data();
+void fork(hattn_kv_cache &cache, int64_t from, int64_t to, int64_t length) {
+    shorten(cache, to, 0);
+    if (cache.paged()) {
+        cache.pages.share(from, to, length);
+    } else if (length > 0) {
+        copy_rows(cache, cache.keys, from, to, length);
+        copy_rows(cache, cache.values, from, to, length);
+    }
+    cache.lengths[static_cast<size_t>(to)] = static_cast<int32_t>(length);
+    cache.kept_from[static_cast<size_t>(to)] = length > 0 ? cache.kept_from[static_cast<size_t>(from)] : 0;
 }
 
 }  // namespace
@@ -146,19 +164,7 @@ hattn_status hattn_kv_cache_create(hattn_context *context, const hattn_kv_cache_
     return guarded([&] {
         require(context, HATTN_INVALID_ARGUMENT, "context: is null");
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
-        auto created = std::make_unique<hattn_kv_cache>();
-        created->context = context;
-        created->desc = read_struct(desc, "desc");
-        check_desc(created->desc);
-        if (created->desc.value_dim == 0) {
-            created->desc.value_dim = created->desc.key_dim;
-        }
-        const size_t key_bytes = storage_bytes(created->desc, created->desc.key_dim, "size of the keys");
-        const size_t value_bytes = storage_bytes(created->desc, created->desc.value_dim, "size of the values");
-        created->lengths.assign(static_cast<size_t>(created->desc.batch), 0);
-        created->keys = std::make_unique<ContextMemory>(*context, key_bytes, kScratchAlignment);
-        created->values = std::make_unique<ContextMemory>(*context, value_bytes, kScratchAlignment);
-        *cache = created.release();
+        *cache = make_cache(*context, read_struct(desc, "desc")).release();
     });
 }
 
@@ -166,14 +172,15 @@ void hattn_kv_cache_destroy(hattn_kv_cache *cache) {
     delete cache;
 }
 
-hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
-                             const int32_t *lengths) {
+hattn_status hattn_kv_cache_fork(hattn_kv_cache *cache, int64_t from, int64_t to, int64_t length) {
     return guarded([&] {
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
-        const hattn_tensor keys = read_struct(k, "k");
-        const hattn_tensor values = read_struct(v, "v");
-        check_appended(*cache, keys, values);
-        append(*cache, keys, values, lengths);
+        check_sequence(*cache, from, "from");
+        check_sequence(*cache, to, "to");
+        require(from != to, HATTN_INVALID_ARGUMENT, "to: is ", to, ", but must differ from `from`, which is ", from);
+        const int64_t rows = length == -1 ? cache->lengths[static_cast<size_t>(from)] : length;
+        check_kept_length(*cache, from, rows, "length");
+        fork(*cache, from, to, rows);
     });
 }
 
@@ -189,18 +196,21 @@ hattn_status hattn_kv_cache_truncate(hattn_kv_cache *cache, const int32_t *lengt
     return guarded([&] {
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
         require(lengths || cache->lengths.empty(), HATTN_INVALID_ARGUMENT, "lengths: is null");
-        for (size_t b = 0; b < cache->lengths.size(); ++b) {
-            require(lengths[b] >= 0 && lengths[b] <= cache->lengths[b], HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ",
-                    lengths[b], ", but must be from 0 to the current length, ", cache->lengths[b]);
+        for (int64_t b = 0; b < cache->desc.batch; ++b) {
+            check_kept_length(*cache, b, lengths[b], "lengths");
         }
-        std::copy(lengths, lengths + cache->lengths.size(), cache->lengths.begin());
+        for (int64_t b = 0; b < cache->desc.batch; ++b) {
+            shorten(*cache, b, lengths[b]);
+        }
     });
 }
 
 hattn_status hattn_kv_cache_reset(hattn_kv_cache *cache) {
     return guarded([&] {
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
-        std::fill(cache->lengths.begin(), cache->lengths.end(), 0);
+        for (int64_t b = 0; b < cache->desc.batch; ++b) {
+            shorten(*cache, b, 0);
+        }
     });
 }
 
@@ -209,20 +219,29 @@ hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, h
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
         require(k, HATTN_INVALID_ARGUMENT, "k: is null");
         require(v, HATTN_INVALID_ARGUMENT, "v: is null");
-        *k = cache->key_view();
-        *v = cache->value_view();
+        *k = cache->keys;
+        *v = cache->values;
     });
 }
 
-hattn_status hattn_kv_cache_attend(hattn_kv_cache *cache, const hattn_attention_desc *desc,
-                                   const hattn_attention_args *args) {
-    hattn_attention_desc own_desc;
-    hattn_attention_args own_args;
-    const hattn_status status = guarded([&] {
+hattn_status hattn_kv_cache_pages(const hattn_kv_cache *cache, int64_t *used, int64_t *available) {
+    return guarded([&] {
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
-        own_desc = read_struct(desc, "desc");
-        own_args = read_struct(args, "args");
-        fill_in(*cache, own_desc, own_args);
+        require(used, HATTN_INVALID_ARGUMENT, "used: is null");
+        require(available, HATTN_INVALID_ARGUMENT, "available: is null");
+        require(cache->paged(), HATTN_INVALID_ARGUMENT, "cache: its page_size is 0, so that it has no pages");
+        *used = cache->pages.used();
+        *available = cache->pages.available();
     });
-    return status == HATTN_OK ? hattn_attention(cache->context, &own_desc, &own_args) : status;
+}
+
+hattn_status hattn_kv_cache_block_table(const hattn_kv_cache *cache, const int32_t **table, int64_t *stride) {
+    return guarded([&] {
+        require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
+        require(table, HATTN_INVALID_ARGUMENT, "table: is null");
+        require(stride, HATTN_INVALID_ARGUMENT, "stride: is null");
+        require(cache->paged(), HATTN_INVALID_ARGUMENT, "cache: its page_size is 0, so that it has no pages");
+        *table = cache->pages.data();
+        *stride = cache->pages.stride();
+    });
 }

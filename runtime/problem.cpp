@@ -78,6 +78,21 @@ void check_options(const hattn_attention_desc &desc) {
             ", but must be from 0 (the context's) to ", kMaxThreads);
 }
 
+void check_key_storage(const hattn_attention_desc &desc) {
+    check_page_size(desc.page_size);
+    check_flag(desc.ring, "ring");
+    if (desc.ring == 0) {
+        return;
+    }
+    require(desc.page_size == 0, HATTN_INVALID_ARGUMENT, "ring: is 1, but must be 0 with a page_size, which is ",
+            desc.page_size);
+    require(desc.window_left >= 0 && (desc.window_left < desc.kv_length || desc.kv_length == 0), HATTN_INVALID_ARGUMENT,
+            "window_left: is ", desc.window_left, ", but with a ring must be from 0 to below kv_length, which is ",
+            desc.kv_length);
+    require(desc.scores == HATTN_SCORES_NONE, HATTN_NOT_SUPPORTED, "scores: is ", static_cast<int>(desc.scores),
+            ", but with a ring only 0 (none) is supported");
+}
+
 uint32_t hooks_of(const hattn_attention_desc &desc) {
     return (desc.softcap > 0 ? hook_bit("softcap") : 0) | (desc.has_bias ? hook_bit("bias") : 0) |
            (desc.has_alibi ? hook_bit("alibi") : 0) | (desc.has_mask ? hook_bit("mask") : 0);
@@ -85,10 +100,16 @@ uint32_t hooks_of(const hattn_attention_desc &desc) {
 
 }  // namespace
 
+void check_page_size(int64_t size) {
+    require(size == 0 || size == 16 || size == 32 || size == 64 || size == 128, HATTN_INVALID_ARGUMENT,
+            "page_size: is ", size, ", but must be 16, 32, 64 or 128 keys, or 0 for none");
+}
+
 Problem validate_problem(const hattn_attention_desc &desc) {
     check_dtype_and_device(desc);
     check_extents(desc);
     check_options(desc);
+    check_key_storage(desc);
     Problem problem;
     problem.batch = desc.batch;
     problem.query_heads = desc.query_heads;
@@ -112,6 +133,8 @@ Problem validate_problem(const hattn_attention_desc &desc) {
     problem.algorithm = desc.algorithm;
     problem.threads = desc.threads;
     problem.packed_queries = desc.packed_queries;
+    problem.page_size = desc.page_size;
+    problem.ring = desc.ring != 0;
     return problem;
 }
 

@@ -21,7 +21,13 @@ struct Problem {
     hattn_algorithm algorithm;
     int32_t threads;         // 0: the context's
     int64_t packed_queries;  // 0: padded to query_length; else the most rows of all sequences together
+    int64_t page_size;       // 0: none
+    bool ring;
 
+    // Keys lie elsewhere than in rows 0, 1, ... of k[b].
+    bool scattered() const {
+        return page_size > 0 || ring;
+    }
     int64_t group_size() const {
         return query_heads / kv_heads;
     }
@@ -30,6 +36,9 @@ struct Problem {
         return packed_queries > 0 ? packed_queries : batch * query_length;
     }
 };
+
+// Throws unless size is 0 or one that pages may have.
+void check_page_size(int64_t size);
 
 // Checks every member and combination; throws StatusError naming the member and both values.
 Problem validate_problem(const hattn_attention_desc &desc);

@@ -6,6 +6,7 @@
 
 #include "checked.h"
 #include "kernel_call.h"
+#include "key_storage.h"
 #include "tensor.h"
 
 namespace hattn {
@@ -37,7 +38,7 @@ void write_tile(const ScoreWork &work, int64_t index, ScratchArena &scratch) {
     const Sequence sequence(problem, work.args, batch);
     const int64_t rows = std::min(tile_rows, sequence.queries.count - row);
     const int64_t real_rows = std::clamp<int64_t>(sequence.query_length - row, 0, rows);
-    const int64_t all_keys = work.args.k.extent[2];
+    const int64_t all_keys = key_extent(problem, work.args);
     float *scores = element<float>(work.args.scores, batch, head, row);
     const int64_t row_stride = work.args.scores.stride[2];
 
@@ -66,7 +67,8 @@ void write_scores(const hattn_plan &plan, const hattn_attention_args &args, cons
     const KernelInfo *kernel =
         plan.problem.scores == HATTN_SCORES_PROBABILITIES ? plan.kernels.probabilities : plan.kernels.scores;
     const int64_t row_blocks = ceil_div(args.q.extent[2], kernel->tile.rows);
-    const int64_t count = args.k.extent[2] > 0 ? plan.problem.batch * plan.problem.query_heads * row_blocks : 0;
+    const int64_t count =
+        key_extent(plan.problem, args) > 0 ? plan.problem.batch * plan.problem.query_heads * row_blocks : 0;
     ScoreWork work{plan, args, lse, workers, kernel, row_blocks, count};
     const auto take_tiles = [](void *closure, int32_t worker) {
         ScoreWork &shared = *static_cast<ScoreWork *>(closure);

@@ -14,6 +14,7 @@ struct DimensionNames {
 };
 inline constexpr DimensionNames kQueryDimensions = {{"batch", "query heads", "query length", "head dimension"}};
 inline constexpr DimensionNames kKeyDimensions = {{"batch", "kv heads", "kv length", "head dimension"}};
+inline constexpr DimensionNames kPageDimensions = {{"pages", "kv heads", "page size", "head dimension"}};
 inline constexpr DimensionNames kScoreDimensions = {{"batch", "query heads", "query length", "kv length"}};
 
 // struct_size, dtype, device, non-negative extents, strides that keep every address within 64 bits, and data unless

@@ -151,12 +151,22 @@ typedef struct hattn_attention_desc {
     hattn_algorithm algorithm;
     int32_t threads;      /* 0: the context's */
     int64_t packed_queries; /* 0: q is [B, Hq, Sq, Dk]; > 0: queries are packed (see cu_seqlens_q), at most so many rows */
+    int64_t page_size;    /* 0: k and v hold one sequence after the other; 16, 32, 64 or 128: they are pages of so many keys */
+    int32_t ring;         /* 0 or 1: k and v keep the last keys of each sequence, see hattn_attention_args */
 } hattn_attention_desc;
 
 /* Fills desc with defaults: float32, CPU, scale NaN, windows -1, everything else 0. */
 HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
 
-/* The tensors of one execute.
+/* The tensors of one execute. Where key j of sequence b lies:
+ *   - by default in row j of k[b];
+ *   - with desc.page_size: in row j % page_size of page block_table[b * block_table_stride + j / page_size]. k and v then are
+ *     [pages, Hkv, page_size, D] tensors with any strides, kv_lengths is required and within desc.kv_length, and pages may
+ *     be shared by sequences (paged attention: Kwon et al., PagedAttention, 2023);
+ *   - with desc.ring: in row j % R of k[b], where R = extent[2], a multiple of 16, is within desc.kv_length. kv_lengths is
+ *     required and may exceed R: the last R keys are there, and the rows of q may see no earlier ones, for which
+ *     desc.window_left has to be below R. A score output is not supported.
+ * With pages and rings Sk below is the longest of kv_lengths.
  *
  * Packed queries: the rows of all sequences lie one behind the other, those of sequence b from cu_seqlens_q[b] up to
  * cu_seqlens_q[b + 1]. With T = cu_seqlens_q[B], q is [1, Hq, T, Dk], out [1, Hq, T, Dv] and lse [1, Hq, T, 1]. A bias or
@@ -182,6 +192,8 @@ typedef struct hattn_attention_args {
     const int32_t *cu_seqlens_k;    /* [B + 1] or null: keys are not packed. Only with packed queries, and in place of kv_lengths */
     void *workspace;                /* aligned to 64 bytes, hattn_plan_workspace_size() bytes; not shared by concurrent executes */
     size_t workspace_size;
+    const int32_t *block_table;     /* given exactly if the plan has a page_size: [B, block_table_stride] indices of pages */
+    int64_t block_table_stride;     /* at least the pages of the longest sequence; entries past a sequence's pages are not read */
 } hattn_attention_args;
 HATTN_API void hattn_attention_args_init(hattn_attention_args *args);
 
@@ -203,14 +215,54 @@ HATTN_API hattn_status hattn_attention(hattn_context *context, const hattn_atten
 HATTN_API hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs,
                                           const hattn_tensor *lses, const hattn_tensor *out, const hattn_tensor *lse);
 
+/* ---- rotary position embedding ---------------------------------------------------------------------------------- */
+
+typedef enum hattn_rope_style HATTN_ENUM_BASE {
+    HATTN_ROPE_HALF_SPLIT = 0, /* pairs (i, i + rotary_dim/2): GPT-NeoX, Llama in the Hugging Face layout */
+    HATTN_ROPE_INTERLEAVED = 1 /* pairs (2i, 2i + 1): RoFormer, GPT-J, Llama in its own layout */
+} hattn_rope_style;
+
+/* Rotary position embedding (Su et al., RoFormer, 2021): pair i of a row at position p is turned by the angle
+ * p / scaling_factor * base^(-2i / rotary_dim), computed in double precision, or by the angle whose cosine and sine the
+ * tables hold. The result is rounded to float32 once. Elements from rotary_dim on stay. */
+typedef struct hattn_rope {
+    size_t struct_size;
+    hattn_rope_style style;
+    int64_t rotary_dim;        /* leading elements of a head that turn: even, at most the head dimension; 0: all of them */
+    double base;               /* > 0; 10000 by default */
+    double scaling_factor;     /* > 0; 1 by default; n squeezes n times as many positions into the trained range */
+    const float *cos_table;    /* both tables or neither; [table_positions, rotary_dim/2] contiguous; base and */
+    const float *sin_table;    /* scaling_factor do not count then */
+    int64_t table_positions;
+    const int32_t *positions;  /* [B, S], >= 0, of each row; null: consecutive, see the function */
+    int64_t positions_stride;  /* between sequences, in elements; 0: all have the same */
+} hattn_rope;
+HATTN_API void hattn_rope_init(hattn_rope *rope);
+
+/* out = x turned. x, out: [B, H, S, D] float32, any strides with 1 in the last dimension; they may be the same tensor and
+ * may not overlap otherwise. offsets: [B], position of row 0 of each sequence, or null: 0; ignored if rope has positions.
+ * lengths: [B], how many rows of each sequence are turned (0..S, leading ones), or null: all; the others of out are not
+ * written. Queries of a cache's last rows have the offset length - S. */
+HATTN_API hattn_status hattn_rope_apply(hattn_context *context, const hattn_rope *rope, const hattn_tensor *x,
+                                        const hattn_tensor *out, const int32_t *offsets, const int32_t *lengths);
+
 /* ---- KV cache ------------------------------------------------------------------------------------------------ */
 
+/* Three kinds of storage:
+ *   - contiguous (page_size and window 0): [B, Hkv, capacity, D];
+ *   - paged (page_size > 0): [page_count, Hkv, page_size, D]; a sequence takes a page when it needs one and gives it back when
+ *     it is shortened. Sequences share pages after a fork; who appends to a page that others use too gets a copy first;
+ *   - a ring (window > 0): [B, Hkv, R, D], R = capacity rounded up to 16; key j lies in row j % R, where it replaces key j - R.
+ *     Lengths are unbounded (up to 2^29), memory never grows. For attention in which each query sees at most `window`
+ *     keys, itself included. S rows at once need window + S - 1 <= R, and so does taking back S - 1 rows. */
 typedef struct hattn_kv_cache_desc {
     size_t struct_size;
     hattn_dtype dtype;
-    int64_t batch, kv_heads, capacity; /* capacity: keys per sequence */
+    int64_t batch, kv_heads, capacity; /* capacity: keys per sequence; of a ring: keys kept per sequence, at least window */
     int64_t key_dim, value_dim;        /* value_dim 0: key_dim */
-    int64_t page_size;                 /* 0: contiguous; paging is not supported yet */
+    int64_t page_size;                 /* 0, or keys per page: 16, 32, 64 or 128 */
+    int64_t page_count;                /* pages of all sequences together; 0: enough for batch * capacity keys */
+    int64_t window;                    /* 0, or the keys a query may see at most; excludes page_size */
 } hattn_kv_cache_desc;
 HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
 
@@ -219,17 +271,36 @@ HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn
                                              hattn_kv_cache **cache);
 HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
 /* Appends k, v [B, Hkv, S, D]; lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
- * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache. Writes only the new rows. */
+ * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache, or if too few pages are free. Writes only
+ * the new rows (and those a copied page held before them). */
 HATTN_API hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                                        const int32_t *lengths);
+/* The same, turning the keys while they are written; rope may be null. Without positions, a row's is its place in its sequence. */
+HATTN_API hattn_status hattn_kv_append_rope(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
+                                            const int32_t *lengths, const hattn_rope *rope);
+/* Makes sequence `to` the first `length` keys of sequence `from` (-1: all), in place of what it held. Shares pages, or copies
+ * rows. A ring has to hold the window before `length`, as for truncate. */
+HATTN_API hattn_status hattn_kv_cache_fork(hattn_kv_cache *cache, int64_t from, int64_t to, int64_t length);
 /* lengths: [B], written. */
 HATTN_API hattn_status hattn_kv_cache_lengths(const hattn_kv_cache *cache, int32_t *lengths);
-/* Shortens every sequence to lengths[b] (0..current). */
+/* Shortens every sequence to lengths[b] (0..current). A ring allows any length until a sequence has outgrown R keys; then
+ * 0, or lengths whose last `window` keys have not been replaced. */
 HATTN_API hattn_status hattn_kv_cache_truncate(hattn_kv_cache *cache, const int32_t *lengths);
 HATTN_API hattn_status hattn_kv_cache_reset(hattn_kv_cache *cache);
-/* Views of the whole storage, [B, Hkv, capacity, D], for plans of one's own (with kv_lengths). */
+/* Views of the whole storage as above, for plans of one's own. */
 HATTN_API hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, hattn_tensor *v);
-/* hattn_attention() over the cached keys: desc's kv_heads, dims and kv_length, args' k, v and kv_lengths are taken from the cache.
+/* Of a paged cache: pages that sequences use, and the others. */
+HATTN_API hattn_status hattn_kv_cache_pages(const hattn_kv_cache *cache, int64_t *used, int64_t *available);
+/* Of a paged cache: the pages of each sequence, [B, *stride] in the order of keys; -1 past its last one. Points into the cache:
+ * valid until the next change. */
+HATTN_API hattn_status hattn_kv_cache_block_table(const hattn_kv_cache *cache, const int32_t **table, int64_t *stride);
+/* Fills in the cache's part of an attention, for plans of one's own: desc's kv_heads, key_dim, value_dim, page_size, ring, and
+ * kv_length (of the storage, so that a plan serves all later steps); args' k, v, kv_lengths and block table, which point into
+ * the cache: valid until the next change. Of a ring it checks that the rows of args' q (with its q_lengths and
+ * causal_offsets) see stored keys only. */
+HATTN_API hattn_status hattn_kv_cache_bind(const hattn_kv_cache *cache, hattn_attention_desc *desc,
+                                           hattn_attention_args *args);
+/* hattn_attention() over the cached keys: bind, plan, execute. With a ring, desc's window_left must be below the cache's window.
  * A bias, mask or score output has the longest sequence's current length as its last extent. */
 HATTN_API hattn_status hattn_kv_cache_attend(hattn_kv_cache *cache, const hattn_attention_desc *desc,
                                              const hattn_attention_args *args);

@@ -133,6 +133,12 @@ struct KvCacheDesc : hattn_kv_cache_desc {
     }
 };
 
+struct Rope : hattn_rope {
+    Rope() {
+        hattn_rope_init(this);
+    }
+};
+
 /* Memory for the workspace of one execute at a time. */
 class Workspace {
 public:
@@ -224,6 +230,12 @@ public:
         check(hattn_merge_states(handle(), count, outs.data(), lses.data(), &out, &lse), handle());
     }
 
+    /* out = x, [B, H, S, D], with row i of sequence b turned to position offsets[b] + i (null: i), or to rope's positions. */
+    void rope_apply(const hattn_rope &rope, const hattn_tensor &x, const hattn_tensor &out,
+                    const std::int32_t *offsets = nullptr, const std::int32_t *lengths = nullptr) {
+        check(hattn_rope_apply(handle(), &rope, &x, &out, offsets, lengths), handle());
+    }
+
 private:
     detail::Handle<hattn_context, hattn_context_destroy> handle_;
 };
@@ -277,9 +289,16 @@ public:
         return handle_.get();
     }
 
-    /* k: [B, Hkv, S, Dk], v: [B, Hkv, S, Dv]; lengths: [B], how many rows of each sequence count, or null: all S. */
-    void append(const hattn_tensor &k, const hattn_tensor &v, const std::int32_t *lengths = nullptr) {
-        check(hattn_kv_append(handle(), &k, &v, lengths), context_);
+    /* k: [B, Hkv, S, Dk], v: [B, Hkv, S, Dv]; lengths: [B], how many rows of each sequence count, or null: all S; rope: how
+     * the keys are turned, or null. */
+    void append(const hattn_tensor &k, const hattn_tensor &v, const std::int32_t *lengths = nullptr,
+                const hattn_rope *rope = nullptr) {
+        check(hattn_kv_append_rope(handle(), &k, &v, lengths, rope), context_);
+    }
+
+    /* Sequence `to` becomes the first `length` keys of sequence `from`; -1: all. */
+    void fork(std::int64_t from, std::int64_t to, std::int64_t length = -1) {
+        check(hattn_kv_cache_fork(handle(), from, to, length), context_);
     }
 
     /* Keys held, per sequence. */
@@ -304,14 +323,42 @@ public:
     }
 
     struct View {
-        hattn_tensor k, v; /* [B, Hkv, capacity, D] */
+        hattn_tensor k, v; /* [B, Hkv, capacity, D], or [pages, Hkv, page_size, D] */
     };
 
-    /* The whole storage, for plans of one's own together with lengths(). */
+    /* The whole storage. */
     View view() const {
         View result = {HATTN_TENSOR_INIT, HATTN_TENSOR_INIT};
         check(hattn_kv_cache_view(handle(), &result.k, &result.v), context_);
         return result;
+    }
+
+    struct Pages {
+        std::int64_t used, available;
+    };
+
+    /* Of a paged cache. */
+    Pages pages() const {
+        Pages result = {0, 0};
+        check(hattn_kv_cache_pages(handle(), &result.used, &result.available), context_);
+        return result;
+    }
+
+    struct BlockTable {
+        const std::int32_t *data; /* [B, stride], -1 past the last page of a sequence */
+        std::int64_t stride;
+    };
+
+    /* Of a paged cache; valid until the next change. */
+    BlockTable block_table() const {
+        BlockTable result = {nullptr, 0};
+        check(hattn_kv_cache_block_table(handle(), &result.data, &result.stride), context_);
+        return result;
+    }
+
+    /* Fills in the cache's part of desc and args, for plans of one's own; valid until the next change. */
+    void bind(hattn_attention_desc &desc, hattn_attention_args &args) const {
+        check(hattn_kv_cache_bind(handle(), &desc, &args), context_);
     }
 
     /* Attention of args.q over the cached keys; k, v, their extents and lengths are the cache's. */

@@ -13,5 +13,6 @@ On an error nothing has been written, neither to `out` nor to a cache.
 from hattn._attention import attention, explain, info, merge_states
 from hattn._hattn import version as __version__
 from hattn._kv_cache import KVCache
+from hattn._rope import Rope, apply_rope
 
-__all__ = ["KVCache", "__version__", "attention", "explain", "info", "merge_states"]
+__all__ = ["KVCache", "Rope", "__version__", "apply_rope", "attention", "explain", "info", "merge_states"]

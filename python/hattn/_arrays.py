@@ -24,6 +24,14 @@ def check_host(**arrays: Any) -> None:
             )
 
 
+def as_numpy(name: str, value: Any) -> Any:
+    """A host array as a NumPy array that shares its memory; anything that is no array as it is."""
+    check_host(**{name: value})
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        return value
+    return np.from_dlpack(value)
+
+
 def _from_dlpack(like: Any) -> Optional[Callable[[np.ndarray], Any]]:
     """from_dlpack() of the library that `like` comes from, if it has one."""
     if hasattr(like, "__array_namespace__"):

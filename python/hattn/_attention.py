@@ -57,8 +57,9 @@ def attention(
     Args:
         q: [B, Hq, Sq, Dk] float32, or [B, Sq, Hq, Dk] with layout="bshd". Any strides, 1 in the last dimension. 16-bit
             and quantised arrays are not supported yet.
-        k: [B, Hkv, Sk, Dk], in the same layout.
-        v: [B, Hkv, Sk, Dv], in the same layout.
+        k: [B, Hkv, Sk, Dk], in the same layout; with a block table pages of keys, [pages, Hkv, page_size, Dk] or, with
+            layout="bshd", [pages, page_size, Hkv, Dk].
+        v: [B, Hkv, Sk, Dv], in the same layout; likewise.
         layout: "bhsd" or "bshd", of q, k, v and out.
         scale: factor of the scores; default 1/sqrt(Dk).
         causal: query i sees keys j <= i + offset.
@@ -74,7 +75,10 @@ def attention(
         kv_lengths: [B] integers, keys of each sequence. Keys past them are never read.
         cu_seqlens_q: [B + 1] integers: queries are packed, see below. Excludes q_lengths and return_scores.
         cu_seqlens_k: [B + 1] integers: keys are packed likewise. Excludes kv_lengths.
-        block_table, k_scale, v_scale: not supported yet.
+        block_table: [B, n] integers, the pages of each sequence in the order of its keys: key j of sequence b is row
+            j % page_size of page block_table[b, j // page_size]. page_size is 16, 32, 64 or 128. Needs kv_lengths,
+            whose largest is Sk. Pages may be shared; entries past a sequence's last page are not read.
+        k_scale, v_scale: not supported yet.
         algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
         threads: number of threads; default: one per core. Results do not depend on it.
         out: array to write to, [B, Hq, Sq, Dv] float32 in the layout; may not overlap an input.
@@ -97,7 +101,7 @@ def attention(
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
 
     Sources: Dao et al., FlashAttention (2022); Milakov and Gimelshein, Online normalizer calculation for softmax
-    (2018); Press et al., ALiBi (2022).
+    (2018); Press et al., ALiBi (2022); Kwon et al., PagedAttention (2023).
     """
     problem = attention_options(
         layout=layout,

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import numpy as np
 
 from hattn import _hattn, _options
 from hattn._arrays import check_host
 from hattn._attention import results
+from hattn._rope import Rope, native, row_positions
 
 
 class KVCache:
-    """Keys and values of a batch of sequences, with room for `capacity` keys each. Memory is taken once, here.
+    """Keys and values of a batch of sequences. Memory is taken once, here. Three kinds of storage:
+
+    - contiguous: room for `capacity` keys of every sequence;
+    - paged, with a page_size: sequences take pages from a common pool as they grow and give them back when shortened.
+      Sequences share pages after fork(), and get a copy of one when they append to it;
+    - a ring, with a window: the last keys of every sequence, for attention whose queries see at most `window` keys,
+      themselves included. Sequences may grow without limit, memory does not.
 
     A cache may be used from several threads; a call that changes it waits for those that read it.
 
     Args:
         batch: B, number of sequences.
         kv_heads: Hkv, key and value heads.
-        capacity: keys per sequence.
+        capacity: keys per sequence. Of a ring: keys kept per sequence, rounded up to a multiple of 16, at least
+            window; S new rows at once need window + S - 1 of them, and so does taking back S - 1 rows.
         head_dim: Dk, head dimension of the keys.
         value_dim: Dv, head dimension of the values; default: head_dim.
         dtype: "float32" (or its NumPy dtype). 16-bit and quantised storage is not supported yet.
-        page_size: paged storage is not supported yet.
+        page_size: keys per page: 16, 32, 64 or 128.
+        page_count: pages of all sequences together; default: enough for batch * capacity keys.
+        window: keys that a query may see; excludes page_size.
 
     Raises:
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
@@ -39,37 +49,87 @@ class KVCache:
         value_dim: Optional[int] = None,
         dtype: Any = "float32",
         page_size: Optional[int] = None,
+        page_count: Optional[int] = None,
+        window: Optional[int] = None,
     ) -> None:
-        _options.reject_later(page_size=page_size)
-        if value_dim is not None and _options.integer("value_dim", value_dim, 64) == 0:
-            raise ValueError("value_dim: is 0, but must be positive")  # the library would take it for "as head_dim"
+        optional = {"value_dim": value_dim, "page_size": page_size, "page_count": page_count, "window": window}
+        for name, value in optional.items():
+            if value is not None and _options.integer(name, value, 64) == 0:
+                raise ValueError(f"{name}: is 0, but must be positive")  # the library would take it for "not given"
         self._cache = _hattn.KvCache(
             _options.integer("batch", batch, 64),
             _options.integer("kv_heads", kv_heads, 64),
             _options.integer("capacity", capacity, 64),
             _options.integer("head_dim", head_dim, 64),
-            0 if value_dim is None else _options.integer("value_dim", value_dim, 64),
+            value_dim or 0,
             _options.dtype(dtype),
+            page_size or 0,
+            page_count or 0,
+            window or 0,
         )
 
-    def append(self, k: Any, v: Any, lengths: Optional[Any] = None, rope: Optional[Any] = None) -> None:
+    def append(
+        self,
+        k: Any,
+        v: Any,
+        lengths: Optional[Any] = None,
+        rope: Optional[Rope] = None,
+        positions: Optional[Any] = None,
+    ) -> None:
         """Appends keys [B, Hkv, S, Dk] and values [B, Hkv, S, Dv] (any strides, 1 in the last dimension).
 
         Args:
             lengths: [B] integers, how many of the S rows (the leading ones) belong to each sequence; default: all.
-            rope: not supported yet.
+            rope: how the keys are turned while they are written; default: not at all.
+            positions: [S] or [B, S] integers, where the rows stand, for rope; default: their places in their sequences.
 
         Raises:
-            ValueError: also if a sequence would outgrow the capacity; then no sequence has changed.
+            ValueError: also if a sequence would outgrow the capacity, or if too few pages are free; then no sequence
+                has changed.
         """
-        _options.reject_later(rope=rope)
+        if rope is None and positions is not None:
+            raise ValueError("positions: is given, but rope is None")
+        options = None if rope is None else native(rope)
         check_host(k=k, v=v)
-        self._cache.append(k, v, None if lengths is None else _options.lengths("lengths", lengths))
+        rows = None if lengths is None else _options.lengths("lengths", lengths)
+        self._cache.append(k, v, rows, options, row_positions(positions))
+
+    def fork(self, source: int, target: int, length: Optional[int] = None) -> None:
+        """Makes sequence `target` the first `length` keys of sequence `source` (default: all).
+
+        What `target` held is gone. A paged cache shares the pages; other caches copy the rows. A ring has to hold the
+        window before `length`.
+        """
+        if length is not None and _options.integer("length", length, 64) < 0:
+            raise ValueError(f"length: is {length}, but must be at least 0")  # the library would take -1 for "all"
+        self._cache.fork(
+            _options.integer("source", source, 64),
+            _options.integer("target", target, 64),
+            -1 if length is None else length,
+        )
 
     @property
     def lengths(self) -> np.ndarray:
         """Keys of each sequence, [B] int32; a copy."""
         return np.array(self._cache.lengths(), np.int32)
+
+    @property
+    def pages(self) -> Tuple[int, int]:
+        """(used, available) pages of a paged cache."""
+        return self._cache.pages()
+
+    @property
+    def block_table(self) -> np.ndarray:
+        """Pages of each sequence of a paged cache, [B, n] int32 in the order of keys, -1 past the last one; a copy."""
+        return self._cache.block_table()
+
+    def view(self) -> Tuple[np.ndarray, np.ndarray]:
+        """The whole storage of keys and values, read-only and not copied.
+
+        [B, Hkv, capacity, D], or [pages, Hkv, page_size, D] as hattn.attention() takes it with block_table and lengths.
+        Rows that hold no key are not initialised. Of a ring with R rows, key j is row j % R.
+        """
+        return self._cache.view()
 
     def attend(self, q: Any, *, out: Optional[Any] = None, return_lse: bool = False, **options: Any) -> Any:
         """hattn.attention() of q [B, Hq, Sq, Dk] over the cached keys of each sequence.
@@ -77,7 +137,8 @@ class KVCache:
         Takes the options of hattn.attention() except kv_lengths, cu_seqlens_k, block_table, k_scale and v_scale, which
         the cache settles; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths)
         keys. By default the queries are the last ones of each sequence (causal_offset = length - queries): append the
-        new keys first, then attend.
+        new keys first, then attend. A ring needs a window whose left side is below its own, and takes no
+        return_scores.
 
         Returns:
             As hattn.attention().
@@ -93,7 +154,10 @@ class KVCache:
         return results(q, out, self._cache.attend(q, out, problem, _options.flag("return_lse", return_lse)))
 
     def truncate(self, lengths: Any) -> None:
-        """Shortens every sequence to lengths[b] keys, [B] integers between 0 and the current length."""
+        """Shortens every sequence to lengths[b] keys, [B] integers between 0 and the current length.
+
+        A ring that has replaced keys goes back to 0, or as far as the last `window` keys are still there.
+        """
         self._cache.truncate(_options.lengths("lengths", lengths))
 
     def reset(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, TypeVar, Union
 import numpy as np
 
 from hattn import _hattn
-from hattn._arrays import check_host
+from hattn._arrays import as_numpy, check_host
 
 LAYOUTS = {"bhsd": _hattn.Layout.bhsd, "bshd": _hattn.Layout.bshd}
 ALGORITHMS = {name: getattr(_hattn.Algorithm, name) for name in ("auto", "naive", "flash", "split_kv", "unfused")}
@@ -34,6 +34,11 @@ def _choice(name: str, value: Any, choices: Mapping[str, _Choice]) -> _Choice:
     return choices[value]
 
 
+def choose_layout(value: Any) -> _hattn.Layout:
+    """The layout of a name."""
+    return _choice("layout", value, LAYOUTS)
+
+
 def flag(name: str, value: Any) -> bool:
     """`value` if it is a bool."""
     if value is not True and value is not False and not isinstance(value, np.bool_):
@@ -41,7 +46,7 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _number(name: str, value: Any) -> float:
+def number(name: str, value: Any) -> float:
     if type(value) is float and value == 0:
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
@@ -74,6 +79,22 @@ def lengths(name: str, value: Any) -> Any:
         check_host(**{name: value})
         return value
     return np.array([integer(f"{name}[{i}]", entry, 64) for i, entry in enumerate(value)], np.int64)
+
+
+def int32_array(name: str, value: Any, ranks: Sequence[int], dimensions: str) -> np.ndarray:
+    """Integers of any kind as a contiguous int32 array of one of the ranks; one that is so already is not copied."""
+    try:
+        array = np.asarray(as_numpy(name, value))
+    except ValueError:  # lists of different lengths
+        raise ValueError(f"{name}: is ragged, but must be an array {dimensions}") from None
+    if array.ndim not in ranks:
+        raise ValueError(f"{name}: rank is {array.ndim}, but must be {' or '.join(map(str, ranks))} {dimensions}")
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"{name}: dtype is {array.dtype}, but must be an integer type")
+    if array.dtype != np.int32 and array.size:
+        for entry in (array.min(), array.max()):
+            integer(f"{name}: an entry", int(entry), 32)
+    return np.ascontiguousarray(array, np.int32)
 
 
 def dtype(value: Any) -> _hattn.DType:
@@ -142,16 +163,16 @@ def attention_options(
     return_scores: Optional[str] = None,
 ) -> _hattn.Problem:
     """The options of hattn.attention() that describe the problem, checked."""
-    reject_later(block_table=block_table, k_scale=k_scale, v_scale=v_scale)
+    reject_later(k_scale=k_scale, v_scale=v_scale)
     _check_device(device)
     check_host(sinks=sinks, bias=bias, mask=mask, alibi_slopes=alibi_slopes)
     problem = _hattn.Problem()
-    problem.layout = _choice("layout", layout, LAYOUTS)
+    problem.layout = choose_layout(layout)
     problem.algorithm = _choice("algorithm", algorithm, ALGORITHMS)
-    problem.softcap = _number("softcap", softcap)
+    problem.softcap = number("softcap", softcap)
     _set_masks(problem, causal, causal_offset, window)
     if scale is not None:
-        problem.scale = _number("scale", scale)
+        problem.scale = number("scale", scale)
     if threads is not None:
         problem.threads = integer("threads", threads, 32)
     if return_scores is not None:
@@ -167,6 +188,8 @@ def attention_options(
     for name, value in per_sequence.items():
         if value is not None:
             setattr(problem, name, lengths(name, value))
+    if block_table is not None:
+        problem.block_table = int32_array("block_table", block_table, (2,), "[batch, pages]")
     problem.sinks = sinks
     problem.bias = bias
     problem.mask = mask

@@ -35,6 +35,10 @@ public:
     // [B, H, S] as [B, H, S, 1]. Throws ValueError unless the rank is 3.
     hattn_tensor row_tensor() const;
 
+    size_t elements() const {
+        return view_.size();
+    }
+
     // The array as `count` float32 or int32 values, narrowed from any integer type. Throws TypeError or ValueError for
     // another rank, length (`of_what` says what it must equal), dtype or a value beyond int32.
     std::vector<float> floats(int64_t count, const char *of_what) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "session.h"
 
@@ -56,6 +55,8 @@ AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &k
     describe(problem, keys);
     pack(problem);
     add_arrays(problem);
+    if (!problem.block_table.is_none())
+        add_block_table(problem.block_table);
 }
 
 void AttentionCall::describe(const Problem &problem, const Keys &keys) {
@@ -133,9 +134,28 @@ void AttentionCall::add_arrays(const Problem &problem) {
     }
 }
 
-void AttentionCall::set_kv_lengths(std::vector<int32_t> lengths) {
-    kv_lengths_ = std::move(lengths);
-    args_.kv_lengths = data_or_null(kv_lengths_, true);
+void AttentionCall::add_block_table(const nb::object &table) {
+    arrays_.push_back(Array::readable(table, "block_table"));
+    const hattn_tensor pages = arrays_.back().broadcast_tensor();
+    if (pages.extent[2] != desc_.batch)
+        raise(PyExc_ValueError, "block_table: has " + std::to_string(pages.extent[2]) + " rows, but " + kBatch +
+                                    " is " + std::to_string(desc_.batch));
+    desc_.page_size = args_.k.extent[2];
+    desc_.kv_length = pages.extent[3] * desc_.page_size;
+    args_.block_table = static_cast<const int32_t *>(pages.data);
+    args_.block_table_stride = pages.extent[3];
+}
+
+void AttentionCall::bind(const hattn_kv_cache *cache, const hattn_context *context) {
+    check(hattn_kv_cache_bind(cache, &desc_, &args_), context);
+}
+
+// Sk, as the library counts it.
+int64_t AttentionCall::key_extent() const {
+    if (desc_.page_size == 0 && desc_.ring == 0)
+        return args_.k.extent[2];
+    const int32_t *lengths = args_.kv_lengths;
+    return !lengths || desc_.batch == 0 ? 0 : *std::max_element(lengths, lengths + desc_.batch);
 }
 
 nb::object AttentionCall::add_out(nb::handle out) {
@@ -161,7 +181,7 @@ nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse) {
         args_.lse = arrays_.back().row_tensor();
     }
     if (desc_.scores != HATTN_SCORES_NONE) {
-        scores = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length, args_.k.extent[2]});
+        scores = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length, key_extent()});
         arrays_.push_back(Array::writable(scores, "scores"));
         args_.scores = arrays_.back().tensor(Layout::kBhsd);
     }

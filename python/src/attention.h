@@ -31,6 +31,7 @@ struct Problem {
     nb::object kv_lengths = nb::none();
     nb::object cu_seqlens_q = nb::none();
     nb::object cu_seqlens_k = nb::none();
+    nb::object block_table = nb::none();  // int32 [B, pages], contiguous
     nb::object bias = nb::none();
     nb::object mask = nb::none();
     nb::object alibi_slopes = nb::none();
@@ -61,8 +62,8 @@ public:
         return args_;
     }
 
-    // Visible keys of each sequence, in place of the problem's kv_lengths.
-    void set_kv_lengths(std::vector<int32_t> lengths);
+    // Attention over a cache, which must not change while args() is in use. Throws as check().
+    void bind(const hattn_kv_cache *cache, const hattn_context *context);
 
     // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
     // Returns (out, lse or None, scores or None).
@@ -72,6 +73,8 @@ private:
     void describe(const Problem &problem, const Keys &keys);
     void pack(const Problem &problem);
     void add_arrays(const Problem &problem);
+    void add_block_table(const nb::object &table);
+    int64_t key_extent() const;
     nb::object add_out(nb::handle out);
 
     Layout layout_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <utility>
 
 namespace hattn_python {
 namespace {
@@ -18,7 +17,7 @@ std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
 }  // namespace
 
 KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim,
-                 hattn_dtype dtype)
+                 hattn_dtype dtype, int64_t page_size, int64_t page_count, int64_t window)
     : context_(make_context()), batch_(batch) {
     hattn_kv_cache_desc desc;
     hattn_kv_cache_desc_init(&desc);
@@ -28,6 +27,9 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
     desc.capacity = capacity;
     desc.key_dim = key_dim;
     desc.value_dim = value_dim;
+    desc.page_size = page_size;
+    desc.page_count = page_count;
+    desc.window = window;
     hattn_kv_cache *cache = nullptr;
     check(hattn_kv_cache_create(context_.get(), &desc, &cache), context_.get());
     cache_.reset(cache);
@@ -44,15 +46,20 @@ void KvCache::change(Change change) {
     check(status, context_.get());
 }
 
-void KvCache::append(nb::handle k, nb::handle v, nb::handle lengths) {
+void KvCache::append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions) {
     const Array k_array = Array::readable(k, "k"), v_array = Array::readable(v, "v");
     const hattn_tensor k_tensor = k_array.tensor(Layout::kBhsd), v_tensor = v_array.tensor(Layout::kBhsd);
     std::vector<int32_t> rows;
     if (!lengths.is_none())
         rows = Array::readable(lengths, "lengths").integers(batch_, kBatch);
+    const RopeCall rope_call(rope, positions, batch_, k_tensor.extent[2]);
     change([&](hattn_kv_cache *cache) {
-        return hattn_kv_append(cache, &k_tensor, &v_tensor, rows.empty() ? nullptr : rows.data());
+        return hattn_kv_append_rope(cache, &k_tensor, &v_tensor, rows.empty() ? nullptr : rows.data(), rope_call.get());
     });
+}
+
+void KvCache::fork(int64_t from, int64_t to, int64_t length) {
+    change([&](hattn_kv_cache *cache) { return hattn_kv_cache_fork(cache, from, to, length); });
 }
 
 void KvCache::truncate(nb::handle lengths) {
@@ -64,15 +71,42 @@ void KvCache::reset() {
     change([](hattn_kv_cache *cache) { return hattn_kv_cache_reset(cache); });
 }
 
-std::vector<int32_t> KvCache::read_lengths() const {
+std::vector<int32_t> KvCache::lengths() const {
+    const auto lock = lock_shared(mutex_);
     std::vector<int32_t> lengths(static_cast<size_t>(batch_));
     check(hattn_kv_cache_lengths(cache_.get(), lengths.data()), context_.get());
     return lengths;
 }
 
-std::vector<int32_t> KvCache::lengths() const {
+nb::tuple KvCache::pages() const {
     const auto lock = lock_shared(mutex_);
-    return read_lengths();
+    int64_t used = 0, available = 0;
+    check(hattn_kv_cache_pages(cache_.get(), &used, &available), context_.get());
+    return nb::make_tuple(used, available);
+}
+
+nb::object KvCache::block_table() const {
+    const auto lock = lock_shared(mutex_);
+    const int32_t *table = nullptr;
+    int64_t stride = 0;
+    check(hattn_kv_cache_block_table(cache_.get(), &table, &stride), context_.get());
+    const size_t shape[] = {static_cast<size_t>(batch_), static_cast<size_t>(stride)};
+    auto copy = std::make_unique<int32_t[]>(shape[0] * shape[1]);
+    std::copy(table, table + batch_ * stride, copy.get());
+    const nb::capsule owner(copy.get(), [](void *memory) noexcept { delete[] static_cast<int32_t *>(memory); });
+    return nb::cast(nb::ndarray<nb::numpy, int32_t>(copy.release(), 2, shape, owner));
+}
+
+nb::tuple KvCache::view(nb::handle self) {
+    const KvCache &cache = *nb::cast<const KvCache *>(self);
+    hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
+    check(hattn_kv_cache_view(cache.cache_.get(), &k, &v), cache.context_.get());
+    const auto array = [&](const hattn_tensor &tensor) {
+        const size_t shape[] = {static_cast<size_t>(tensor.extent[0]), static_cast<size_t>(tensor.extent[1]),
+                                static_cast<size_t>(tensor.extent[2]), static_cast<size_t>(tensor.extent[3])};
+        return nb::cast(nb::ndarray<nb::numpy, const float>(tensor.data, 4, shape, self, tensor.stride));
+    };
+    return nb::make_tuple(array(k), array(v));
 }
 
 // Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
@@ -80,17 +114,12 @@ nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, 
     const auto lock = lock_shared(mutex_);
     Keys keys{HATTN_TENSOR_INIT, HATTN_TENSOR_INIT, 0};
     check(hattn_kv_cache_view(cache_.get(), &keys.k, &keys.v), context_.get());
-    keys.capacity = keys.k.extent[2];
-    std::vector<int32_t> lengths = read_lengths();
-    const int32_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
-    keys.k.extent[2] = keys.v.extent[2] = longest;
-
     AttentionCall call(problem, q, keys);
     if (call.desc().batch != batch_)
         raise(PyExc_ValueError, (call.args().cu_seqlens_q ? "cu_seqlens_q: number of sequences is " : "q: batch is ") +
                                     std::to_string(call.desc().batch) + ", but the cache has " +
                                     std::to_string(batch_));
-    call.set_kv_lengths(std::move(lengths));
+    call.bind(cache_.get(), context_.get());
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());
     nb::tuple outputs = call.make_outputs(out, return_lse);

@@ -10,18 +10,28 @@
 
 #include "attention.h"
 #include "hattn/hattn.h"
+#include "rope.h"
 #include "session.h"
 
 namespace hattn_python {
 
 class KvCache {
 public:
-    // value_dim 0: key_dim. Throws as check().
-    KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim, hattn_dtype dtype);
+    // value_dim 0: key_dim; the last three 0: none. Throws as check().
+    KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim, hattn_dtype dtype,
+            int64_t page_size, int64_t page_count, int64_t window);
 
-    // k, v: [B, Hkv, S, D]; lengths: [B] integers or None. All or nothing.
-    void append(nb::handle k, nb::handle v, nb::handle lengths);
+    // k, v: [B, Hkv, S, D]; lengths: [B] integers or None; rope and positions as RopeCall takes them. All or nothing.
+    void append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions);
+    // length -1: all.
+    void fork(int64_t from, int64_t to, int64_t length);
     std::vector<int32_t> lengths() const;
+    // (used, available)
+    nb::tuple pages() const;
+    // A copy, int32 [B, most pages of a sequence].
+    nb::object block_table() const;
+    // (k, v): read-only arrays of the whole storage, which keep `self` alive.
+    static nb::tuple view(nb::handle self);
     // lengths: [B] integers.
     void truncate(nb::handle lengths);
     void reset();
@@ -38,7 +48,6 @@ private:
     // Runs a call that changes the cache: without the GIL, and alone.
     template<typename Change>
     void change(Change change);
-    std::vector<int32_t> read_lengths() const;
 
     ContextPointer context_;
     std::unique_ptr<hattn_kv_cache, CacheDeleter> cache_;

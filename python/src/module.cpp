@@ -7,6 +7,7 @@
 
 #include "attention.h"
 #include "kv_cache.h"
+#include "rope.h"
 #include "session.h"
 
 namespace {
@@ -62,16 +63,36 @@ void bind_problem(nb::module_ &module) {
         .def_rw("kv_lengths", &Problem::kv_lengths, optional)
         .def_rw("cu_seqlens_q", &Problem::cu_seqlens_q, optional)
         .def_rw("cu_seqlens_k", &Problem::cu_seqlens_k, optional)
+        .def_rw("block_table", &Problem::block_table, optional)
         .def_rw("bias", &Problem::bias, optional)
         .def_rw("mask", &Problem::mask, optional)
         .def_rw("alibi_slopes", &Problem::alibi_slopes, optional)
         .def_rw("sinks", &Problem::sinks, optional);
 }
 
+void bind_rope(nb::module_ &module) {
+    const auto optional = nb::for_setter(nb::arg("value").none());
+    nb::class_<RopeOptions>(module, "RopeOptions")
+        .def(nb::init<>())
+        .def_rw("interleaved", &RopeOptions::interleaved)
+        .def_rw("rotary_dim", &RopeOptions::rotary_dim)
+        .def_rw("base", &RopeOptions::base)
+        .def_rw("scaling_factor", &RopeOptions::scaling_factor)
+        .def_rw("cos", &RopeOptions::cos, optional)
+        .def_rw("sin", &RopeOptions::sin, optional);
+    module.def("apply_rope", &apply_rope, nb::arg("x").none(), nb::arg("out").none(), nb::arg("layout"),
+               nb::arg("rope"), nb::arg("positions").none(), nb::arg("offsets").none(), nb::arg("lengths").none());
+}
+
 void bind_kv_cache(nb::module_ &module) {
     nb::class_<KvCache>(module, "KvCache")
-        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, hattn_dtype>())
-        .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("lengths").none())
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, hattn_dtype, int64_t, int64_t, int64_t>())
+        .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("lengths").none(),
+             nb::arg("rope").none(), nb::arg("positions").none())
+        .def("fork", &KvCache::fork)
+        .def("pages", &KvCache::pages)
+        .def("block_table", &KvCache::block_table)
+        .def("view", [](nb::handle self) { return KvCache::view(self); })
         .def("lengths", &KvCache::lengths)
         .def("truncate", &KvCache::truncate, nb::arg("lengths").none())
         .def("reset", &KvCache::reset)
@@ -85,6 +106,7 @@ NB_MODULE(_hattn, module) {
     module.attr("version") = hattn_version();
     bind_enums(module);
     bind_problem(module);
+    bind_rope(module);
     bind_kv_cache(module);
     module.def("info", &info);
     module.def("attention", &attention, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),

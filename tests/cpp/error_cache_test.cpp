@@ -68,12 +68,31 @@ TEST_F(CacheErrors, Create) {
     EXPECT_EQ(create_refused([](D &d) { d.key_dim = 0; }, {kInvalid, {"key_dim", "0"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.key_dim = -8; }, {kInvalid, {"key_dim", "-8"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.value_dim = -1; }, {kInvalid, {"value_dim", "-1"}}), "");
-    EXPECT_EQ(create_refused([](D &d) { d.page_size = 16; }, {HATTN_NOT_SUPPORTED, {"page_size", "16"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_size = 24; }, {kInvalid, {"page_size", "24", "16", "128"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.page_size = -1; }, {kInvalid, {"page_size", "-1"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_count = 3; }, {kInvalid, {"page_count", "3", "page_size", "0"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.page_count = -3; }, {kInvalid, {"page_count", "-3"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.window = -1; }, {kInvalid, {"window", "-1"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.window = 11; }, {kInvalid, {"window", "11", "capacity", "10"}}), "");
+    EXPECT_EQ(create_refused(
+                  [](D &d) {
+                      d.window = 4;
+                      d.page_size = 64;
+                  },
+                  {HATTN_NOT_SUPPORTED, {"window", "4", "page_size", "64"}}),
+              "");
     for (auto spoil : {+[](D &d) { d.batch = std::numeric_limits<int64_t>::max(); },
                        +[](D &d) { d.capacity = std::numeric_limits<int64_t>::max(); },
                        +[](D &d) { d.key_dim = std::numeric_limits<int64_t>::max() / 2; },
-                       +[](D &d) { d.kv_heads = int64_t{1} << 62; }}) {
+                       +[](D &d) { d.kv_heads = int64_t{1} << 62; },
+                       +[](D &d) {
+                           d.page_size = 16;
+                           d.page_count = int64_t{1} << 40;
+                       },
+                       +[](D &d) {
+                           d.page_size = 16;
+                           d.batch = d.capacity = int64_t{1} << 28;
+                       }}) {
         EXPECT_EQ(create_refused(spoil, {HATTN_OVERFLOW, {}}), "");
     }
 }
@@ -144,6 +163,62 @@ TEST_F(CacheErrors, Truncate) {
     };
     EXPECT_EQ(refused(truncate({6, 3}), {kInvalid, {"lengths", "3", "2"}}), "");
     EXPECT_EQ(refused(truncate({0, -1}), {kInvalid, {"lengths", "-1", "2"}}), "");
+}
+
+TEST_F(CacheErrors, Fork) {
+    auto fork = [&](int64_t from, int64_t to, int64_t length) {
+        return hattn_kv_cache_fork(cache_.cache(), from, to, length);
+    };
+    EXPECT_EQ(refused(hattn_kv_cache_fork(nullptr, 0, 1, -1), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(fork(-1, 1, -1), {kInvalid, {"from", "-1", "2"}}), "");
+    EXPECT_EQ(refused(fork(0, 2, -1), {kInvalid, {"to", "2"}}), "");
+    EXPECT_EQ(refused(fork(1, 1, -1), {kInvalid, {"to", "1", "from"}}), "");
+    EXPECT_EQ(refused(fork(0, 1, 7), {kInvalid, {"length", "7", "6"}}), "");
+    EXPECT_EQ(refused(fork(0, 1, -2), {kInvalid, {"length", "-2", "6"}}), "");
+}
+
+TEST_F(CacheErrors, Pages) {
+    int64_t used = 7, available = 7, stride = 7;
+    const int32_t *table = nullptr;
+    hattn_kv_cache *cache = cache_.cache();
+    EXPECT_EQ(refused(hattn_kv_cache_pages(nullptr, &used, &available), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_pages(cache, nullptr, &available), {kInvalid, {"used"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_pages(cache, &used, nullptr), {kInvalid, {"available"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_pages(cache, &used, &available), {kInvalid, {"cache", "page_size", "0"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_block_table(nullptr, &table, &stride), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_block_table(cache, nullptr, &stride), {kInvalid, {"table"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_block_table(cache, &table, nullptr), {kInvalid, {"stride"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_block_table(cache, &table, &stride), {kInvalid, {"cache", "page_size", "0"}}), "");
+    EXPECT_EQ(used + available + stride, 21);
+    EXPECT_EQ(table, nullptr);
+}
+
+TEST_F(CacheErrors, AppendRope) {
+    hattn_rope rope;
+    hattn_rope_init(&rope);
+    rope.rotary_dim = 10;
+    auto append = [&] { return hattn_kv_append_rope(cache_.cache(), &k_.view, &v_.view, nullptr, &rope); };
+    EXPECT_EQ(refused(append(), {kInvalid, {"rotary_dim", "10", "8"}}), "");
+    rope.rotary_dim = 0;
+    rope.struct_size = 8;
+    EXPECT_EQ(refused(append(), {kInvalid, {"rope.struct_size", "8"}}), "");
+}
+
+TEST_F(CacheErrors, Bind) {
+    hattn_attention_desc desc;
+    hattn_attention_desc_init(&desc);
+    hattn_attention_args args;
+    hattn_attention_args_init(&args);
+    desc.batch = 2;
+    EXPECT_EQ(refused(hattn_kv_cache_bind(nullptr, &desc, &args), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_bind(cache_.cache(), nullptr, &args), {kInvalid, {"desc"}}), "");
+    EXPECT_EQ(refused(hattn_kv_cache_bind(cache_.cache(), &desc, nullptr), {kInvalid, {"args"}}), "");
+    desc.batch = 3;
+    EXPECT_EQ(refused(hattn_kv_cache_bind(cache_.cache(), &desc, &args), {kInvalid, {"batch", "3", "2"}}), "");
+    EXPECT_EQ(desc.kv_heads, 0);
+    EXPECT_EQ(args.k.data, nullptr);
+    args.struct_size = 3;
+    EXPECT_EQ(refused(hattn_kv_cache_bind(cache_.cache(), &desc, &args), {kInvalid, {"args.struct_size", "3"}}), "");
 }
 
 TEST_F(CacheErrors, Attend) {

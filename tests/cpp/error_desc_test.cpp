@@ -120,6 +120,10 @@ std::vector<WrongDesc> wrong_options() {
         member("has_alibi", &D::has_alibi, 2, {kInvalid, {"has_alibi", "2"}}),
         member("has_sinks", &D::has_sinks, 2, {kInvalid, {"has_sinks", "2"}}),
         member("threads_negative", &D::threads, -1, {kInvalid, {"threads", "-1"}}),
+        member("page_size_one", &D::page_size, int64_t{1}, {kInvalid, {"page_size", "1", "16", "128"}}),
+        member("page_size_negative", &D::page_size, int64_t{-32}, {kInvalid, {"page_size", "-32"}}),
+        member("ring_negative", &D::ring, -1, {kInvalid, {"ring", "-1"}}),
+        member("ring_without_window", &D::ring, 1, {kInvalid, {"window_left", "-1", "ring"}}),
     };
 }
 

@@ -5,6 +5,7 @@
 #include "input_data.h"
 #include "packed_problem.h"
 #include "support/cache_model.h"
+#include "support/heap_counter.h"
 #include "support/run.h"
 
 namespace {
@@ -181,6 +182,64 @@ TEST_F(KvCache, EmptyBatch) {
     CacheModel cache(context_.get(), test::cache_desc(0, 2, 5, 8, 0));
     EXPECT_TRUE(cache.append(2, {}, random_).ok());
     EXPECT_TRUE(cache.reset().ok());
+}
+
+// Whatever the storage, once there is a cache, nothing is taken from the heap.
+TEST_F(KvCache, AppendForkAndTruncateAllocateNothing) {
+    for (int kind = 0; kind < 3; ++kind) {
+        hattn_kv_cache_desc desc = test::cache_desc(8, 4, 64, 32, 0);
+        desc.page_size = kind == 1 ? 16 : 0;
+        desc.window = kind == 2 ? 40 : 0;
+        test::CachePtr cache = test::make_cache(context_.get(), desc);
+        cases::TensorData k = cases::make_tensor(HATTN_FLOAT32, {8, 4, 5, 32});
+        cases::fill_normal(k.view, 1);
+        hattn_rope rope;
+        hattn_rope_init(&rope);
+        const std::vector<int32_t> kept(8, 6);
+        const uint64_t before = test::heap_allocations();
+        for (int step = 0; step < 2; ++step) {
+            EXPECT_EQ(hattn_kv_append(cache.get(), &k.view, &k.view, nullptr), HATTN_OK);
+            EXPECT_EQ(hattn_kv_append_rope(cache.get(), &k.view, &k.view, nullptr, &rope), HATTN_OK);
+            EXPECT_EQ(hattn_kv_cache_fork(cache.get(), 0, 1, -1), HATTN_OK);
+            EXPECT_EQ(hattn_kv_append(cache.get(), &k.view, &k.view, nullptr), HATTN_OK);
+            EXPECT_EQ(hattn_kv_cache_truncate(cache.get(), kept.data()), HATTN_OK);
+        }
+        EXPECT_EQ(test::heap_allocations(), before);
+    }
+}
+
+// Pages and forks through the C interface; tests/python/test_cache_storage.py has the many random ones.
+TEST_F(KvCache, PagesAndForks) {
+    hattn_kv_cache_desc desc = test::cache_desc(3, 2, 100, 8, 6);
+    desc.page_size = 32;
+    desc.page_count = 6;
+    test::CachePtr cache = test::make_cache(context_.get(), desc);
+    cases::TensorData k = cases::make_tensor(HATTN_FLOAT32, {3, 2, 40, 8});
+    cases::TensorData v = cases::make_tensor(HATTN_FLOAT32, {3, 2, 40, 6});
+    cases::fill_normal(k.view, 1);
+    cases::fill_normal(v.view, 2);
+    const std::vector<int32_t> counts = {40, 0, 7};
+    ASSERT_EQ(hattn_kv_append(cache.get(), &k.view, &v.view, counts.data()), HATTN_OK);
+    ASSERT_EQ(hattn_kv_cache_fork(cache.get(), 0, 1, 35), HATTN_OK);
+    int64_t used = 0, available = 0, stride = 0;
+    const int32_t *table = nullptr;
+    ASSERT_EQ(hattn_kv_cache_pages(cache.get(), &used, &available), HATTN_OK);
+    EXPECT_EQ(used, 3);
+    EXPECT_EQ(available, 3);
+    ASSERT_EQ(hattn_kv_cache_block_table(cache.get(), &table, &stride), HATTN_OK);
+    EXPECT_EQ(stride, 4);
+    EXPECT_EQ((std::vector<int32_t>(table, table + 12)),
+              (std::vector<int32_t>{0, 1, -1, -1, 0, 1, -1, -1, 2, -1, -1, -1}));
+    hattn_tensor keys = HATTN_TENSOR_INIT, values = HATTN_TENSOR_INIT;
+    ASSERT_EQ(hattn_kv_cache_view(cache.get(), &keys, &values), HATTN_OK);
+    EXPECT_EQ(cases::extents_of(keys), (cases::Extents{6, 2, 32, 8}));
+    EXPECT_EQ(cases::element<float>(keys, 1, 1, 7, 3), cases::element<float>(k.view, 0, 1, 39, 3));
+    EXPECT_EQ(cases::element<float>(values, 2, 1, 6, 5), cases::element<float>(v.view, 2, 1, 6, 5));
+    EXPECT_EQ(hattn_kv_append(cache.get(), &k.view, &v.view, nullptr), HATTN_CAPACITY_EXCEEDED);
+    ASSERT_EQ(hattn_kv_cache_reset(cache.get()), HATTN_OK);
+    ASSERT_EQ(hattn_kv_cache_pages(cache.get(), &used, &available), HATTN_OK);
+    EXPECT_EQ(used, 0);
+    EXPECT_EQ(available, 6);
 }
 
 // Sequences of operations that no one would write by hand.

@@ -120,7 +120,6 @@ BAD_OPTIONS = [
 ]
 
 NOT_YET = [
-    ("block_table", {"block_table": np.zeros((2, 1), np.int32)}, "block_table"),
     ("k_scale", {"k_scale": 1.0}, "k_scale"),
     ("v_scale", {"v_scale": f32(2)}, "v_scale"),
     ("cuda", {"device": "cuda"}, "device"),

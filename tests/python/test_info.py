@@ -84,6 +84,7 @@ def test_explain_does_not_take_other_options(rng):
 
 
 def test_public_names():
-    assert set(hattn.__all__) == {"KVCache", "__version__", "attention", "explain", "info", "merge_states"}
+    functions = {"apply_rope", "attention", "explain", "info", "merge_states"}
+    assert set(hattn.__all__) == {"KVCache", "Rope", "__version__"} | functions
     for name in set(hattn.__all__) - {"__version__"}:
         assert inspect.getdoc(getattr(hattn, name))

@@ -176,7 +176,7 @@ BAD_APPENDS = [
     ("lengths large", {"lengths": [1, 3]}, ValueError, "lengths.*3.*2"),
     ("lengths negative", {"lengths": [-1, 0]}, ValueError, "lengths.*-1"),
     ("lengths float", {"lengths": np.ones(2)}, TypeError, "lengths: dtype is float64"),
-    ("rope", {"rope": {}}, NotImplementedError, "rope: not supported yet"),
+    ("rope", {"rope": {}}, TypeError, "rope: expected a hattn.Rope, got dict"),
 ]
 
 
@@ -247,7 +247,6 @@ def test_bad_attend(filled, replaced, exception, pattern):
         ({"dtype": "float16"}, NotImplementedError, "dtype.*supported yet"),
         ({"dtype": ml_dtypes.bfloat16}, NotImplementedError, "dtype.*supported yet"),
         ({"dtype": object()}, TypeError, "dtype: expected a name or a NumPy dtype, got object"),
-        ({"page_size": 16}, NotImplementedError, "page_size: not supported yet"),
     ],
 )
 def test_bad_constructor(replaced, exception, pattern):

@@ -1,0 +1,129 @@
+"""Rope and apply_rope(): rotary position embedding."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from hattn import _hattn, _options
+from hattn._arrays import as_numpy, check_host, same_kind
+
+
+def _table(name: str, value: Any) -> np.ndarray:
+    array = as_numpy(name, value)
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name}: expected a NumPy array or a DLPack tensor, got {type(value).__name__}")
+    if array.ndim != 2:
+        raise ValueError(f"{name}: rank is {array.ndim}, but must be 2 [positions, pairs]")
+    if array.dtype != np.float32:
+        raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
+    return np.ascontiguousarray(array)
+
+
+class Rope:
+    """Rotary position embedding (Su et al., RoFormer, 2021).
+
+    Pair i of a row at position p is turned by the angle p / scaling_factor * base ** (-2 * i / dim), computed in double
+    precision, or by the angle whose cosine and sine the tables hold.
+
+    Args:
+        dim: leading elements of a head that turn, an even number; default: all of them.
+        base: of the frequencies.
+        scaling_factor: by which positions are divided (linear scaling).
+        interleaved: pairs are elements (2i, 2i + 1), as in RoFormer and GPT-J; else (i, i + dim / 2), as in GPT-NeoX.
+        cos, sin: [positions, dim / 2] float32, in place of base and scaling_factor.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: see the package's docstring. What depends on the head dimension is
+        checked when it is known.
+    """
+
+    def __init__(
+        self,
+        dim: Optional[int] = None,
+        *,
+        base: float = 10000.0,
+        scaling_factor: float = 1.0,
+        interleaved: bool = False,
+        cos: Optional[Any] = None,
+        sin: Optional[Any] = None,
+    ) -> None:
+        self._options = _hattn.RopeOptions()
+        if dim is not None:
+            self._options.rotary_dim = _options.integer("dim", dim, 64)
+            if self._options.rotary_dim == 0:
+                raise ValueError("dim: is 0, but must be positive")  # the library would take it for "all"
+        self._options.base = _options.number("base", base)
+        self._options.scaling_factor = _options.number("scaling_factor", scaling_factor)
+        self._options.interleaved = _options.flag("interleaved", interleaved)
+        if (cos is None) != (sin is None):
+            missing, given = ("sin", "cos") if sin is None else ("cos", "sin")
+            raise ValueError(f"{missing}: is None, but {given} is given")
+        if cos is not None:
+            self._set_tables(_table("cos", cos), _table("sin", sin))
+
+    def _set_tables(self, cos: np.ndarray, sin: np.ndarray) -> None:
+        if cos.shape != sin.shape:
+            raise ValueError(f"sin: shape is {sin.shape}, but that of cos is {cos.shape}")
+        if self._options.rotary_dim not in (0, 2 * cos.shape[1]):
+            raise ValueError(f"cos: has {cos.shape[1]} pairs, but dim is {self._options.rotary_dim}")
+        self._options.rotary_dim = 2 * cos.shape[1]
+        self._options.cos, self._options.sin = cos[None, None], sin[None, None]
+
+
+def native(rope: Any) -> _hattn.RopeOptions:
+    """What the extension module takes for a Rope."""
+    if not isinstance(rope, Rope):
+        raise TypeError(f"rope: expected a hattn.Rope, got {type(rope).__name__}")
+    return rope._options
+
+
+def row_positions(positions: Optional[Any]) -> Optional[np.ndarray]:
+    """What it takes for the positions of rows."""
+    if positions is None:
+        return None
+    return _options.int32_array("positions", positions, (1, 2), "[rows] or [batch, rows]")
+
+
+def apply_rope(
+    x: Any,
+    rope: Rope,
+    *,
+    positions: Optional[Any] = None,
+    offsets: Optional[Any] = None,
+    lengths: Optional[Any] = None,
+    layout: str = "bhsd",
+    out: Optional[Any] = None,
+) -> Any:
+    """x with every row turned to its position, as queries need it. KVCache.append() turns keys.
+
+    Args:
+        x: [B, H, S, D] float32, or [B, S, H, D] with layout="bshd". Any strides, 1 in the last dimension.
+        rope: how.
+        positions: [S] or [B, S] integers; default: offset + row.
+        offsets: [B] integers, positions of each sequence's first row; default: 0. Queries of the last rows of a cache
+            have lengths - S.
+        lengths: [B] integers, how many of the S rows (the leading ones) are turned; default: all. Others are not
+            written, and are 0 in a new array.
+        layout: "bhsd" or "bshd", of x and out.
+        out: array to write to, of the shape of x; may be x, and may not overlap it otherwise.
+
+    Returns:
+        The turned rows, as the kind of x; `out` if it was given.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
+    """
+    options = native(rope)
+    check_host(x=x, out=out)
+    turned = _hattn.apply_rope(
+        x,
+        out,
+        _options.choose_layout(layout),
+        options,
+        row_positions(positions),
+        None if offsets is None else _options.lengths("offsets", offsets),
+        None if lengths is None else _options.lengths("lengths", lengths),
+    )
+    return same_kind(x, turned) if out is None else out

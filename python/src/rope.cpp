@@ -1,0 +1,86 @@
+#include "rope.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "session.h"
+
+namespace hattn_python {
+namespace {
+
+constexpr const char *kBatch = "the batch of x";
+
+const float *add_table(const nb::object &object, const char *name, Array &array, int64_t &positions) {
+    if (object.is_none())
+        return nullptr;
+    array = Array::readable(object, name);
+    const hattn_tensor table = array.tensor(Layout::kBhsd);
+    positions = table.extent[2];
+    return static_cast<const float *>(table.data);
+}
+
+nb::object empty_like(const hattn_tensor &tensor, Layout layout) {
+    const int64_t *extent = tensor.extent;
+    return layout == Layout::kBshd ? empty_float32({extent[0], extent[2], extent[1], extent[3]})
+                                   : empty_float32({extent[0], extent[1], extent[2], extent[3]});
+}
+
+}  // namespace
+
+RopeCall::RopeCall(const RopeOptions *options, nb::handle positions, int64_t batch, int64_t rows)
+    : given_(options != nullptr) {
+    if (!given_)
+        return;
+    hattn_rope_init(&rope_);
+    rope_.style = options->interleaved ? HATTN_ROPE_INTERLEAVED : HATTN_ROPE_HALF_SPLIT;
+    rope_.rotary_dim = options->rotary_dim;
+    rope_.base = options->base;
+    rope_.scaling_factor = options->scaling_factor;
+    rope_.cos_table = add_table(options->cos, "cos", cos_, rope_.table_positions);
+    rope_.sin_table = add_table(options->sin, "sin", sin_, rope_.table_positions);
+    if (!positions.is_none()) {
+        positions_ = Array::readable(positions, "positions");
+        add_positions(batch, rows);
+    }
+}
+
+void RopeCall::add_positions(int64_t batch, int64_t rows) {
+    const hattn_tensor given = positions_.broadcast_tensor();
+    const int64_t sequences = given.extent[2];
+    if (given.extent[3] != rows || (sequences != 1 && sequences != batch))
+        raise(PyExc_ValueError, "positions: is for " + std::to_string(sequences) + " sequences of " +
+                                    std::to_string(given.extent[3]) + " rows, but must be for 1 or " +
+                                    std::to_string(batch) + " of " + std::to_string(rows));
+    rope_.positions = static_cast<const int32_t *>(given.data);
+    rope_.positions_stride = sequences == 1 ? 0 : rows;
+}
+
+nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOptions &rope, nb::handle positions,
+                      nb::handle offsets, nb::handle lengths) {
+    const Array from = Array::readable(x, "x");
+    const hattn_tensor from_tensor = from.tensor(layout);
+    nb::object made = out.is_none() ? empty_like(from_tensor, layout) : nb::borrow(out);
+    const Array to = Array::writable(made, "out");
+    const hattn_tensor to_tensor = to.tensor(layout);
+    // Rows past `lengths` are not written, and a new array may not show what its memory held before.
+    if (out.is_none() && !lengths.is_none())
+        std::fill_n(static_cast<float *>(to_tensor.data), to.elements(), 0.0f);
+    const int64_t batch = from_tensor.extent[0];
+    const RopeCall call(&rope, positions, batch, from_tensor.extent[2]);
+    const auto integers = [&](nb::handle object, const char *name) {
+        return object.is_none() ? std::vector<int32_t>() : Array::readable(object, name).integers(batch, kBatch);
+    };
+    const std::vector<int32_t> starts = integers(offsets, "offsets"), rows = integers(lengths, "lengths");
+    hattn_context *context = Session::current().context();
+    hattn_status status = HATTN_OK;
+    {
+        nb::gil_scoped_release release;
+        status = hattn_rope_apply(context, call.get(), &from_tensor, &to_tensor,
+                                  starts.empty() ? nullptr : starts.data(), rows.empty() ? nullptr : rows.data());
+    }
+    check(status, context);
+    return made;
+}
+
+}  // namespace hattn_python

@@ -1,0 +1,45 @@
+// Rotary position embedding (Su et al., RoFormer, 2021) of rows of float32, in double precision.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hattn/hattn.h"
+#include "row_counts.h"
+
+namespace hattn {
+
+// Memory that turning rows of heads of `head_dim` takes on so many workers.
+size_t rope_memory_bytes(int64_t head_dim, int64_t workers);
+
+// The rows of one call: row i of sequence b stands at position_of(b, i).
+class Rope {
+public:
+    // Checks `rope` for `rows` of each sequence, which start at offsets[b] (null: 0) unless rope has positions. The
+    // memory is rope_memory_bytes() large and aligned to doubles.
+    Rope(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCounts &rows, const int32_t *offsets,
+         void *memory);
+
+    // Prepares a worker for turning the row of every head at one place.
+    void move_to(int64_t sequence, int64_t row, int32_t worker) const;
+    // Turns the first rotary_dim elements of a row in place.
+    void turn(float *row, int32_t worker) const;
+
+private:
+    int64_t position_of(int64_t sequence, int64_t row) const {
+        return rope_.positions ? rope_.positions[sequence * rope_.positions_stride + row]
+                               : (offsets_ ? offsets_[sequence] : 0) + row;
+    }
+    // Cosines of the pairs, then their sines.
+    double *angles(int32_t worker) const {
+        return frequencies_ + (1 + 2 * int64_t{worker}) * pairs_;
+    }
+    void check_positions(int64_t batch, const RowCounts &rows) const;
+
+    const hattn_rope rope_;
+    const int32_t *offsets_;
+    int64_t pairs_;
+    double *frequencies_;  // of the pairs, then the angles of each worker
+};
+
+}  // namespace hattn

@@ -1,0 +1,105 @@
+// The KV cache and RoPE through hattn.hpp: what it forwards, and what it throws.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "hattn/hattn.hpp"
+
+namespace {
+
+constexpr std::int64_t kBatch = 2, kHeads = 2, kRows = 5, kDim = 4;
+
+class CppCache : public testing::Test {
+protected:
+    CppCache() {
+        desc_.batch = kBatch;
+        desc_.kv_heads = kHeads;
+        desc_.capacity = 40;
+        desc_.key_dim = kDim;
+        desc_.page_size = 16;
+        desc_.page_count = 3;
+        std::iota(rows_.begin(), rows_.end(), 1.0f);
+    }
+
+    hattn_tensor tensor(std::vector<float> &memory) const {
+        return hattn::bhsd(memory.data(), {kBatch, kHeads, kRows, kDim});
+    }
+
+    hattn::Context context_;
+    hattn::KvCacheDesc desc_;
+    std::vector<float> rows_ = std::vector<float>(kBatch * kHeads * kRows * kDim);
+};
+
+TEST_F(CppCache, PagesForksAndViews) {
+    hattn::KvCache cache(context_, desc_);
+    const std::int32_t lengths[] = {5, 2};
+    cache.append(tensor(rows_), tensor(rows_), lengths);
+    EXPECT_EQ(cache.pages().used, 2);
+    cache.fork(0, 1);
+    EXPECT_EQ(cache.lengths(), (std::vector<std::int32_t>{5, 5}));
+    EXPECT_EQ(cache.pages().used, 1);
+    EXPECT_EQ(cache.pages().available, 2);
+    cache.fork(1, 0, 3);
+    EXPECT_EQ(cache.lengths(), (std::vector<std::int32_t>{3, 5}));
+    const hattn::KvCache::BlockTable table = cache.block_table();
+    EXPECT_EQ(table.stride, 3);
+    EXPECT_EQ((std::vector<std::int32_t>(table.data, table.data + 6)),
+              (std::vector<std::int32_t>{0, -1, -1, 0, -1, -1}));
+    EXPECT_EQ(static_cast<const float *>(cache.view().k.data)[0], 1.0f);
+
+    hattn::AttentionDesc desc;
+    hattn::AttentionArgs args;
+    desc.batch = kBatch;
+    cache.bind(desc, args);
+    EXPECT_EQ(desc.kv_heads, kHeads);
+    EXPECT_EQ(desc.kv_length, 40);
+    EXPECT_EQ(desc.page_size, 16);
+    EXPECT_EQ(args.block_table, table.data);
+    EXPECT_EQ(args.block_table_stride, 3);
+    EXPECT_EQ(args.kv_lengths[1], 5);
+    EXPECT_EQ(args.k.extent[0], 3);
+}
+
+TEST_F(CppCache, AppendTurnsKeysAsRopeApplyDoes) {
+    hattn::Rope rope;
+    rope.base = 100.0;
+    std::vector<float> turned(rows_.size());
+    context_.rope_apply(rope, tensor(rows_), tensor(turned));
+    EXPECT_NEAR(turned[kDim], rows_[kDim] * std::cos(1.0) - rows_[kDim + 2] * std::sin(1.0), 1e-6);
+    hattn::KvCache cache(context_, desc_);
+    cache.append(tensor(rows_), tensor(rows_), nullptr, &rope);
+    const auto [k, v] = cache.view();
+    const auto *key = static_cast<const float *>(k.data), *value = static_cast<const float *>(v.data);
+    EXPECT_EQ(std::vector<float>(key, key + kRows * kDim),
+              std::vector<float>(turned.begin(), turned.begin() + kRows * kDim));
+    EXPECT_EQ(std::vector<float>(value, value + kRows * kDim),
+              std::vector<float>(rows_.begin(), rows_.begin() + kRows * kDim));
+}
+
+TEST_F(CppCache, RefusalsAreErrors) {
+    hattn::KvCache cache(context_, desc_);
+    const auto status_of = [](auto call) {
+        try {
+            call();
+        } catch (const hattn::Error &error) {
+            return error.status();
+        }
+        return HATTN_OK;
+    };
+    EXPECT_EQ(status_of([&] { cache.fork(0, 0); }), HATTN_INVALID_ARGUMENT);
+    for (int n = 0; n < 3; ++n) {
+        cache.append(tensor(rows_), tensor(rows_));
+    }
+    EXPECT_EQ(status_of([&] { cache.append(tensor(rows_), tensor(rows_)); }), HATTN_CAPACITY_EXCEEDED);
+    hattn::Rope rope;
+    rope.rotary_dim = 6;
+    EXPECT_EQ(status_of([&] { context_.rope_apply(rope, tensor(rows_), tensor(rows_)); }), HATTN_INVALID_ARGUMENT);
+    desc_.page_size = desc_.page_count = 0;
+    hattn::KvCache contiguous(context_, desc_);
+    EXPECT_EQ(status_of([&] { contiguous.pages(); }), HATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(status_of([&] { contiguous.block_table(); }), HATTN_INVALID_ARGUMENT);
+}
+
+}  // namespace

@@ -1,0 +1,199 @@
+"""A KV cache as plain NumPy arrays, and pages as plain Python lists: what hattn.KVCache must hold. Random operations on
+both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hattn
+
+KV_HEADS, KEY_DIM, VALUE_DIM = 2, 8, 6
+ROPE = hattn.Rope(base=500.0)
+
+# (capacity, options of the cache)
+STORAGES = {
+    "contiguous": (90, {}),
+    "pages of 16": (150, {"page_size": 16}),
+    "pages of 32, few": (150, {"page_size": 32, "page_count": 7}),
+    "pages of 64": (200, {"page_size": 64, "page_count": 9}),
+    "pages of 128": (300, {"page_size": 128, "page_count": 5}),
+    "ring": (40, {"window": 20}),
+    "ring without slack": (32, {"window": 32}),
+}
+
+
+class CacheModel:
+    """Keys and values of every sequence as one array each, [Hkv, n, D], and the pages that hold them."""
+
+    def __init__(self, batch, kv_heads, capacity, key_dim, value_dim, page_size=None, page_count=None, window=None):
+        self.k = [np.zeros((kv_heads, 0, key_dim), np.float32) for _ in range(batch)]
+        self.v = [np.zeros((kv_heads, 0, value_dim), np.float32) for _ in range(batch)]
+        self.capacity, self.page_size, self.window = capacity, page_size, window
+        self.ring = -(-capacity // 16) * 16 if window else None
+        self.kept = [0] * batch  # the first key a ring still has
+        self.page_count = page_count or (batch * -(-capacity // page_size) if page_size else 0)
+        self.pages = [[] for _ in range(batch)]  # a page is an object of its own
+
+    @property
+    def lengths(self):
+        return np.array([k.shape[1] for k in self.k], np.int32)
+
+    @property
+    def pages_used(self):
+        return len({id(page) for pages in self.pages for page in pages})
+
+    def _shared(self, page):
+        return sum(any(page is other for other in pages) for pages in self.pages) > 1
+
+    def _grow_pages(self, counts):
+        """Whether there are pages enough; takes them if so."""
+        before = [list(pages) for pages in self.pages]
+        for b, n in enumerate(counts):
+            length = self.k[b].shape[1]
+            if n and length % self.page_size and self._shared(self.pages[b][-1]):
+                self.pages[b][-1] = object()
+            while len(self.pages[b]) * self.page_size < length + n:
+                self.pages[b].append(object())
+        if self.pages_used > self.page_count:
+            self.pages = before
+            return False
+        return True
+
+    def append(self, k, v, counts):
+        """Whether the cache has to accept it; follows if so."""
+        if self.window is None and np.any(self.lengths + counts > self.capacity):
+            return False
+        if self.page_size and not self._grow_pages(counts):
+            return False
+        for b, n in enumerate(counts):
+            self.k[b] = np.concatenate([self.k[b], k[b, :, :n]], axis=1)
+            self.v[b] = np.concatenate([self.v[b], v[b, :, :n]], axis=1)
+            if self.window:
+                self.kept[b] = max(self.kept[b], self.k[b].shape[1] - self.ring)
+        return True
+
+    def may_keep(self, b, length):
+        return length == 0 or self.kept[b] == 0 or length - self.kept[b] >= self.window
+
+    def shorten(self, b, length):
+        self.k[b], self.v[b] = self.k[b][:, :length], self.v[b][:, :length]
+        self.kept[b] = self.kept[b] if length else 0
+        if self.page_size:
+            del self.pages[b][-(-length // self.page_size) :]
+
+    def truncate(self, lengths):
+        if not all(self.may_keep(b, n) for b, n in enumerate(lengths)):
+            return False
+        for b, n in enumerate(lengths):
+            self.shorten(b, n)
+        return True
+
+    def fork(self, source, target, length):
+        if not self.may_keep(source, length):
+            return False
+        self.k[target], self.v[target] = self.k[source][:, :length], self.v[source][:, :length]
+        self.kept[target] = self.kept[source] if length else 0
+        if self.page_size:
+            self.pages[target] = self.pages[source][: -(-length // self.page_size)]
+        return True
+
+    def padded(self):
+        """k, v [B, Hkv, max length, D]; NaN past each sequence's end and before the first key kept."""
+        longest = int(self.lengths.max(initial=0))
+        both = []
+        for arrays in (self.k, self.v):
+            heads, _, dim = arrays[0].shape
+            full = np.full((len(arrays), heads, longest, dim), np.nan, np.float32)
+            for b, array in enumerate(arrays):
+                full[b, :, self.kept[b] : array.shape[1]] = array[:, self.kept[b] :]
+            both.append(full)
+        return tuple(both)
+
+
+def stored(cache, model, b, side):
+    """What the cache's storage holds of a sequence, [Hkv, n - kept, D]; side 0: keys, 1: values."""
+    storage = cache.view()[side]
+    positions = np.arange(model.kept[b], model.lengths[b])
+    if model.page_size:
+        pages = cache.block_table[b][positions // model.page_size]
+        return storage[pages, :, positions % model.page_size].swapaxes(0, 1)
+    rows = positions % model.ring if model.window else positions
+    return storage[b][:, rows]
+
+
+def assert_holds(cache, model):
+    """Lengths, contents to the bit, and pages: nobody else's, none lost, none counted twice."""
+    np.testing.assert_array_equal(cache.lengths, model.lengths)
+    for b, (k, v) in enumerate(zip(model.k, model.v)):
+        for side, expected in enumerate((k, v)):
+            assert stored(cache, model, b, side).tobytes() == expected[:, model.kept[b] :].tobytes()
+    if model.page_size:
+        table = cache.block_table
+        used, available = cache.pages
+        assert used + available == model.page_count
+        assert used == len(np.unique(table[table >= 0])) == model.pages_used
+        held = np.arange(table.shape[1]) < -(-model.lengths[:, None] // model.page_size)
+        np.testing.assert_array_equal(table >= 0, held)
+        for pages, row in zip(model.pages, table):
+            assert len(pages) == np.count_nonzero(row >= 0)
+
+
+def new_rows(rng, batch, rows, kv_heads=KV_HEADS):
+    return (
+        rng.standard_normal((batch, kv_heads, rows, KEY_DIM), np.float32),
+        rng.standard_normal((batch, kv_heads, rows, VALUE_DIM), np.float32),
+    )
+
+
+def make(storage, batch):
+    capacity, options = STORAGES[storage]
+    cache = hattn.KVCache(batch, KV_HEADS, capacity, KEY_DIM, value_dim=VALUE_DIM, **options)
+    return cache, CacheModel(batch, KV_HEADS, capacity, KEY_DIM, VALUE_DIM, **options)
+
+
+class Operations:
+    """Random operations on a cache and its model, which must agree on what is refused."""
+
+    def __init__(self, rng, storage):
+        self.rng = rng
+        self.batch = int(rng.integers(1, 6))
+        self.cache, self.model = make(storage, self.batch)
+        self.refused = 0
+
+    def attempt(self, accepted, call):
+        if accepted:
+            call()
+            return
+        self.refused += 1
+        with pytest.raises(ValueError):
+            call()
+
+    def append(self):
+        rows = int(self.rng.choice([0, 1, 1, 1, 3, 17, 50]))
+        k, v = new_rows(self.rng, self.batch, rows)
+        counts = np.full(self.batch, rows)
+        if self.rng.integers(2):
+            counts = self.rng.integers(0, rows + 1, self.batch)
+        rope = ROPE if self.rng.integers(3) == 0 else None
+        turned = k if rope is None else hattn.apply_rope(k, rope, offsets=self.model.lengths)
+        self.attempt(self.model.append(turned, v, counts), lambda: self.cache.append(k, v, counts, rope))
+
+    def truncate(self):
+        # Mostly by a little, as speculative decoding does.
+        back = self.rng.integers(0, 4 if self.rng.integers(4) else 1000, self.batch)
+        lengths = np.maximum(self.model.lengths - back, 0)
+        self.attempt(self.model.truncate(lengths), lambda: self.cache.truncate(lengths))
+
+    def fork(self):
+        if self.batch == 1:
+            return
+        source, target = self.rng.choice(self.batch, 2, replace=False)
+        whole = int(self.model.lengths[source])
+        length = whole if self.rng.integers(2) else int(self.rng.integers(0, whole + 1))
+        given = None if length == whole else length
+        self.attempt(self.model.fork(source, target, length), lambda: self.cache.fork(source, target, given))
+
+    def reset(self):
+        self.model.truncate([0] * self.batch)
+        self.cache.reset()

@@ -1,0 +1,233 @@
+"""Attention over pages and rings: the same bits as over the same keys side by side, and errors of block tables."""
+
+import numpy as np
+import pytest
+
+import hattn
+import oracle
+from cache_model import KEY_DIM, KV_HEADS, STORAGES, VALUE_DIM, Operations, new_rows
+from helpers import Tensor, assert_close, assert_same_bits
+
+HEADS = 2 * KV_HEADS
+
+
+@pytest.fixture
+def pages():
+    """Skips, and is counted as skipped, as long as kernels read contiguous keys only."""
+    cache = hattn.KVCache(1, 1, 16, 8, page_size=16)
+    try:
+        cache.attend(np.ones((1, 1, 1, 8), np.float32))
+    except NotImplementedError as error:
+        pytest.skip(str(error))
+
+
+class Paged:
+    """Keys side by side, [B, Hkv, Sk, D], and the same in randomly placed pages. What is no key is NaN."""
+
+    def __init__(self, rng, lengths, page_size, spare=3):
+        self.lengths = np.array(lengths, np.int32)
+        self.page_size = page_size
+        counts = -(-self.lengths // page_size)
+        self.k, self.v = new_rows(rng, len(lengths), int(self.lengths.max()))
+        total = int(counts.sum()) + spare
+        self.order = rng.permutation(total).astype(np.int32)
+        self.k_pages = np.full((total, KV_HEADS, page_size, KEY_DIM), np.nan, np.float32)
+        self.v_pages = np.full((total, KV_HEADS, page_size, VALUE_DIM), np.nan, np.float32)
+        self.table = np.full((len(lengths), int(counts.max()) + 1), -1, np.int32)
+        pages = iter(self.order)
+        for b, length in enumerate(lengths):
+            for n in range(int(counts[b])):
+                self.table[b, n] = page = next(pages)
+                rows = slice(n * page_size, min((n + 1) * page_size, length))
+                self.k_pages[page, :, : rows.stop - rows.start] = self.k[b, :, rows]
+                self.v_pages[page, :, : rows.stop - rows.start] = self.v[b, :, rows]
+
+    def arguments(self):
+        return {"k": self.k_pages, "v": self.v_pages, "block_table": self.table, "kv_lengths": self.lengths}
+
+    def moved(self, rng):
+        """The same with all pages elsewhere."""
+        to = rng.permutation(len(self.k_pages)).astype(np.int32)
+        k, v = np.empty_like(self.k_pages), np.empty_like(self.v_pages)
+        k[to], v[to] = self.k_pages, self.v_pages
+        return {**self.arguments(), "k": k, "v": v, "block_table": np.where(self.table < 0, -1, to[self.table])}
+
+
+def queries(rng, batch, rows):
+    return rng.standard_normal((batch, HEADS, rows, KEY_DIM), np.float32)
+
+
+def everything(rng, batch, rows, keys):
+    """Options that use every hook, with operands of Sk = the longest of the lengths."""
+    return {
+        "causal": True,
+        "window": (70, -1),
+        "softcap": 3.0,
+        "bias": rng.standard_normal((batch, 1, rows, keys), np.float32),
+        "mask": rng.integers(0, 4, (HEADS, 1, keys)) > 0,
+        "alibi_slopes": np.abs(rng.standard_normal(HEADS)).astype(np.float32),
+        "sinks": rng.standard_normal(HEADS).astype(np.float32),
+        "q_lengths": rng.integers(0, rows + 1, batch),
+    }
+
+
+@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize("hooks", [False, True])
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("page_size", [16, 32, 64, 128])
+def test_pages_give_the_bits_of_contiguous_keys(rng, algorithm, page_size, rows, hooks):
+    paged = Paged(rng, [600, 0, 5, 128, 257], page_size)
+    q = queries(rng, 5, rows)
+    options = everything(rng, 5, rows, 600) if hooks else {"causal": bool(rng.integers(2))}
+    asked = {"algorithm": algorithm, "return_lse": True, "return_scores": "masked"}
+    expected = hattn.attention(q, paged.k, paged.v, kv_lengths=paged.lengths, **options, **asked)
+    for given in (paged.arguments(), paged.moved(rng)):
+        for ours, theirs in zip(hattn.attention(q, **given, **options, **asked), expected):
+            assert_same_bits(ours, theirs)
+    truth = oracle.attention(q, np.nan_to_num(paged.k), np.nan_to_num(paged.v), kv_lengths=paged.lengths, **options)
+    assert_close(expected[0], truth.out)
+    assert_close(expected[1], truth.lse, "lse")
+
+
+@pytest.mark.usefixtures("pages")
+def test_layouts_kinds_and_wide_tables(rng):
+    paged = Paged(rng, [40, 100], 32)
+    q = queries(rng, 2, 2)
+    expected = hattn.attention(q, **paged.arguments())
+    swapped = {name: np.ascontiguousarray(paged.arguments()[name].swapaxes(1, 2)) for name in "kv"}
+    out = hattn.attention(
+        np.ascontiguousarray(q.swapaxes(1, 2)), **{**paged.arguments(), **swapped}, layout="bshd", causal=False
+    )
+    assert_same_bits(np.ascontiguousarray(out.swapaxes(1, 2)), expected)
+    given = {name: Tensor(array) for name, array in paged.arguments().items()}
+    assert_same_bits(hattn.attention(Tensor(q), **given).numpy(), expected)
+    table = np.full((2, 50), 10**6, np.int64)
+    table[:, :4] = paged.table[:, :4]
+    table[0, 2:] = table[1, 4:] = 10**6  # past the last pages: not looked at
+    assert_same_bits(hattn.attention(q, **{**paged.arguments(), "block_table": table}), expected)
+
+
+@pytest.mark.usefixtures("pages")
+def test_sequences_may_share_pages(rng):
+    paged = Paged(rng, [64, 1], 16)
+    table = np.repeat(paged.table[:1], 3, axis=0)
+    q = queries(rng, 3, 1)
+    lengths = [64, 33, 64]
+    out = hattn.attention(q, paged.k_pages, paged.v_pages, block_table=table, kv_lengths=lengths)
+    k, v = (np.repeat(array[:1], 3, axis=0) for array in (paged.k, paged.v))
+    assert_same_bits(out, hattn.attention(q, k, v, kv_lengths=lengths))
+
+
+@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize("storage", STORAGES)
+def test_caches_attend_as_over_contiguous_keys(rng, algorithm, storage):
+    run = Operations(rng, storage)
+    for _ in range(60):
+        getattr(run, rng.choice(["append", "truncate", "fork"], p=[0.7, 0.15, 0.15]))()
+        model = run.model
+        options = {"causal": True, "algorithm": algorithm}
+        if model.window:
+            options["window"] = (int(rng.integers(0, model.window)), -1)
+        # A ring holds a full window for its last row, always.
+        rows = 1 if model.window else int(rng.integers(1, 5))
+        q = queries(rng, run.batch, rows)
+        k, v = model.padded()
+        expected = hattn.attention(q, k, v, kv_lengths=model.lengths, return_lse=True, **options)
+        for ours, theirs in zip(run.cache.attend(q, return_lse=True, **options), expected):
+            assert_same_bits(ours, theirs)
+
+
+@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize("rows", [1, 7, 29])
+def test_a_ring_is_attention_with_a_window(rng, algorithm, rows):
+    """Chunks of up to R - window + 1 rows, far past the ring's own size."""
+    cache = hattn.KVCache(2, KV_HEADS, 48, KEY_DIM, value_dim=VALUE_DIM, window=20)
+    total = rows * (300 // rows)
+    k, v = new_rows(rng, 2, total)
+    q = queries(rng, 2, total)
+    truth = oracle.attention(q, k, v, causal=True, window=(19, -1)).out
+    for at in range(0, total, rows):
+        now = slice(at, at + rows)
+        cache.append(k[:, :, now], v[:, :, now])
+        out = cache.attend(q[:, :, now], causal=True, window=(19, -1), algorithm=algorithm)
+        assert_close(out, truth[:, :, now].astype(np.float64))
+
+
+@pytest.mark.usefixtures("pages")
+def test_own_plans_over_a_cache(rng):
+    cache = hattn.KVCache(2, KV_HEADS, 200, KEY_DIM, value_dim=VALUE_DIM, page_size=64)
+    cache.append(*new_rows(rng, 2, 150), [150, 20])
+    q = queries(rng, 2, 3)
+    out = hattn.attention(q, *cache.view(), block_table=cache.block_table, kv_lengths=cache.lengths, causal=True)
+    assert_same_bits(out, cache.attend(q, causal=True))
+
+
+def filled_ring(rng, lengths):
+    cache = hattn.KVCache(2, KV_HEADS, 48, KEY_DIM, value_dim=VALUE_DIM, window=20)
+    cache.append(*new_rows(rng, 2, 100), lengths)
+    return cache
+
+
+@pytest.mark.parametrize(
+    "rows, options, pattern",
+    [
+        (1, {}, "window_left: is -1, .*below the cache's window, which is 20"),
+        (1, {"window": (20, 0)}, "window_left: is 20, .* 20"),
+        (30, {"window": (19, -1)}, "q: its first row in sequence 0 stands at position 70 .* from 51 on.* 52 on"),
+        (1, {"window": (19, 0), "causal_offset": [70, 0]}, "position 70 and sees keys from 51 .* 52 on"),
+    ],
+)
+def test_a_ring_refuses_what_it_has_lost(rng, rows, options, pattern):
+    cache = filled_ring(rng, [100, 30])
+    out = np.full((2, HEADS, rows, VALUE_DIM), np.float32(7))
+    with pytest.raises(ValueError, match=pattern):
+        cache.attend(queries(rng, 2, rows), out=out, **options)
+    assert np.all(out == 7)
+
+
+def test_a_ring_remembers_what_a_truncation_left(rng):
+    cache = filled_ring(rng, [100, 30])
+    cache.truncate([80, 30])
+    with pytest.raises(ValueError, match="position 70 and sees keys from 51 .* 52 on"):
+        cache.attend(queries(rng, 2, 10), window=(19, -1))
+
+
+def test_a_ring_gives_no_scores(rng):
+    with pytest.raises(NotImplementedError, match="scores: .*ring"):
+        filled_ring(rng, [20, 20]).attend(queries(rng, 2, 1), window=(3, 0), return_scores="raw")
+
+
+BAD_TABLES = [
+    ("float", {"block_table": np.zeros((2, 2))}, TypeError, "block_table: dtype is float64, but must be an integer"),
+    ("rank", {"block_table": [0, 1]}, ValueError, "block_table: rank is 1, but must be 2"),
+    ("ragged", {"block_table": [[0], [1, 2]]}, ValueError, "block_table: is ragged"),
+    ("rows", {"block_table": np.zeros((3, 2), int)}, ValueError, "block_table: has 3 rows, but the batch of q is 2"),
+    ("wide", {"block_table": np.full((2, 2), 2**32)}, ValueError, "block_table: an entry: is 4294967296.*int32"),
+    ("negative", {"block_table": [[0, 1], [2, -1]]}, ValueError, r"block_table\[1\]\[1\]: is -1, but k has 7 pages"),
+    ("large", {"block_table": [[0, 7], [2, 1]]}, ValueError, r"block_table\[0\]\[1\]: is 7, but k has 7 pages"),
+    ("short", {"kv_lengths": [33, 0]}, ValueError, r"kv_lengths\[0\]: is 33, .*kv_length, 32"),
+    ("long negative", {"kv_lengths": [1, -1]}, ValueError, r"kv_lengths\[1\]: is -1"),
+    ("no lengths", {"kv_lengths": None}, ValueError, "kv_lengths: is null, but must be given with a block_table"),
+    ("page size", {n: np.zeros((7, KV_HEADS, 24, KEY_DIM), np.float32) for n in "kv"}, ValueError, "page_size: is 24"),
+    ("heads", {"k": np.zeros((7, 3, 16, KEY_DIM), np.float32)}, ValueError, "3"),
+    ("pages of v", {"v": np.zeros((6, KV_HEADS, 16, 6), np.float32)}, ValueError, r"v: extent\[0\] \(pages\) is 6.* 7"),
+    ("rows of v", {"v": np.zeros((7, KV_HEADS, 32, 6), np.float32)}, ValueError, r"v: .*\(page size\) is 32.* 16"),
+    ("key dim", {"k": np.zeros((7, KV_HEADS, 16, 9), np.float32)}, ValueError, "k: .* 9.* 8"),
+    ("stride", {"k": np.zeros((7, KV_HEADS, 16, 16), np.float32)[..., ::2]}, ValueError, r"k: stride\[3\] is 2"),
+    ("mask", {"mask": np.ones((1, 32), bool)}, ValueError, "mask: .* 32.* 30"),
+]
+
+
+@pytest.mark.parametrize("case", BAD_TABLES, ids=[case[0] for case in BAD_TABLES])
+def test_bad_block_table(rng, case):
+    _, replaced, exception, pattern = case
+    given = {
+        "k": np.zeros((7, KV_HEADS, 16, KEY_DIM), np.float32),
+        "v": np.zeros((7, KV_HEADS, 16, VALUE_DIM), np.float32),
+        "block_table": np.array([[0, 1], [2, 3]], np.int32),
+        "kv_lengths": [30, 17],
+    }
+    out = np.full((2, HEADS, 1, VALUE_DIM), np.float32(7))
+    with pytest.raises(exception, match=pattern):
+        hattn.attention(queries(rng, 2, 1), out=out, **{**given, **replaced})
+    assert np.all(out == 7)
