@@ -113,6 +113,7 @@ struct InputArguments {
         last_offset =
             static_cast<int32_t>(std::clamp(sequence.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
         position_offset = static_cast<int32_t>(sequence.offset + shift);
+        key_skip = std::clamp(first_offset, 0, static_cast<int32_t>(kGranuleKeys - 1));
     }
 
     void see_every_key() {
@@ -125,7 +126,7 @@ struct InputArguments {
     const OperandView<const float> bias_view;
     const OperandView<const uint8_t> mask_view;
     Buffer query, key, value, granules, bias, mask, alibi_slopes, sink_logits, lse;
-    int32_t key_count;
+    int32_t key_count, key_skip;
     float scale, softcap;
     int32_t first_offset, last_offset, position_offset;
 };
@@ -146,6 +147,7 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
                          in.sink_logits,
                          in.lse,
                          &in.key_count,
+                         &in.key_skip,
                          &in.scale,
                          &in.softcap,
                          &in.first_offset,
