@@ -136,11 +136,14 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
-    // Schedules round blocks of d up, and granules are taken whole. `likely` gives all but the last ones a loop without
-    // the clamp.
+    // Schedules round blocks of d up, and granules are taken whole: the keys in them that no row sees take the value of
+    // the nearest one that may be seen, since theirs may be NaN, or not there. `likely` gives all but the first and the
+    // last granules a loop without the clamps.
     Expr granule_in_call = c * granules(chunk_keys) + granule;
+    Expr first_key = granule_in_call * kGranuleKeys;
+    Expr in_range = min(likely(slot), inputs.key_count - 1 - first_key);
     Expr value = inputs.value_element(min(likely(d), inputs.value_dim() - 1), granule_in_call,
-                                      min(likely(slot), inputs.key_count - 1 - granule_in_call * kGranuleKeys));
+                                      max(likely(in_range), inputs.key_skip - first_key));
     if (hides_keys) {
         over_rows = RDom(0, inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;

@@ -24,6 +24,7 @@ AttentionInputs::AttentionInputs()
       sinks(Float(32), 1, "sinks"),
       known_lse(Float(32), 1, "known_lse"),
       key_count("key_count"),
+      key_skip("key_skip"),
       scale("scale"),
       softcap("softcap"),
       first_offset("first_offset"),
@@ -35,8 +36,9 @@ AttentionInputs::AttentionInputs()
 }
 
 std::vector<Argument> AttentionInputs::arguments() const {
-    return {query, key,       value,     key_granules, value_granules, bias,         mask,        alibi_slopes,
-            sinks, known_lse, key_count, scale,        softcap,        first_offset, last_offset, position_offset};
+    return {query, key,          value,        key_granules, value_granules, bias,
+            mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
+            scale, softcap,      first_offset, last_offset,  position_offset};
 }
 
 Expr AttentionInputs::heads() const {

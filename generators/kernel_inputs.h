@@ -33,6 +33,7 @@ struct AttentionInputs {
     Halide::ImageParam sinks;           // (h) natural logits; -inf: none
     Halide::ImageParam known_lse;       // (r) natural; read by the probability kernels alone
     Halide::Param<int> key_count;
+    Halide::Param<int> key_skip;  // < kGranuleKeys: keys at the start of the range that no row sees
     Halide::Param<float> scale;
     Halide::Param<float> softcap;
     // Row i sees the keys j with i + first_offset <= j <= i + last_offset; |offsets| <= 2^30.
