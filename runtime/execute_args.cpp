@@ -15,8 +15,8 @@ namespace hattn {
 
 namespace {
 
-// Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and either up to 128 rows of one head or 8
-// rows of up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^3 * (2^23 + 2^27)) < 2^31.
+// Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and either up to 128 rows of one head or 32
+// rows of up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^5 * 2^23 + 2^3 * 2^27) < 2^31.
 constexpr int64_t kMaxRowStride = int64_t{1} << 23;
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
 constexpr int64_t kMaxKeyStride = int64_t{1} << 16;

@@ -65,7 +65,7 @@ ordered_json info_json(const hattn_context &context) {
 ordered_json explain_json(const hattn_plan &plan) {
     const Problem &problem = plan.problem;
     const Choice choice = choose(plan.kernels, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
-    const TileShape shape = tile_shape(choice, problem);
+    const TileShape shape = tile_shape(choice);
     const bool splits = choice.algorithm == HATTN_ALGORITHM_SPLIT_KV;
     const int64_t units = problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
                           most_row_blocks(problem, shape.rows);

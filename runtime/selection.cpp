@@ -1,5 +1,9 @@
 #include "selection.h"
 
+#include <algorithm>
+#include <limits>
+
+#include "checked.h"
 #include "kernel_registry.h"
 #include "status.h"
 
@@ -11,7 +15,10 @@ namespace {
 constexpr int64_t kDecodeRows = 8;
 
 // Up to this many keys flash takes its small tile. Measured, see schedules/targets.cpp.
-constexpr int64_t kShortKeys = 1024;
+constexpr int64_t kShortKeys = 2048;
+
+// Up to this many rows per head it matters how they fill tiles.
+constexpr int64_t kFewRows = 96;
 
 const KernelInfo *only_kernel(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
     const std::vector<const KernelInfo *> found = find_kernels(target, kind, hooks);
@@ -40,6 +47,31 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
         }
     }
     return by_rows.back();
+}
+
+// Rows of a head fill flash tiles, unless they are few: then rows of several heads of a kv head do, in the kernel and
+// the shape that leave the fewest rows of tiles empty.
+Choice choose_flash(const std::vector<const KernelInfo *> &kernels, const Problem &problem, int64_t query_length,
+                    int64_t kv_length) {
+    const bool is_short = kv_length <= kShortKeys;
+    const KernelInfo *usual = is_short ? kernels.front() : kernels.back();
+    const KernelInfo *other = is_short ? kernels.back() : kernels.front();
+    Choice best{HATTN_ALGORITHM_FLASH, usual, 1};
+    if (query_length > kFewRows) {
+        return best;
+    }
+    int64_t fewest = std::numeric_limits<int64_t>::max();
+    for (const KernelInfo *kernel : {usual, other}) {
+        for (int64_t heads = 1; heads <= std::min(problem.group_size(), kMaxTileHeads); ++heads) {
+            const int64_t tiles =
+                ceil_div(query_length, kernel->tile.rows / heads) * ceil_div(problem.group_size(), heads);
+            if (tiles * kernel->tile.rows < fewest) {
+                fewest = tiles * kernel->tile.rows;
+                best = {HATTN_ALGORITHM_FLASH, kernel, heads};
+            }
+        }
+    }
+    return best;
 }
 
 void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
@@ -98,10 +130,14 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
                                                    : HATTN_ALGORITHM_FLASH;
     }
     if (algorithm == HATTN_ALGORITHM_FLASH) {
-        return {algorithm, kv_length <= kShortKeys ? kernels.flash.front() : kernels.flash.back()};
+        return choose_flash(kernels.flash, problem, query_length, kv_length);
     }
-    const int64_t rows = algorithm == HATTN_ALGORITHM_SPLIT_KV ? rows_of_kv_head : query_length;
-    return {algorithm, fitting(kernels.of(algorithm), rows)};
+    if (algorithm == HATTN_ALGORITHM_NAIVE) {
+        return {algorithm, fitting(kernels.naive, query_length), 1};
+    }
+    // All heads of a kv head read the same keys, so they share a tile as far as it goes.
+    const KernelInfo *kernel = fitting(kernels.split_kv, rows_of_kv_head);
+    return {algorithm, kernel, std::min<int64_t>(kernel->tile.rows, problem.group_size())};
 }
 
 }  // namespace hattn

@@ -26,6 +26,7 @@ struct KernelSet {
 struct Choice {
     hattn_algorithm algorithm;
     const KernelInfo *kernel;
+    int64_t heads;  // query heads of one kv head that share a tile
 };
 
 // Throws StatusError if the request cannot be met.
@@ -37,5 +38,8 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
 // Keys per split of split_kv, and the most keys one kernel call is given.
 inline constexpr int64_t kSplitKeys = 512;
 inline constexpr int64_t kMaxKeysPerCall = 8192;
+
+// The most query heads of a tile; see the limits of strides in execute_args.cpp.
+inline constexpr int64_t kMaxTileHeads = 8;
 
 }  // namespace hattn

@@ -7,20 +7,8 @@
 
 namespace hattn {
 
-TileShape tile_shape(const Choice &choice, const Problem &problem) {
-    const int64_t rows = choice.kernel->tile.rows;
-    if (choice.algorithm != HATTN_ALGORITHM_SPLIT_KV) {
-        return {rows, 1};
-    }
-    // All heads of a kv head read the same keys, so they share a tile as far as it goes.
-    const int64_t heads = std::min(rows, problem.group_size());
-    return {rows / heads, heads};
-}
-
-int64_t most_row_blocks(const Problem &problem, int64_t rows) {
-    const int64_t padded = problem.batch * ceil_div(problem.query_length, rows);
-    // Every packed sequence may end within a tile.
-    return problem.packed_queries > 0 ? std::min(padded, problem.packed_queries / rows + problem.batch) : padded;
+TileShape tile_shape(const Choice &choice) {
+    return {choice.kernel->tile.rows / choice.heads, choice.heads};
 }
 
 int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
@@ -69,7 +57,7 @@ bool TaskWriter::start_sequence() {
     attention_units_ = 0;
     if (sequence.query_length > 0) {
         choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length);
-        shape_ = tile_shape(choice_, problem);
+        shape_ = tile_shape(choice_);
         row_blocks_ = ceil_div(sequence.query_length, shape_.rows);
         head_blocks_ = ceil_div(problem.group_size(), shape_.heads);
         attention_units_ = problem.kv_heads * head_blocks_ * row_blocks_;

@@ -13,7 +13,7 @@ namespace hattn {
 struct TileShape {
     int64_t rows, heads;
 };
-TileShape tile_shape(const Choice &choice, const Problem &problem);
+TileShape tile_shape(const Choice &choice);
 
 // The most tiles of `rows` rows that the sequences of an execute make, per head.
 int64_t most_row_blocks(const Problem &problem, int64_t rows);
