@@ -11,6 +11,12 @@ TileShape tile_shape(const Choice &choice) {
     return {choice.kernel->tile.rows / choice.heads, choice.heads};
 }
 
+int64_t most_row_blocks(const Problem &problem, int64_t rows) {
+    const int64_t padded = problem.batch * ceil_div(problem.query_length, rows);
+    // Every packed sequence may end within a tile.
+    return problem.packed_queries > 0 ? std::min(padded, problem.packed_queries / rows + problem.batch) : padded;
+}
+
 int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
     const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
     return state_floats(kernels.split_kv.back()->tile.rows, splits, problem.value_dim);
