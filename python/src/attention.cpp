@@ -102,9 +102,12 @@ void AttentionCall::pack(const Problem &problem) {
     }
 }
 
+const char *AttentionCall::batch_name() const {
+    return args_.cu_seqlens_q ? "the number of sequences in cu_seqlens_q" : "the batch of q";
+}
+
 void AttentionCall::add_arrays(const Problem &problem) {
     const int64_t batch = desc_.batch;
-    const char *batch_name = args_.cu_seqlens_q ? "the number of sequences in cu_seqlens_q" : "the batch of q";
     const auto broadcast = [&](const nb::object &object, const char *name, hattn_tensor &tensor) {
         if (object.is_none())
             return;
@@ -118,7 +121,7 @@ void AttentionCall::add_arrays(const Problem &problem) {
     };
     const auto integers = [&](const nb::object &object, const char *name, std::vector<int32_t> &values) {
         if (!object.is_none())
-            values = Array::readable(object, name).integers(batch, batch_name);
+            values = Array::readable(object, name).integers(batch, batch_name());
         return data_or_null(values, !object.is_none());
     };
     broadcast(problem.bias, "bias", args_.bias);
@@ -138,7 +141,7 @@ void AttentionCall::add_block_table(const nb::object &table) {
     arrays_.push_back(Array::readable(table, "block_table"));
     const hattn_tensor pages = arrays_.back().broadcast_tensor();
     if (pages.extent[2] != desc_.batch)
-        raise(PyExc_ValueError, "block_table: has " + std::to_string(pages.extent[2]) + " rows, but " + kBatch +
+        raise(PyExc_ValueError, "block_table: has " + std::to_string(pages.extent[2]) + " rows, but " + batch_name() +
                                     " is " + std::to_string(desc_.batch));
     desc_.page_size = args_.k.extent[2];
     desc_.kv_length = pages.extent[3] * desc_.page_size;

@@ -74,6 +74,7 @@ private:
     void pack(const Problem &problem);
     void add_arrays(const Problem &problem);
     void add_block_table(const nb::object &table);
+    const char *batch_name() const;
     int64_t key_extent() const;
     nb::object add_out(nb::handle out);
 
