@@ -106,11 +106,10 @@ void check_ring(const Problem &p, const hattn_attention_args &args) {
     for (int64_t b = 0; b < p.batch && p.ring; ++b) {
         const Sequence sequence(p, args, b);
         const int64_t kept = std::max<int64_t>(0, sequence.kv_length - args.k.extent[2]);
-        const KeyRange seen = sequence.visible(0, sequence.query_length);
-        const int64_t first = std::max(seen.begin, sequence.first_offset);  // within the granule
-        require(seen.empty() || first >= kept, HATTN_INVALID_ARGUMENT, "kv_lengths[", b, "]: is ", sequence.kv_length,
-                ", of which a ring of ", args.k.extent[2], " keeps keys from ", kept,
-                " on, but the first row of q sees keys from ", first, " on");
+        const int64_t seen = sequence.first_key(0);
+        require(sequence.visible(0, sequence.query_length).empty() || seen >= kept, HATTN_INVALID_ARGUMENT,
+                "kv_lengths[", b, "]: is ", sequence.kv_length, ", of which a ring of ", args.k.extent[2],
+                " keeps keys from ", kept, " on, but the first row of q sees keys from ", seen, " on");
     }
 }
 

@@ -58,9 +58,14 @@ struct Sequence {
                                                  : std::min(offset + right, kMaxExtent);
     }
 
+    // The first key that the row may see, if it sees any.
+    int64_t first_key(int64_t row) const {
+        return std::clamp<int64_t>(row + first_offset, 0, kv_length);
+    }
+
     // Keys that any of the rows [row, row + rows) sees, from the start of a granule on.
     KeyRange visible(int64_t row, int64_t rows) const {
-        const int64_t begin = std::clamp<int64_t>(row + first_offset, 0, kv_length);
+        const int64_t begin = first_key(row);
         const int64_t end = std::clamp<int64_t>(row + rows - 1 + last_offset + 1, 0, kv_length);
         return {begin < end ? begin - begin % kGranuleKeys : end, end};
     }

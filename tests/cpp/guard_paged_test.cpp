@@ -28,7 +28,7 @@ cases::Case paged_case(int64_t query_length, int64_t page_size, int64_t left_out
     c.query_heads = 4;
     c.kv_heads = 2;
     c.query_length = query_length;
-    c.kv_length = 5 * page_size;
+    c.kv_length = 5 * page_size - left_out;
     c.key_dim = dim;
     c.value_dim = dim + 3;
     c.causal = true;
