@@ -19,11 +19,15 @@ enum class Work {
 
 enum class Set { kPrefill, kDecode, kOther };
 
-// 0: none.
+// What a case should reach, each at least unless said; 0: no such goal.
 struct Goal {
-    double share = 0.0;   // of the machine's limit
-    double versus = 1.0;  // time of the fastest peer over ours
-    double beside = 0.0;  // at most: our time over that of the case named by BenchCase::beside
+    double share = 0.0;        // of the machine's limit
+    double versus = 1.0;       // time of the fastest peer over ours
+    double onnxruntime = 0.0;  // time of this peer over ours
+    double torch = 0.0;        // likewise
+    double beside = 0.0;       // at most: our time over that of the case named by BenchCase::beside
+    double bound = 0.0;        // at most: our time over Figures::bound
+    double seconds = 0.0;      // at most
 };
 
 struct BenchCase {
@@ -34,6 +38,7 @@ struct BenchCase {
     int threads = 0;          // 0: as many as the run was asked for
     bool force_avx2 = false;  // on a machine that has AVX-512; others skip the case
     std::string beside = {};  // name of the case to compare with
+    int64_t page_size = 0;    // keys per page, the pages in no order; 0: keys side by side
     Goal goal = {};
 };
 

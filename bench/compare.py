@@ -126,16 +126,29 @@ def measure_case(module, case, peers, threads, rounds):
     return row
 
 
+def reached(row):
+    """What the row has of each thing a goal may ask for, None where this run cannot tell; ratios of at least and of at
+    most the goal's."""
+    versus = {name: peer["versus"] for name, peer in row["peers"].items()}
+    at_least = {"share": row["share"], "versus": min(versus.values(), default=None),
+                **{name: versus.get(name) for name in PEERS}}
+    at_most = {"beside": row["beside_ratio"], "bound": row["seconds"] / row["bound"] if row["bound"] else None,
+               "seconds": row["seconds"]}
+    return at_least, at_most
+
+
+def checks(row):
+    """Whether the row reaches each part of its goal that this run can tell, by name."""
+    at_least, at_most = reached(row)
+    told = {name: value >= row["goal"][name] for name, value in at_least.items() if row["goal"][name] and value}
+    return {**told, **{name: value <= row["goal"][name] for name, value in at_most.items()
+                       if row["goal"][name] and value}}
+
+
 def is_met(row):
     """Whether the row reaches its goal; None if it has none that this run can tell."""
-    goal, checks = row["goal"], []
-    if goal["share"] and row["share"]:
-        checks.append(row["share"] >= goal["share"])
-    if goal["versus"] and row["peers"]:
-        checks.append(min(peer["versus"] for peer in row["peers"].values()) >= goal["versus"])
-    if goal["beside"] and row["beside_ratio"]:
-        checks.append(row["beside_ratio"] <= goal["beside"])
-    return all(checks) if checks else None
+    results = checks(row)
+    return all(results.values()) if results else None
 
 
 def compare(module, cases, peers, threads, rounds, progress):
@@ -157,6 +170,7 @@ def compare(module, cases, peers, threads, rounds, progress):
             row["limit"] = peaks[row["limit_name"]]
         row["share"] = row["speed"] / row["limit"] if row["limit"] else None
         row["beside_ratio"] = row["seconds"] / seconds[row["beside"]] if row["beside"] in seconds else None
+        row["checks"] = checks(row)
         row["met"] = is_met(row)
     return {
         "shape": "float32, causal, B1 Hq16 Hkv8 D128 unless said",

@@ -17,7 +17,11 @@ struct Figures {
     double speed = 0.0;           // units per second
     double limit = 0.0;           // what the machine reaches at best, in the same run; 0: there is none
     std::string limit_name = {};  // what it does then
+    // Seconds that a case bound by reading needs at least, be it for reading or, at kReachable of the peak, for its
+    // multiply-adds. 0: not known.
+    double bound = 0.0;
 };
+inline constexpr double kReachable = 0.85;
 
 struct NamedTensor {
     const char *name;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <string_view>
+#include <vector>
 
 #include "input_data.h"
 #include "stopwatch.h"
@@ -37,6 +40,33 @@ bool holds(const hattn_tensor &cache, int64_t at, const hattn_tensor &token) {
     return same;
 }
 
+// A hash of every row of the cache.
+std::vector<size_t> row_hashes(const KvCache::View &view) {
+    std::vector<size_t> hashes;
+    for (const hattn_tensor &side : {view.k, view.v}) {
+        const size_t bytes = static_cast<size_t>(side.extent[3]) * sizeof(float);
+        cases::for_each_index({side.extent[0], side.extent[1], side.extent[2], 1},
+                              [&](int64_t b, int64_t h, int64_t row, int64_t) {
+                                  const float &first = cases::element<float>(side, b, h, row, 0);
+                                  std::string_view row_bytes(reinterpret_cast<const char *>(&first), bytes);
+                                  hashes.push_back(std::hash<std::string_view>()(row_bytes));
+                              });
+    }
+    return hashes;
+}
+
+// Bytes of the rows whose hashes differ.
+int64_t changed_bytes(const KvCache::View &view, const std::vector<size_t> &before) {
+    const std::vector<size_t> after = row_hashes(view);
+    const auto keys = static_cast<size_t>(view.k.extent[0] * view.k.extent[1] * view.k.extent[2]);
+    int64_t bytes = 0;
+    for (size_t row = 0; row < after.size(); ++row) {
+        const hattn_tensor &side = row < keys ? view.k : view.v;
+        bytes += after[row] != before[row] ? side.extent[3] * static_cast<int64_t>(sizeof(float)) : 0;
+    }
+    return bytes;
+}
+
 }  // namespace
 
 MeasuredAppend::MeasuredAppend(Context context, const BenchCase &bench_case)
@@ -50,14 +80,28 @@ MeasuredAppend::MeasuredAppend(Context context, const BenchCase &bench_case)
       best_seconds_(std::numeric_limits<double>::infinity()),
       best_copy_seconds_(std::numeric_limits<double>::infinity()) {}
 
+std::string MeasuredAppend::label() const {
+    return "hattn_kv_append" + (written_ < 0 ? "" : ", bytes written: " + std::to_string(written_));
+}
+
 std::string MeasuredAppend::check() {
-    run();
     KvCache::View view = cache_.view();
+    const std::vector<size_t> before = row_hashes(view);
+    append();
+    written_ = changed_bytes(view, before);
+    if (written_ != static_cast<int64_t>(bytes_)) {
+        return "of the cache " + std::to_string(written_) + " bytes were written, but the tokens have " +
+               std::to_string(static_cast<int64_t>(bytes_));
+    }
     if (!holds(view.k, length_ - 1, k_.view) || !holds(view.v, length_ - 1, v_.view)) {
         return "the cache does not hold what was appended";
     }
-    best_seconds_ = std::numeric_limits<double>::infinity();
     return "";
+}
+
+void MeasuredAppend::append() {
+    cache_.append(k_.view, v_.view);
+    ++length_;
 }
 
 double MeasuredAppend::run() {
@@ -66,9 +110,8 @@ double MeasuredAppend::run() {
         length_ = 0;
     }
     Stopwatch watch;
-    cache_.append(k_.view, v_.view);
+    append();
     double seconds = watch.seconds();
-    ++length_;
     best_seconds_ = std::min(best_seconds_, seconds);
     return seconds;
 }

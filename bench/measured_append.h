@@ -1,4 +1,4 @@
-// One token appended to every sequence of a KV cache, beside a memcpy of as many bytes.
+// One token appended to every sequence of a KV cache, beside a memcpy of as many bytes. Counts the bytes it writes.
 #pragma once
 
 #include "measured.h"
@@ -15,9 +15,7 @@ public:
     double run() override;
     void measure_limits() override;
     Figures figures() const override;
-    std::string label() const override {
-        return "hattn_kv_append";
-    }
+    std::string label() const override;
     int threads() const override {
         return 1;
     }
@@ -26,11 +24,14 @@ public:
     }
 
 private:
+    void append();
+
     cases::TensorData k_, v_, copy_;  // [B, Hkv, 1, D]; copy_ as large as both
     int32_t capacity_, length_ = 0;
     Context context_;
     KvCache cache_;
     double bytes_, best_seconds_, best_copy_seconds_;
+    int64_t written_ = -1;  // bytes of the cache that an append changes; counted by check()
 };
 
 }  // namespace hattn::bench

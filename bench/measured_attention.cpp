@@ -27,17 +27,32 @@ Best &best_flops(Isa isa, int threads) {
     return best[{isa, threads}];
 }
 
+std::optional<PagedKeys> paged_keys(const cases::Problem &problem, int64_t page_size) {
+    return page_size > 0 ? std::optional<PagedKeys>(std::in_place, problem, page_size) : std::nullopt;
+}
+
+hattn_attention_desc plan_desc(const cases::Problem &problem, int64_t page_size) {
+    hattn_attention_desc desc = problem.desc;
+    desc.page_size = page_size;
+    return desc;
+}
+
 }  // namespace
 
 MeasuredAttention::MeasuredAttention(Context context, const BenchCase &bench_case)
     : problem_(bench_case.problem),
+      paged_(paged_keys(problem_, bench_case.page_size)),
       work_(bench_case.work),
       context_(std::move(context)),
-      plan_(context_, problem_.desc),
+      plan_(context_, plan_desc(problem_, bench_case.page_size)),
       workspace_(plan_.workspace_size()),
+      args_(problem_.args),
       best_seconds_(std::numeric_limits<double>::infinity()) {
-    problem_.args.workspace = workspace_.data();
-    problem_.args.workspace_size = workspace_.size();
+    if (paged_) {
+        paged_->bind(args_);
+    }
+    args_.workspace = workspace_.data();
+    args_.workspace_size = workspace_.size();
     auto plan = nlohmann::json::parse(plan_.explain());
     label_ = plan.at("algorithm").get<std::string>() + ' ' + plan.at("kernel").get<std::string>();
     isa_ = isa_of_target(plan.at("target").get<std::string>());
@@ -49,13 +64,13 @@ MeasuredAttention::MeasuredAttention(Context context, const BenchCase &bench_cas
 
 std::string MeasuredAttention::check() {
     problem_.fill_outputs();
-    plan_.execute(problem_.args);
+    plan_.execute(args_);
     return verify(problem_);
 }
 
 double MeasuredAttention::run() {
     Stopwatch watch;
-    plan_.execute(problem_.args);
+    plan_.execute(args_);
     double seconds = watch.seconds();
     best_seconds_ = std::min(best_seconds_, seconds);
     return seconds;
@@ -66,28 +81,36 @@ void MeasuredAttention::measure_limits() {
         return;
     }
     look_at_limit([this](double look) {
+        best_flops(isa_, threads_).offer(measure_flops(isa_, threads_, look));
         if (work_ == Work::kReading) {
             peak_read_.offer(measure_read(visible_, threads_, look));
-        } else {
-            best_flops(isa_, threads_).offer(measure_flops(isa_, threads_, look));
         }
     });
 }
 
 Figures MeasuredAttention::figures() const {
+    const double bytes = visible_bytes(problem_.spec), flops = visible_flops(problem_.spec);
+    const double peak = best_flops(isa_, threads_).value();
     switch (work_) {
     case Work::kReading:
-        return {best_seconds_, "byte", visible_bytes(problem_.spec) / best_seconds_, peak_read_.value(),
-                "reading the same bytes"};
+        return {best_seconds_,
+                "byte",
+                bytes / best_seconds_,
+                peak_read_.value(),
+                "reading the same bytes",
+                std::max(bytes / peak_read_.value(), flops / (kReachable * peak))};
     case Work::kCalling:
         return {best_seconds_, "call", 1.0 / best_seconds_, 0.0};
     default:
-        return {best_seconds_, "flop", visible_flops(problem_.spec) / best_seconds_, best_flops(isa_, threads_).value(),
+        return {best_seconds_, "flop", flops / best_seconds_, peak,
                 std::string(isa_name(isa_)) + " multiply-adds, threads: " + std::to_string(threads_)};
     }
 }
 
 std::vector<NamedTensor> MeasuredAttention::tensors() const {
+    if (paged_) {
+        return {};
+    }
     const hattn_attention_args &args = problem_.args;
     const int64_t heads = problem_.spec.query_heads;
     const Extents per_head = {1, 1, 1, heads};

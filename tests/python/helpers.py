@@ -34,6 +34,16 @@ def assert_same_bits(actual, expected):
     assert actual.tobytes() == expected.tobytes()
 
 
+def ends(lengths):
+    """cu_seqlens of sequences one behind the other."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def pack(array, lengths):
+    """[B, H, S, D] to [1, H, sum(lengths), D]."""
+    return np.concatenate([array[b : b + 1, :, :n] for b, n in enumerate(lengths)], axis=2)
+
+
 class Tensor:
     """A foreign tensor: it speaks DLPack and the array API's namespace, and nothing else."""
 

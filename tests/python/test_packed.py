@@ -5,20 +5,11 @@ import pytest
 
 import hattn
 import oracle
-from helpers import assert_close, assert_same_bits, random_qkv
+from helpers import assert_close, assert_same_bits, ends, pack, random_qkv
 
 Q_LENGTHS = [1, 70, 0, 5]  # decoding, prefill, nothing, a chunk
 KV_LENGTHS = [600, 70, 9, 0]
 HEADS, KV_HEADS, DIM = 4, 2, 16
-
-
-def ends(lengths):
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-
-
-def pack(array, lengths):
-    """[B, H, S, D] to [1, H, sum(lengths), D]."""
-    return np.concatenate([array[b : b + 1, :, :n] for b, n in enumerate(lengths)], axis=2)
 
 
 @pytest.fixture

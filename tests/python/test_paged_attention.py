@@ -6,56 +6,8 @@ import pytest
 import hattn
 import oracle
 from cache_model import KEY_DIM, KV_HEADS, STORAGES, VALUE_DIM, Operations, new_rows
-from helpers import Tensor, assert_close, assert_same_bits
-
-HEADS = 2 * KV_HEADS
-
-
-@pytest.fixture
-def pages():
-    """Skips, and is counted as skipped, as long as kernels read contiguous keys only."""
-    cache = hattn.KVCache(1, 1, 16, 8, page_size=16)
-    try:
-        cache.attend(np.ones((1, 1, 1, 8), np.float32))
-    except NotImplementedError as error:
-        pytest.skip(str(error))
-
-
-class Paged:
-    """Keys side by side, [B, Hkv, Sk, D], and the same in randomly placed pages. What is no key is NaN."""
-
-    def __init__(self, rng, lengths, page_size, spare=3):
-        self.lengths = np.array(lengths, np.int32)
-        self.page_size = page_size
-        counts = -(-self.lengths // page_size)
-        self.k, self.v = new_rows(rng, len(lengths), int(self.lengths.max()))
-        total = int(counts.sum()) + spare
-        self.order = rng.permutation(total).astype(np.int32)
-        self.k_pages = np.full((total, KV_HEADS, page_size, KEY_DIM), np.nan, np.float32)
-        self.v_pages = np.full((total, KV_HEADS, page_size, VALUE_DIM), np.nan, np.float32)
-        self.table = np.full((len(lengths), int(counts.max()) + 1), -1, np.int32)
-        pages = iter(self.order)
-        for b, length in enumerate(lengths):
-            for n in range(int(counts[b])):
-                self.table[b, n] = page = next(pages)
-                rows = slice(n * page_size, min((n + 1) * page_size, length))
-                self.k_pages[page, :, : rows.stop - rows.start] = self.k[b, :, rows]
-                self.v_pages[page, :, : rows.stop - rows.start] = self.v[b, :, rows]
-
-    def arguments(self):
-        return {"k": self.k_pages, "v": self.v_pages, "block_table": self.table, "kv_lengths": self.lengths}
-
-    def moved(self, rng):
-        """The same with all pages elsewhere."""
-        to = rng.permutation(len(self.k_pages)).astype(np.int32)
-        k, v = np.empty_like(self.k_pages), np.empty_like(self.v_pages)
-        k[to], v[to] = self.k_pages, self.v_pages
-        return {**self.arguments(), "k": k, "v": v, "block_table": np.where(self.table < 0, -1, to[self.table])}
-
-
-def queries(rng, batch, rows):
-    return rng.standard_normal((batch, HEADS, rows, KEY_DIM), np.float32)
-
+from helpers import Tensor, assert_close, assert_same_bits, ends, pack
+from paged_keys import HEADS, Paged, queries
 
 def everything(rng, batch, rows, keys):
     """Options that use every hook, with operands of Sk = the longest of the lengths."""
@@ -71,7 +23,6 @@ def everything(rng, batch, rows, keys):
     }
 
 
-@pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize("hooks", [False, True])
 @pytest.mark.parametrize("rows", [1, 3, 40])
 @pytest.mark.parametrize("page_size", [16, 32, 64, 128])
@@ -84,12 +35,51 @@ def test_pages_give_the_bits_of_contiguous_keys(rng, algorithm, page_size, rows,
     for given in (paged.arguments(), paged.moved(rng)):
         for ours, theirs in zip(hattn.attention(q, **given, **options, **asked), expected):
             assert_same_bits(ours, theirs)
-    truth = oracle.attention(q, np.nan_to_num(paged.k), np.nan_to_num(paged.v), kv_lengths=paged.lengths, **options)
+    truth = oracle.attention(q, *paged.finite(), kv_lengths=paged.lengths, **options)
     assert_close(expected[0], truth.out)
     assert_close(expected[1], truth.lse, "lse")
 
 
-@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize("hooks", [False, True])
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("page_size", [16, 64])
+def test_what_no_row_sees_does_not_leak(rng, algorithm, page_size, rows, poison, hooks):
+    """Keys before the window and rows past the length, in granules that hold visible keys too."""
+    left, lengths = 37, [600, 41, 5, 257]
+    hidden = [max(0, length - rows - left) for length in lengths]
+    assert hidden[0] % 16 and lengths[0] % 16
+    paged = Paged(rng, lengths, page_size, hidden=hidden, poison=poison)
+    q = queries(rng, len(lengths), rows)
+    options = everything(rng, len(lengths), rows, max(lengths)) if hooks else {"causal": True}
+    options.update(window=(left, -1), q_lengths=None)
+    asked = {"algorithm": algorithm, "return_lse": True}
+    k, v = paged.finite()
+    expected = hattn.attention(q, k, v, kv_lengths=paged.lengths, **options, **asked)
+    for given in (paged.arguments(), paged.moved(rng), {"k": paged.k, "v": paged.v, "kv_lengths": paged.lengths}):
+        for ours, theirs in zip(hattn.attention(q, **given, **options, **asked), expected):
+            assert_same_bits(ours, theirs)
+    truth = oracle.attention(q, k, v, kv_lengths=paged.lengths, **options)
+    assert_close(expected[0], truth.out)
+    assert_close(expected[1], truth.lse, "lse")
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (21, 4)])
+@pytest.mark.parametrize("page_size", [16, 128])
+def test_packed_queries_over_pages(rng, algorithm, page_size, window):
+    """Decoding, prefill, nothing, a chunk and a sequence without keys in one call."""
+    q_lengths, kv_lengths = [1, 70, 0, 5, 3], [600, 70, 9, 257, 0]
+    paged = Paged(rng, kv_lengths, page_size)
+    q = queries(rng, len(q_lengths), max(q_lengths))
+    options = {"causal": window[1] < 0, "window": window, "algorithm": algorithm, "return_lse": True}
+    out, lse = hattn.attention(q, paged.k, paged.v, q_lengths=q_lengths, kv_lengths=kv_lengths, **options)
+    packed = {"q": pack(q, q_lengths), "cu_seqlens_q": ends(q_lengths)}
+    for given in (paged.arguments(), paged.moved(rng)):
+        packed_out, packed_lse = hattn.attention(**packed, **given, **options)
+        assert_same_bits(packed_out, pack(out, q_lengths))
+        assert_same_bits(packed_lse, pack(lse[..., None], q_lengths)[..., 0])
+
+
 def test_layouts_kinds_and_wide_tables(rng):
     paged = Paged(rng, [40, 100], 32)
     q = queries(rng, 2, 2)
@@ -107,7 +97,6 @@ def test_layouts_kinds_and_wide_tables(rng):
     assert_same_bits(hattn.attention(q, **{**paged.arguments(), "block_table": table}), expected)
 
 
-@pytest.mark.usefixtures("pages")
 def test_sequences_may_share_pages(rng):
     paged = Paged(rng, [64, 1], 16)
     table = np.repeat(paged.table[:1], 3, axis=0)
@@ -118,7 +107,6 @@ def test_sequences_may_share_pages(rng):
     assert_same_bits(out, hattn.attention(q, k, v, kv_lengths=lengths))
 
 
-@pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize("storage", STORAGES)
 def test_caches_attend_as_over_contiguous_keys(rng, algorithm, storage):
     run = Operations(rng, storage)
@@ -137,7 +125,49 @@ def test_caches_attend_as_over_contiguous_keys(rng, algorithm, storage):
             assert_same_bits(ours, theirs)
 
 
-@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize("window", [(-1, -1), (21, -1)])
+@pytest.mark.parametrize("page_size", [16, 32, 64, 128])
+def test_prefill_in_chunks_then_decoding(rng, algorithm, page_size, window):
+    """Each chunk has the bits of contiguous storage, and all of them together are attention at once."""
+    chunks = [64, 1, 17, 100, 1, 1, 30, 1]
+    plain, paged = (
+        hattn.KVCache(3, KV_HEADS, 256, KEY_DIM, value_dim=VALUE_DIM, **options)
+        for options in ({}, {"page_size": page_size})
+    )
+    paged.append(*new_rows(rng, 3, 200), lengths=[200, 30, 90])  # pages come back in another order
+    paged.reset()
+    k, v = new_rows(rng, 3, sum(chunks))
+    q = queries(rng, 3, sum(chunks))
+    truth = oracle.attention(q, k, v, causal=True, window=window).out
+    options = {"causal": True, "window": window, "algorithm": algorithm}
+    for end, rows in zip(np.cumsum(chunks), chunks):
+        now = slice(end - rows, end)
+        for cache in (plain, paged):
+            cache.append(k[:, :, now], v[:, :, now])
+        out = paged.attend(q[:, :, now], **options)
+        assert_same_bits(out, plain.attend(q[:, :, now], **options))
+        assert_close(out, truth[:, :, now])
+    assert np.any(np.diff(paged.block_table[0]) != 1)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_sequences_go_apart_after_a_common_prefix(rng, algorithm, rows):
+    """A prompt of 75 keys in pages of 32: two of its pages stay shared, the third becomes one of each sequence."""
+    cache = hattn.KVCache(3, KV_HEADS, 128, KEY_DIM, value_dim=VALUE_DIM, page_size=32)
+    prompt = new_rows(rng, 3, 75)
+    cache.append(*prompt, lengths=[75, 0, 0])
+    cache.fork(0, 1)
+    cache.fork(0, 2)
+    assert cache.pages[0] == 3
+    more = new_rows(rng, 3, rows)
+    cache.append(*more)
+    assert cache.pages[0] == 2 + 3
+    k, v = (np.concatenate([np.repeat(old[:1], 3, axis=0), new], axis=2) for old, new in zip(prompt, more))
+    q = queries(rng, 3, rows)
+    options = {"causal": True, "algorithm": algorithm}
+    assert_same_bits(cache.attend(q, **options), hattn.attention(q, k, v, **options))
+
+
 @pytest.mark.parametrize("rows", [1, 7, 29])
 def test_a_ring_is_attention_with_a_window(rng, algorithm, rows):
     """Chunks of up to R - window + 1 rows, far past the ring's own size."""
@@ -153,7 +183,6 @@ def test_a_ring_is_attention_with_a_window(rng, algorithm, rows):
         assert_close(out, truth[:, :, now].astype(np.float64))
 
 
-@pytest.mark.usefixtures("pages")
 def test_own_plans_over_a_cache(rng):
     cache = hattn.KVCache(2, KV_HEADS, 200, KEY_DIM, value_dim=VALUE_DIM, page_size=64)
     cache.append(*new_rows(rng, 2, 150), [150, 20])

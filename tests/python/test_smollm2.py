@@ -8,6 +8,8 @@ import gguf
 import numpy as np
 import pytest
 
+from helpers import assert_same_bits
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.append(str(EXAMPLES))
 from smollm2 import InputError, demo, reference  # noqa: E402; found through the line above
@@ -43,9 +45,10 @@ def prompt(chat):
     return chat.prompt(INSTRUCTION)
 
 
-def generate(model, weights, prompt, chunk=None):
+def generate(model, weights, prompt, chunk=None, page_size=None):
     """Ids and logits [TOKENS, vocabulary] of a greedy continuation; no token ends it early."""
-    decoder = Decoder(model.config, weights, HattnAttention(model.config, len(prompt) + TOKENS))
+    attention = HattnAttention(model.config, len(prompt) + TOKENS, page_size=page_size)
+    decoder = Decoder(model.config, weights, attention)
     ids, logits = zip(*decoder.generate(prompt, TOKENS, end=None, chunk=chunk))
     return list(ids), np.stack(logits)
 
@@ -81,6 +84,14 @@ def test_prefill_in_chunks_gives_the_same_tokens(model, weights, prompt, generat
     ids, logits = generate(model, weights, prompt, chunk)
     assert ids == generated[0]
     assert np.abs(logits - expected).max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("page_size, chunk", [(16, None), (32, 7)])
+def test_pages_give_the_same_logits(model, weights, prompt, generated, page_size, chunk):
+    ids, logits = generated if chunk is None else generate(model, weights, prompt, chunk)
+    paged_ids, paged_logits = generate(model, weights, prompt, chunk, page_size)
+    assert paged_ids == ids
+    assert_same_bits(paged_logits, logits)
 
 
 def test_context_overflow_is_refused(model, weights):
@@ -145,6 +156,21 @@ def test_demo_judges_the_difference(monkeypatch, offset, good):
     assert np.isnan(offset) or "2 of 3 ids equal" in line
 
 
+@pytest.mark.parametrize("ids, offset, good, words", [
+    ([1, 2], 0.0, True, "2 of 2 ids equal to contiguous storage, logits the same to the bit"),
+    ([1, 2], 1e-6, True, "2 of 2 ids equal to contiguous storage, logits differ"),
+    ([1, 3], 0.0, False, "1 of 2 ids equal"),
+    ([1], 0.0, False, "1 of 2 ids equal"),
+])
+def test_demo_compares_storage(ids, offset, good, words):
+    logits = [np.ones(4, np.float32)] * 2
+    phases = [(9, 0.5, 0.1), (1, 0.25, 0.1)]
+    paged = ids, [row + np.float32(offset) for row in logits], *phases
+    line, verdict = demo.compare_storage(([1, 2], logits, *phases), paged)
+    assert verdict is good
+    assert words in line and "0.75 s in all" in line
+
+
 def run_demo(*arguments):
     command = [sys.executable, str(EXAMPLES / "smollm2" / "demo.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -156,7 +182,8 @@ def test_demo_command(tmp_path):
     result = run_demo("--tokens", "3", "--threads", "1", "--prompt-file", str(path))
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("tokens/s") == 2
-    assert "of 3 ids equal" in result.stdout
+    assert "3 of 3 ids equal to contiguous storage" in result.stdout
+    assert "over all steps" in result.stdout and "3 of 3 ids equal\n" in result.stdout
 
 
 @pytest.mark.parametrize("arguments, message", [

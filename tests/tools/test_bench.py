@@ -49,20 +49,64 @@ def test_unknown_peer():
     assert finished.returncode == 2 and '"abacus" is none of: onnxruntime, torch' in finished.stderr
 
 
-def row_of(share=0.0, versus=0.0, beside=0.0):
-    goal = {"share": share, "versus": versus, "beside": beside}
-    return {"goal": goal, "share": None, "peers": {}, "beside_ratio": None}
+def row_of(**goal):
+    parts = ("share", "versus", "onnxruntime", "torch", "beside", "bound", "seconds")
+    return {"goal": {**dict.fromkeys(parts, 0.0), **goal}, "share": None, "peers": {}, "beside_ratio": None,
+            "seconds": 1e-3, "bound": 0.0}
 
 
-def test_goals(compare):
-    peers = {"onnxruntime": {"versus": 1.3}, "torch": {"versus": 0.9}}
-    assert compare.is_met(row_of(share=0.6)) is None
-    assert compare.is_met(row_of(versus=1.0)) is None
-    assert compare.is_met({**row_of(share=0.6), "share": 0.61})
-    assert not compare.is_met({**row_of(share=0.6), "share": 0.59})
-    assert not compare.is_met({**row_of(versus=1.0), "peers": peers})  # the fastest peer counts
-    assert compare.is_met({**row_of(versus=0.9), "peers": peers})
-    assert not compare.is_met({**row_of(versus=0.9, beside=1.2), "peers": peers, "beside_ratio": 1.3})
+PEERS = {"onnxruntime": {"versus": 1.3}, "torch": {"versus": 0.9}}
+
+
+@pytest.mark.parametrize("goal, figures, met", [
+    ({"share": 0.6}, {}, None),
+    ({"versus": 1.0}, {}, None),
+    ({"torch": 2.0}, {"peers": {"onnxruntime": {"versus": 1.3}}}, None),
+    ({"bound": 1.2}, {}, None),
+    ({"share": 0.6}, {"share": 0.61}, True),
+    ({"share": 0.6}, {"share": 0.59}, False),
+    ({"versus": 1.0}, {"peers": PEERS}, False),  # the fastest peer counts
+    ({"versus": 0.9, "onnxruntime": 1.3}, {"peers": PEERS}, True),
+    ({"versus": 0.9, "onnxruntime": 1.4}, {"peers": PEERS}, False),
+    ({"torch": 0.9}, {"peers": PEERS}, True),
+    ({"versus": 0.9, "beside": 1.2}, {"peers": PEERS, "beside_ratio": 1.3}, False),
+    ({"bound": 1.25}, {"bound": 0.8e-3}, True),
+    ({"bound": 1.25}, {"bound": 0.79e-3}, False),
+    ({"seconds": 1e-3}, {}, True),
+    ({"seconds": 0.9e-3}, {}, False),
+])
+def test_goals(compare, goal, figures, met):
+    assert compare.is_met({**row_of(**goal), **figures}) is met
+
+
+def test_missed_goals_are_named(compare):
+    import report  # found through the fixture
+
+    row = {**row_of(share=0.9, torch=0.5), "share": 0.8, "peers": PEERS}
+    row.update(checks=compare.checks(row), met=compare.is_met(row))
+    assert report._goal(row) == "90% (missed), 0.50x PyTorch: missed"
+
+
+@needs_module
+def test_cases_named_by_others_are_there(monkeypatch):
+    """Goals of relative times name cases that exist, and that come before."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import cases
+
+    seen = set()
+    for case in cases.choose(cases.load(ROOT / "build" / "release"), [], ""):
+        assert not case.beside or case.beside in seen, case.name
+        assert not case.goal["beside"] or case.beside, case.name
+        seen.add(case.name)
+
+
+@needs_module
+def test_an_append_writes_its_tokens_and_nothing_else():
+    finished = run("--filter", "^append_64x1$", "--rounds", "1", "--json")
+    assert finished.returncode == 0, finished.stderr
+    (row,) = json.loads(finished.stdout)["rows"]
+    # K and V: 64 sequences of 8 heads of 128 floats, twice.
+    assert row["kernel"].endswith(f"bytes written: {2 * 64 * 8 * 128 * 4}")
 
 
 def test_rows_without_a_visible_key(compare):

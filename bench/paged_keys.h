@@ -1,0 +1,27 @@
+// The keys and values of a problem in pages, which lie in no order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "problem.h"
+#include "tensor_data.h"
+
+namespace hattn::bench {
+
+class PagedKeys {
+public:
+    PagedKeys(const cases::Problem &problem, int64_t page_size);
+
+    // Points k, v, lengths and block table at the pages. They have to outlive args.
+    void bind(hattn_attention_args &args) const;
+
+private:
+    void deal_out(const cases::Problem &problem, int64_t page_size);
+
+    std::vector<int32_t> lengths_, table_;  // [B], [B, pages_per_sequence_]
+    int64_t pages_per_sequence_;
+    cases::TensorData k_, v_;  // [pages, Hkv, page_size, D]
+};
+
+}  // namespace hattn::bench
