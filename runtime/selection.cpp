@@ -12,7 +12,7 @@ namespace hattn {
 namespace {
 
 // Up to this many rows per kv head, reading K and V once as vectors beats the wider arithmetic of rows in lanes.
-constexpr int64_t kDecodeRows = 8;
+constexpr int64_t kDecodeRows = 16;
 
 // Up to this many keys flash takes its small tile. Measured, see schedules/targets.cpp.
 constexpr int64_t kShortKeys = 2048;
