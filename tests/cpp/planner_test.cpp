@@ -51,7 +51,8 @@ TEST(Explain, NamesAKernelOfTheTable) {
 
 TEST(Force, AlgorithmByTheDescriptor) {
     test::ContextPtr context = test::make_context();
-    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+    for (hattn_algorithm algorithm :
+         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         hattn_attention_desc desc = some_desc();
         desc.algorithm = algorithm;
         test::PlanPtr plan = test::make_plan(context.get(), desc);
@@ -60,7 +61,7 @@ TEST(Force, AlgorithmByTheDescriptor) {
 }
 
 TEST(Force, AlgorithmByTheEnvironment) {
-    for (const char *algorithm : {"naive", "flash", "split_kv"}) {
+    for (const char *algorithm : {"naive", "flash", "split_kv", "unfused"}) {
         test::ContextPtr context = test::make_context(1, std::string("algorithm=") + algorithm);
         for (int64_t query_length : {1, 200}) {
             test::PlanPtr plan = test::make_plan(context.get(), some_desc(query_length));
