@@ -5,18 +5,17 @@ namespace hattn::generators {
 using namespace Halide;
 
 Expr exp2_nonpositive(Expr x) {
-    // x = n + f with n an integer and f in [-1/2, 1/2]. Adding 1.5 * 2^23 leaves n, rounded, in the low bits of the
-    // mantissa; adding 127 with it makes them the exponent field of 2^n. At x = -127 that is zero, which reads as 0.0f.
-    constexpr float kRounder = 12582912.0f + 127.0f;
+    // x = n + f with n an integer and f in [-1/2, 1/2]. Truncation rounds towards zero, so half a unit is taken off
+    // first. Clamping at -127 makes the exponent field zero, which reads as 0.0f.
     x = max(x, -127.0f);
-    Expr shifted = strict_float(x + kRounder);
-    Expr f = x - strict_float(shifted - kRounder);
+    Expr n = cast<int>(x - 0.5f);
+    Expr f = x - cast<float>(n);
     // Minimax for 2^f relative to 2^f with the constant term held at 1: error 9.2e-8 before rounding.
     Expr p = 1.326472709e-03f;
     for (float coefficient : {9.671512682e-03f, 5.550733744e-02f, 2.402224208e-01f, 6.931469776e-01f, 1.0f}) {
         p = p * f + coefficient;
     }
-    return p * reinterpret<float>(reinterpret<int>(shifted) << 23);
+    return p * reinterpret<float>((n + 127) << 23);
 }
 
 Expr tanh_via_exp2(Expr x) {
