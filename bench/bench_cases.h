@@ -35,10 +35,11 @@ struct BenchCase {
     std::string title;  // what it is, beside B1 Hq16 Hkv8 D128, causal, float32
     Set set = Set::kOther;
     Work work = Work::kArithmetic;
-    int threads = 0;          // 0: as many as the run was asked for
-    bool force_avx2 = false;  // on a machine that has AVX-512; others skip the case
-    std::string beside = {};  // name of the case to compare with
-    int64_t page_size = 0;    // keys per page, the pages in no order; 0: keys side by side
+    int threads = 0;             // 0: as many as the run was asked for
+    bool force_avx2 = false;     // on a machine that has AVX-512; others skip the case
+    std::string algorithm = {};  // forced; empty: the planner's choice
+    std::string beside = {};     // name of the case to compare with
+    int64_t page_size = 0;       // keys per page, the pages in no order; 0: keys side by side
     Goal goal = {};
 };
 

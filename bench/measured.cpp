@@ -14,11 +14,11 @@ namespace {
 // Sets HATTN_FORCE, which a context reads when it is made.
 class Forced {
 public:
-    explicit Forced(const char *value) {
+    explicit Forced(const std::string &value) {
         if (const char *before = std::getenv(kName)) {
             before_ = before;
         }
-        setenv(kName, value, 1);
+        setenv(kName, value.c_str(), 1);
     }
     ~Forced() {
         if (before_) {
@@ -38,10 +38,11 @@ private:
 Context make_context(const BenchCase &bench_case, int threads) {
     ContextDesc desc;
     desc.threads = bench_case.threads > 0 ? bench_case.threads : threads;
+    std::string force = bench_case.algorithm.empty() ? "" : "algorithm=" + bench_case.algorithm;
     if (bench_case.force_avx2) {
-        Forced forced("target=x86-avx2");
-        return Context(desc);
+        force = "target=x86-avx2";
     }
+    const std::optional<Forced> forced = force.empty() ? std::nullopt : std::optional<Forced>(std::in_place, force);
     return Context(desc);
 }
 

@@ -16,17 +16,32 @@ Expr round_up(Expr value, int multiple) {
     return (value + (multiple - 1)) / multiple * multiple;
 }
 
+}  // namespace
+
 Expr granules(Expr keys) {
     return (std::move(keys) + (kGranuleKeys - 1)) / kGranuleKeys;
 }
 
-// The reference that scores are taken relative to. Staying above kMaskedScore makes masked scores weigh exactly 0 even
-// in rows that have seen nothing but masked ones.
 Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
 
-}  // namespace
+Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+    Expr first_key = granule * kGranuleKeys;
+    Expr in_range = min(likely(std::move(slot)), inputs.key_count - 1 - first_key);
+    return inputs.value_element(min(likely(std::move(d)), inputs.value_dim() - 1), granule,
+                                max(likely(in_range), inputs.key_skip - first_key));
+}
+
+Tuple normalise(Expr sum, Expr maximum, Expr sink) {
+    Expr sink_logit = finite_logit(std::move(sink), kLog2E);
+    Expr row_max = reference(std::move(maximum));
+    Expr final_max = max(row_max, sink_logit);
+    Expr shift = exp2_nonpositive(row_max - final_max);
+    Expr total = std::move(sum) * shift + exp2_nonpositive(sink_logit - final_max);
+    return Tuple(select(total > 0.0f, shift / max(total, 1e-37f), 0.0f),
+                 select(total > 0.0f, final_max * kLn2 + log(max(total, 1e-37f)), negative_infinity()));
+}
 
 ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &options)
     : over_dim(0, round_up(inputs.key_dim(), options.dim_multiple), "over_dim"),
@@ -64,7 +79,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         over_value_lines = RDom(0, lines(inputs.value_dim()), "over_value_lines");
         over_key_lines = RDom(0, lines(inputs.key_dim()), "over_key_lines");
         fetched(k, c) = 0.0f;
-        fetched(k, c) += inputs.prefetch_value(over_value_lines * kLineFloats, key_index(k, c));
+        if (options.fetch_values) {
+            fetched(k, c) += inputs.prefetch_value(over_value_lines * kLineFloats, key_index(k, c));
+        }
         fetched(k, c) += inputs.prefetch_key(over_key_lines * kLineFloats, key_index(k, c + 1));
         nothing = fetched(k, c);
     }
@@ -137,14 +154,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
-    // Schedules round blocks of d up, and granules are taken whole: the keys in them that no row sees take the value of
-    // the nearest one that may be seen, since theirs may be NaN, or not there. `likely` gives all but the first and the
-    // last granules a loop without the clamps.
-    Expr granule_in_call = c * granules(chunk_keys) + granule;
-    Expr first_key = granule_in_call * kGranuleKeys;
-    Expr in_range = min(likely(slot), inputs.key_count - 1 - first_key);
-    Expr value = inputs.value_element(min(likely(d), inputs.value_dim() - 1), granule_in_call,
-                                      max(likely(in_range), inputs.key_skip - first_key));
+    Expr value = nearest_value(inputs, d, slot, c * granules(chunk_keys) + granule);
     if (hides_keys) {
         over_rows = RDom(0, inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
@@ -161,14 +171,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     statistics(r) =
         Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), running_max(r, over_chunks));
 
-    // The sink is one more logit, without a value.
-    Expr sink = finite_logit(inputs.sinks(head_index()), kLog2E);
-    Expr row_max = reference(statistics(r)[1]);
-    Expr final_max = max(row_max, sink);
-    Expr shift = exp2_nonpositive(row_max - final_max);
-    Expr total = statistics(r)[0] * shift + exp2_nonpositive(sink - final_max);
-    normaliser(r) = Tuple(select(total > 0.0f, shift / max(total, 1e-37f), 0.0f),
-                          select(total > 0.0f, final_max * kLn2 + log(max(total, 1e-37f)), negative_infinity()));
+    normaliser(r) = normalise(statistics(r)[0], statistics(r)[1], inputs.sinks(head_index()));
     output(d, r) = state(r, d) * normaliser(r)[0];
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);

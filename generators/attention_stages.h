@@ -20,7 +20,24 @@ struct StageOptions {
     float unit = 1.0f;     // see ScoreContext
     bool fetch_ahead =
         false;  // for kernels that wait for memory: ask for the rows needed next while scores are computed
+    bool fetch_values = true;  // those of values among them
 };
+
+Halide::Expr granules(Halide::Expr keys);  // that hold so many keys
+
+// The reference that scores are taken relative to. Staying above kMaskedScore makes masked scores weigh exactly 0 even
+// in rows that have seen nothing but masked ones.
+Halide::Expr reference(Halide::Expr maximum);
+
+// Element d of the value row of a granule's slot. Schedules round blocks of d up, and granules are taken whole: the
+// keys in them that no row sees take the value of the nearest one that may be seen, since theirs may be NaN, or not
+// there. `likely` gives all but the first and the last granules a loop without the clamps.
+Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
+                           const Halide::Expr &granule);
+
+// (factor on the weighted values, natural lse) of a row from the sum of its weights, the maximum they are relative to,
+// and its sink: one more logit, in natural units, without a value.
+Halide::Tuple normalise(Halide::Expr sum, Halide::Expr maximum, Halide::Expr sink);
 
 // From the query tile to the logits: shared by every algorithm.
 struct ScoreStages {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "softmax_math.h"
+#include "unfused.h"
 
 namespace hattn::generators {
 
@@ -21,6 +23,8 @@ constexpr KindRow kKinds[] = {
     {KernelKind::kNaive, "naive"},
     {KernelKind::kFlash, "flash"},
     {KernelKind::kSplitKv, "split_kv"},
+    {KernelKind::kUnfusedScores, "unfused_scores"},
+    {KernelKind::kUnfusedValues, "unfused_values"},
     {KernelKind::kScores, "scores"},
     {KernelKind::kProbabilities, "probabilities"},
     {KernelKind::kMerge, "merge"},
@@ -39,6 +43,10 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
         return target.flash_tiles;
     case KernelKind::kSplitKv:
         return target.split_kv_tiles;
+    case KernelKind::kUnfusedScores:
+        return target.unfused_scores_tiles;
+    case KernelKind::kUnfusedValues:
+        return target.unfused_values_tiles;
     case KernelKind::kScores:
     case KernelKind::kProbabilities:
         return {scores_tile(target)};
@@ -46,6 +54,19 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
         return {Tile{}};
     }
     return {};
+}
+
+// Which combinations of hooks make a difference.
+std::vector<HookMask> hook_sets_of(KernelKind kind) {
+    if (kind == KernelKind::kMerge) {
+        return {0};
+    }
+    if (kind == KernelKind::kUnfusedValues) {
+        return {0, hiding_hooks()};
+    }
+    std::vector<HookMask> all(size_t{1} << score_hooks().size());
+    std::iota(all.begin(), all.end(), 0u);
+    return all;
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
@@ -59,6 +80,29 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .unit = kLog2E,
                                                 .fetch_ahead = schedule.head_in_lanes});
     schedule.apply(stages, spec.tile, target.lanes);
+    return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
+}
+
+KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
+    const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
+    const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
+    AttentionInputs inputs;
+    UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
+                                              .chunk = spec.tile.keys,
+                                              .dim_multiple = head_in_lanes ? target.lanes : 1,
+                                              .unit = kLog2E,
+                                              .fetch_ahead = head_in_lanes,
+                                              .fetch_values = false});
+    (head_in_lanes ? schedule.head_in_lanes : schedule.rows_in_lanes)(stages, spec.tile, target.lanes);
+    return {Halide::Pipeline({stages.weights, stages.maximum, stages.sum}), inputs.arguments()};
+}
+
+KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &target) {
+    UnfusedValueInputs inputs;
+    UnfusedValues stages(
+        inputs,
+        StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_ahead = target.unfused_values.fetch_ahead});
+    target.unfused_values.apply(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
 }
 
@@ -105,10 +149,9 @@ std::string KernelSpec::name(const std::string &target) const {
 }
 
 std::vector<KernelSpec> kernels_of(const TargetRow &target, KernelKind kind) {
-    const HookMask hook_sets = kind == KernelKind::kMerge ? 1u : 1u << score_hooks().size();
     std::vector<KernelSpec> specs;
     for (const Tile &tile : tiles_of(target, kind)) {
-        for (HookMask hooks = 0; hooks < hook_sets; ++hooks) {
+        for (HookMask hooks : hook_sets_of(kind)) {
             specs.push_back({kind, hooks, tile});
         }
     }
@@ -130,6 +173,10 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     switch (spec.kind) {
     case KernelKind::kMerge:
         return build_merge(spec, target);
+    case KernelKind::kUnfusedScores:
+        return build_unfused_scores(spec, target);
+    case KernelKind::kUnfusedValues:
+        return build_unfused_values(spec, target);
     case KernelKind::kScores:
     case KernelKind::kProbabilities:
         return build_scores(spec, target);

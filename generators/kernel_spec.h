@@ -11,7 +11,7 @@
 
 namespace hattn::generators {
 
-enum class KernelKind { kNaive, kFlash, kSplitKv, kScores, kProbabilities, kMerge };
+enum class KernelKind { kNaive, kFlash, kSplitKv, kUnfusedScores, kUnfusedValues, kScores, kProbabilities, kMerge };
 
 struct KernelSpec {
     KernelKind kind;

@@ -16,6 +16,10 @@ const char *enumerator(KernelKind kind) {
         return "KernelKind::kFlash";
     case KernelKind::kSplitKv:
         return "KernelKind::kSplitKv";
+    case KernelKind::kUnfusedScores:
+        return "KernelKind::kUnfusedScores";
+    case KernelKind::kUnfusedValues:
+        return "KernelKind::kUnfusedValues";
     case KernelKind::kScores:
         return "KernelKind::kScores";
     case KernelKind::kProbabilities:
@@ -33,7 +37,8 @@ void write_rows(std::ostream &out) {
     }
     out << "};\n\nconst ScoreHookInfo kScoreHooks[] = {\n";
     for (const ScoreHook &hook : score_hooks()) {
-        out << "    {\"" << hook.name << "\", " << hook.bit << "},\n";
+        out << "    {\"" << hook.name << "\", " << hook.bit << ", " << (hook.can_hide_keys ? "true" : "false")
+            << "},\n";
     }
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {

@@ -63,13 +63,16 @@ Expr apply_score_hooks(HookMask hooks, Expr score, const ScoreContext &context) 
     return score;
 }
 
-bool can_hide_keys(HookMask hooks) {
+HookMask hiding_hooks() {
+    HookMask hiding = 0;
     for (const ScoreHook &hook : score_hooks()) {
-        if ((hooks & hook.bit) && hook.can_hide_keys) {
-            return true;
-        }
+        hiding |= hook.can_hide_keys ? hook.bit : 0;
     }
-    return false;
+    return hiding;
+}
+
+bool can_hide_keys(HookMask hooks) {
+    return (hooks & hiding_hooks()) != 0;
 }
 
 std::string hook_suffix(HookMask hooks) {

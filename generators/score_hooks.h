@@ -42,6 +42,7 @@ struct ScoreHook {
 const std::vector<ScoreHook> &score_hooks();
 
 Halide::Expr apply_score_hooks(HookMask hooks, Halide::Expr score, const ScoreContext &context);
+HookMask hiding_hooks();  // all that can hide keys
 bool can_hide_keys(HookMask hooks);
 std::string hook_suffix(HookMask hooks);  // "" or "_softcap_bias"...
 

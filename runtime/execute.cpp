@@ -1,6 +1,5 @@
 // Running a plan: waves of tasks over the workers, then the score output.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -8,6 +7,7 @@
 #include "checked.h"
 #include "execute_args.h"
 #include "kernel_call.h"
+#include "parallel.h"
 #include "plan.h"
 #include "score_output.h"
 #include "status.h"
@@ -27,6 +27,7 @@ struct Execution {
     const hattn_attention_args &args;
     Task *tasks;
     float *states;
+    float *weights;
     const float *no_sinks;  // -inf for every head
     LseView lse;            // where lse goes, if anywhere
     char *workers;
@@ -75,6 +76,16 @@ RowOutput partial_state(float *memory, int64_t rows, int64_t states, int64_t whi
     return {memory + which * rows * value_dim, value_dim, memory + states * rows * value_dim + which * rows, 1};
 }
 
+// Attention of a task over some of its keys; all of them, if it is one of unfused, whose weights are there.
+void attend(const CallSite &site, const Execution &run, const Task &task, const KeyRange &keys, const float *sinks,
+            const RowOutput &result) {
+    if (task.values_kernel) {
+        call_unfused_values(site, task, keys, run.weights + task.weights, sinks, result);
+    } else {
+        call_attention(site, task, keys, sinks, result);
+    }
+}
+
 // A long key range in segments of bounded size: state 0 gathers, state 1 is the next segment.
 void run_segments(const CallSite &site, const Execution &run, const Task &task, float *own, const HeadOutput &result) {
     const int64_t value_dim = run.plan.problem.value_dim;
@@ -84,7 +95,7 @@ void run_segments(const CallSite &site, const Execution &run, const Task &task, 
     const HeadOutput gathered = {first.output, value_dim * task.heads, value_dim, first.lse, task.heads, 1};
     for (int64_t key = task.key, segment = 0; key < end; key += kMaxKeysPerCall, ++segment) {
         const KeyRange keys{key, std::min(key + kMaxKeysPerCall, end)};
-        call_attention(site, task, keys, run.no_sinks, partial_state(own, rows, 2, segment == 0 ? 0 : 1, value_dim));
+        attend(site, run, task, keys, run.no_sinks, partial_state(own, rows, 2, segment == 0 ? 0 : 1, value_dim));
         const bool last = keys.end == end;
         if (segment == 0) {
             // A single segment is merged with an empty state.
@@ -118,8 +129,8 @@ void run_task(const Execution &run, const Task &task, int32_t worker) {
     const int64_t value_dim = run.plan.problem.value_dim;
     const KeyRange keys{task.key, int64_t{task.key} + task.keys};
     if (task.kind == TaskKind::kSplit) {
-        call_attention(site, task, keys, run.no_sinks,
-                       partial_state(run.states + task.state, rows, task.states, task.split, value_dim));
+        attend(site, run, task, keys, run.no_sinks,
+               partial_state(run.states + task.state, rows, task.states, task.split, value_dim));
         return;
     }
     // An lse that nobody wants goes behind the worker's own states.
@@ -133,28 +144,27 @@ void run_task(const Execution &run, const Task &task, int32_t worker) {
         break;
     default:
         if (to.direct && task.keys <= kMaxKeysPerCall) {
-            call_attention(site, task, keys, run.sinks(task.head), to.rows);
+            attend(site, run, task, keys, run.sinks(task.head), to.rows);
         } else {
             run_segments(site, run, task, own, to.heads);
         }
     }
 }
 
+// The first step of a task of unfused.
+void run_scores(const Execution &run, const Task &task, int32_t worker) {
+    if (task.values_kernel) {
+        ScratchArena scratch = run.worker_scratch(worker);
+        call_unfused_scores({run.plan, run.args, scratch}, task, {task.key, int64_t{task.key} + task.keys},
+                            run.weights + task.weights);
+    }
+}
+
+using Step = void (*)(const Execution &, const Task &, int32_t worker);
+
 // Workers take tasks from a common counter, in order.
-void run_tasks(const Execution &run, const Task *tasks, int64_t count) {
-    struct Work {
-        const Execution &run;
-        const Task *tasks;
-        int64_t count;
-        std::atomic<int64_t> next{0};
-    } work{run, tasks, count};
-    const auto take_tasks = [](void *closure, int32_t worker) {
-        Work &shared = *static_cast<Work *>(closure);
-        for (int64_t i; (i = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;) {
-            run_task(shared.run, shared.tasks[i], worker);
-        }
-    };
-    run.plan.executor.run(static_cast<int32_t>(std::min<int64_t>(run.plan.executor.threads, count)), take_tasks, &work);
+void run_tasks(const Execution &run, Step step, const Task *tasks, int64_t count) {
+    for_each_task(run.plan.executor, count, false, [&](int64_t i, int32_t worker) { step(run, tasks[i], worker); });
 }
 
 Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
@@ -173,6 +183,7 @@ Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
             args,
             reinterpret_cast<Task *>(base + layout.tasks_offset),
             reinterpret_cast<float *>(base + layout.states_offset),
+            reinterpret_cast<float *>(base + layout.weights_offset),
             no_sinks,
             lse,
             base + layout.workers_offset};
@@ -185,8 +196,13 @@ void execute(const hattn_plan &plan, const hattn_attention_args &args) {
     const Execution run = lay_out(plan, args);
     TaskWriter writer(plan, args, run.tasks);
     while (writer.next_wave()) {
-        run_tasks(run, writer.tasks(), writer.task_count());
-        run_tasks(run, writer.merges(), writer.merge_count());
+        while (writer.next_batch()) {
+            if (writer.has_unfused()) {
+                run_tasks(run, run_scores, writer.tasks(), writer.task_count());
+            }
+            run_tasks(run, run_task, writer.tasks(), writer.task_count());
+        }
+        run_tasks(run, run_task, writer.merges(), writer.merge_count());
     }
     if (plan.problem.scores != HATTN_SCORES_NONE) {
         write_scores(plan, args, run.lse, run.workers);

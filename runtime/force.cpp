@@ -65,6 +65,10 @@ void parse_kernel(const std::string &value, Force &force) {
     case KernelKind::kSplitKv:
         algorithm = HATTN_ALGORITHM_SPLIT_KV;
         break;
+    case KernelKind::kUnfusedScores:
+    case KernelKind::kUnfusedValues:
+        algorithm = HATTN_ALGORITHM_UNFUSED;
+        break;
     default:
         break;
     }

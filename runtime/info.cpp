@@ -66,17 +66,17 @@ ordered_json explain_json(const hattn_plan &plan) {
     const Problem &problem = plan.problem;
     const Choice choice = choose(plan.kernels, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
     const TileShape shape = tile_shape(choice);
-    const bool splits = choice.algorithm == HATTN_ALGORITHM_SPLIT_KV;
+    const int64_t split = split_keys(choice.algorithm);
     const int64_t units = problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
                           most_row_blocks(problem, shape.rows);
-    const int64_t splits_per_unit =
-        splits ? std::max<int64_t>(1, (problem.kv_length + kSplitKeys - 1) / kSplitKeys) : 1;
+    const int64_t splits_per_unit = split > 0 ? std::max<int64_t>(1, (problem.kv_length + split - 1) / split) : 1;
     return {{"algorithm", algorithm_name(choice.algorithm)},
             {"kernel", choice.kernel->name},
+            {"values_kernel", choice.values_kernel ? ordered_json(choice.values_kernel->name) : ordered_json()},
             {"target", choice.kernel->target},
             {"hooks", hooks_json(problem.hooks)},
             {"tile", tile_json(choice.kernel->tile)},
-            {"split_keys", splits ? kSplitKeys : 0},
+            {"split_keys", split},
             {"tasks", units * splits_per_unit},
             {"threads", plan.executor.threads},
             {"workspace_bytes", plan.layout.bytes},

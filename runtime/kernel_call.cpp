@@ -155,6 +155,38 @@ void call_attention(const CallSite &site, const Task &task, const KeyRange &keys
     call(*task.kernel, site, in, output, lse);
 }
 
+namespace {
+
+// What lies between the two kernels of unfused.
+struct WeightBuffers {
+    template<typename T>
+    WeightBuffers(T *memory, int64_t rows, int64_t keys)
+        : weights(memory, {{keys, 1}, {rows, keys}}),
+          maximum(memory + rows * keys, {{rows, 1}}),
+          sum(memory + rows * (keys + 1), {{rows, 1}}) {}
+
+    Buffer weights;       // (j, r)
+    Buffer maximum, sum;  // (r)
+};
+
+}  // namespace
+
+void call_unfused_scores(const CallSite &site, const Task &task, const KeyRange &keys, float *weights) {
+    InputArguments in(site, task, keys, nullptr, nullptr, 0);
+    WeightBuffers out(weights, int64_t{task.rows} * task.heads, keys.size());
+    call(*task.kernel, site, in, out.weights, out.maximum, out.sum);
+}
+
+void call_unfused_values(const CallSite &site, const Task &task, const KeyRange &keys, const float *weights,
+                         const float *sinks, const RowOutput &result) {
+    InputArguments in(site, task, keys, sinks, nullptr, 0);
+    const int64_t rows = int64_t{task.rows} * task.heads;
+    WeightBuffers given(weights, rows, keys.size());
+    Buffer output(result.output, {{site.plan.problem.value_dim, 1}, {rows, result.row_stride}});
+    Buffer lse(result.lse, {{rows, result.lse_stride}});
+    call(*task.values_kernel, site, in, given.weights, given.maximum, given.sum, output, lse);
+}
+
 void call_merge(const CallSite &site, const Task &task, const float *states, int64_t count, const float *sinks,
                 const HeadOutput &result) {
     const int64_t value_dim = site.plan.problem.value_dim;
@@ -189,11 +221,13 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t rows = round_up(tile.rows, kLanes);
     const int64_t chunk = round_up(tile.keys > 0 ? tile.keys : keys, kLanes) + kLanes;
     const int64_t chunks = tile.keys > 0 ? ceil_div(keys, tile.keys) + 2 : 2;
+    // The first kernel of unfused keeps all scores, as logits and as weights.
+    const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;
     // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can
     // be hidden.
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
                            kRowArrays * rows + (kernel.hooks != 0 ? (chunk + 1) * (value_dim + kLanes) : 0) +
-                           chunk * kLanes;
+                           chunk * kLanes + kept;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
 }
 

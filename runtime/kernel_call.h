@@ -36,6 +36,11 @@ struct CallSite {
 void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks,
                     const RowOutput &result);
 
+// The same in two steps. The first leaves weights, of task.weight_floats(), for the second.
+void call_unfused_scores(const CallSite &site, const Task &task, const KeyRange &keys, float *weights);
+void call_unfused_values(const CallSite &site, const Task &task, const KeyRange &keys, const float *weights,
+                         const float *sinks, const RowOutput &result);
+
 // Merges task.states partial states (see state_floats) of the task's rows.
 void call_merge(const CallSite &site, const Task &task, const float *states, int64_t count, const float *sinks,
                 const HeadOutput &result);

@@ -30,6 +30,10 @@ const char *kernel_kind_name(KernelKind kind) {
         return "flash";
     case KernelKind::kSplitKv:
         return "split_kv";
+    case KernelKind::kUnfusedScores:
+        return "unfused_scores";
+    case KernelKind::kUnfusedValues:
+        return "unfused_values";
     case KernelKind::kScores:
         return "scores";
     case KernelKind::kProbabilities:
@@ -93,6 +97,14 @@ uint32_t hook_bit(std::string_view name) {
         }
     }
     return 0;
+}
+
+uint32_t hiding_hooks() {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
+        bits |= kernel_table().hooks[i].can_hide_keys ? kernel_table().hooks[i].bit : 0;
+    }
+    return bits;
 }
 
 std::string hook_names(uint32_t hooks) {

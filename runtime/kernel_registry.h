@@ -21,6 +21,7 @@ const KernelInfo *find_kernel(std::string_view name);  // null if unknown
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks);
 
 uint32_t hook_bit(std::string_view name);  // 0 if unknown
+uint32_t hiding_hooks();                   // bits of all that can hide keys
 std::string hook_names(uint32_t hooks);    // "softcap+bias", or "none"
 
 }  // namespace hattn

@@ -6,22 +6,22 @@
 
 namespace hattn {
 
-enum class KernelKind { kNaive, kFlash, kSplitKv, kScores, kProbabilities, kMerge };
+enum class KernelKind { kNaive, kFlash, kSplitKv, kUnfusedScores, kUnfusedValues, kScores, kProbabilities, kMerge };
 
 // As in schedules/tile.h.
 struct KernelTile {
     int rows, keys, row_vectors, key_unroll, value_unroll;
 };
 
-// Keys that kernels take to be evenly spaced, as in generators/kernel_inputs.h. Ranges of keys start at multiples of it,
-// so that results do not depend on how keys are stored.
+// Keys that kernels take to be evenly spaced, as in generators/kernel_inputs.h. Ranges of keys start at multiples of
+// it, so that results do not depend on how keys are stored.
 inline constexpr int64_t kGranuleKeys = 16;
 
 struct KernelInfo {
     const char *name;
     const char *target;
     KernelKind kind;
-    uint32_t hooks;  // bits of ScoreHookInfo
+    uint32_t hooks;  // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
     KernelTile tile;
     // The pipeline's arguments in the order of generators/kernel_inputs.cpp, outputs last; buffers as halide_buffer_t
     // *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
@@ -37,6 +37,7 @@ struct TargetInfo {
 struct ScoreHookInfo {
     const char *name;
     uint32_t bit;
+    bool can_hide_keys;  // may mask a key that the positional limits leave visible
 };
 
 struct KernelTable {

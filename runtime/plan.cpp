@@ -17,15 +17,11 @@ namespace {
 // Every kernel any sequence of the plan may be given.
 template<typename Visit>
 void for_each_kernel_of(const KernelSet &kernels, Visit &&visit) {
-    for (const auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv}) {
+    for (const auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv, &kernels.unfused_scores}) {
         for (const KernelInfo *kernel : *list) {
             visit(*kernel);
         }
     }
-}
-
-bool may_run(const KernelSet &kernels, hattn_algorithm algorithm) {
-    return kernels.algorithm == HATTN_ALGORITHM_AUTO || kernels.algorithm == algorithm;
 }
 
 int64_t scratch_of(const Problem &problem, const KernelSet &kernels) {
@@ -34,8 +30,9 @@ int64_t scratch_of(const Problem &problem, const KernelSet &kernels) {
     const auto count = [&](const KernelInfo &kernel, int64_t most_keys) {
         bytes = std::max(bytes, kernel_scratch_bytes(kernel, problem.key_dim, problem.value_dim, most_keys));
     };
-    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
-        if (!may_run(kernels, algorithm)) {
+    for (hattn_algorithm algorithm :
+         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+        if (!may_choose(kernels, algorithm)) {
             continue;
         }
         // By its own choice the planner gives naive kernels few keys only.
@@ -74,11 +71,24 @@ int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
         const int64_t unit_rows = kernel.tile.rows / std::min<int64_t>(kernel.tile.rows, problem.group_size());
         // Of every sequence there may be rows past its length to fill.
         const int64_t blocks = most_row_blocks(problem, unit_rows) + problem.batch;
-        const bool splits_keys = kernel.kind == KernelKind::kSplitKv;
+        const bool splits_keys = kernel.kind == KernelKind::kSplitKv || kernel.kind == KernelKind::kUnfusedScores;
         tasks = std::max(tasks, at_most(at_most(problem.query_heads, blocks), splits_keys ? splits : 1));
     });
     // A unit's splits have to fit into one wave.
     return std::max(std::min(tasks, kMaxTasksPerWave), splits);
+}
+
+// Enough for every worker to have a task, and no more than the problem can use.
+int64_t weights_of(const Problem &problem, const KernelSet &kernels, int64_t head_rows, int32_t threads) {
+    if (!may_choose(kernels, HATTN_ALGORITHM_UNFUSED)) {
+        return 0;
+    }
+    const int64_t row = std::min(problem.kv_length, kUnfusedSplitKeys) + 2;
+    const int64_t task = kernels.unfused_scores.back()->tile.rows * row;
+    const int64_t wanted = std::max(kWeightPoolFloats, checked_multiply(task, threads, "workspace"));
+    const int64_t splits = ceil_div(problem.kv_length, kUnfusedSplitKeys);
+    const int64_t rows = checked_multiply(head_rows, splits, "workspace");
+    return rows < wanted / row ? std::max(task, rows * row) : wanted;
 }
 
 WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kernels, int32_t threads) {
@@ -89,8 +99,8 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     }
     const int64_t head_rows = checked_multiply(problem.query_heads, problem.total_rows(), "workspace");
     layout.task_capacity = tasks_of(problem, kernels);
-    if (may_run(kernels, HATTN_ALGORITHM_SPLIT_KV) && problem.kv_length > kSplitKeys) {
-        const int64_t unit = largest_unit_states(problem, kernels);
+    layout.weight_floats = weights_of(problem, kernels, head_rows, threads);
+    if (const int64_t unit = largest_unit_states(problem, kernels); unit > 0) {
         layout.state_floats =
             std::max(unit, std::min(checked_multiply(unit, head_rows, "workspace"), kStatePoolFloats));
     }
@@ -106,6 +116,7 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     };
     layout.tasks_offset = place(2 * layout.task_capacity * static_cast<int64_t>(sizeof(Task)));
     layout.states_offset = place(layout.state_floats * kFloat);
+    layout.weights_offset = place(layout.weight_floats * kFloat);
     layout.sinks_offset = place(problem.query_heads * kFloat);
     const bool keeps_lse = problem.scores == HATTN_SCORES_PROBABILITIES;
     layout.lse_offset = place(keeps_lse ? checked_multiply(head_rows, kFloat, "workspace") : 0);

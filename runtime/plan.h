@@ -15,16 +15,19 @@ namespace hattn {
 struct WorkspaceLayout {
     int64_t task_capacity = 0;   // tasks of one wave
     int64_t state_floats = 0;    // pool of partial states of one wave
+    int64_t weight_floats = 0;   // pool of weights of one batch of unfused tasks
     int64_t segment_floats = 0;  // per worker: two partial states and an unwanted lse
     int64_t scratch_bytes = 0;   // per worker: intermediates of a kernel
-    size_t tasks_offset = 0, states_offset = 0, sinks_offset = 0, lse_offset = 0, workers_offset = 0;
+    size_t tasks_offset = 0, states_offset = 0, weights_offset = 0, sinks_offset = 0, lse_offset = 0,
+           workers_offset = 0;
     size_t worker_stride = 0;
     size_t bytes = 0;
 };
 
-// Waves keep the task list and the pool of partial states from growing with the problem.
+// Waves keep the task list and the pool of partial states from growing with the problem, batches that of weights.
 inline constexpr int64_t kMaxTasksPerWave = 4096;
 inline constexpr int64_t kStatePoolFloats = int64_t{1} << 18;
+inline constexpr int64_t kWeightPoolFloats = int64_t{1} << 20;
 
 }  // namespace hattn
 

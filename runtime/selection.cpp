@@ -56,7 +56,7 @@ Choice choose_flash(const std::vector<const KernelInfo *> &kernels, const Proble
     const bool is_short = kv_length <= kShortKeys;
     const KernelInfo *usual = is_short ? kernels.front() : kernels.back();
     const KernelInfo *other = is_short ? kernels.back() : kernels.front();
-    Choice best{HATTN_ALGORITHM_FLASH, usual, 1};
+    Choice best{HATTN_ALGORITHM_FLASH, usual, nullptr, 1};
     if (query_length > kFewRows) {
         return best;
     }
@@ -67,19 +67,31 @@ Choice choose_flash(const std::vector<const KernelInfo *> &kernels, const Proble
                 ceil_div(query_length, kernel->tile.rows / heads) * ceil_div(problem.group_size(), heads);
             if (tiles * kernel->tile.rows < fewest) {
                 fewest = tiles * kernel->tile.rows;
-                best = {HATTN_ALGORITHM_FLASH, kernel, heads};
+                best = {HATTN_ALGORITHM_FLASH, kernel, nullptr, heads};
             }
         }
     }
     return best;
 }
 
-void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
-    for (auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv}) {
-        if (list->front()->kind == kernel->kind) {
-            require(kernel->hooks == hooks, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
-                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(hooks));
+// Of the hooks, those that the values kernels know.
+uint32_t hooks_of_values(uint32_t hooks) {
+    const uint32_t hiding = hiding_hooks();
+    return (hooks & hiding) != 0 ? hiding : 0;
+}
+
+void force_kernel(KernelSet &kernels, const KernelInfo *kernel) {
+    for (auto *list : kernels.all()) {
+        const KernelInfo *any = list->front();
+        if (any->kind == kernel->kind) {
+            require(kernel->hooks == any->hooks, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
+                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(any->hooks));
             *list = {kernel};
+        }
+    }
+    if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
+        for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
+            std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
         }
     }
 }
@@ -87,7 +99,32 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) 
 }  // namespace
 
 const std::vector<const KernelInfo *> &KernelSet::of(hattn_algorithm wanted) const {
-    return wanted == HATTN_ALGORITHM_NAIVE ? naive : wanted == HATTN_ALGORITHM_FLASH ? flash : split_kv;
+    switch (wanted) {
+    case HATTN_ALGORITHM_NAIVE:
+        return naive;
+    case HATTN_ALGORITHM_FLASH:
+        return flash;
+    case HATTN_ALGORITHM_UNFUSED:
+        return unfused_scores;
+    default:
+        return split_kv;
+    }
+}
+
+std::array<std::vector<const KernelInfo *> *, 5> KernelSet::all() {
+    return {&naive, &flash, &split_kv, &unfused_scores, &unfused_values};
+}
+
+int64_t split_keys(hattn_algorithm algorithm) {
+    return algorithm == HATTN_ALGORITHM_SPLIT_KV  ? kSplitKeys
+           : algorithm == HATTN_ALGORITHM_UNFUSED ? kUnfusedSplitKeys
+                                                  : 0;
+}
+
+bool may_choose(const KernelSet &kernels, hattn_algorithm algorithm) {
+    // By its own choice the planner never takes unfused.
+    return kernels.algorithm == algorithm ||
+           (kernels.algorithm == HATTN_ALGORITHM_AUTO && algorithm != HATTN_ALGORITHM_UNFUSED);
 }
 
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force) {
@@ -96,9 +133,11 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.naive = find_kernels(target, KernelKind::kNaive, problem.hooks);
     kernels.flash = find_kernels(target, KernelKind::kFlash, problem.hooks);
     kernels.split_kv = find_kernels(target, KernelKind::kSplitKv, problem.hooks);
-    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
-        require(!kernels.of(algorithm).empty(), HATTN_INTERNAL_ERROR, "no ", algorithm_name(algorithm), " kernel for ",
-                target.name, " with hooks ", hook_names(problem.hooks));
+    kernels.unfused_scores = find_kernels(target, KernelKind::kUnfusedScores, problem.hooks);
+    kernels.unfused_values = find_kernels(target, KernelKind::kUnfusedValues, hooks_of_values(problem.hooks));
+    for (const auto *list : kernels.all()) {
+        require(!list->empty(), HATTN_INTERNAL_ERROR, "an algorithm has no kernel for ", target.name, " with hooks ",
+                hook_names(problem.hooks));
     }
     kernels.merge = only_kernel(target, KernelKind::kMerge, 0);
     kernels.scores = only_kernel(target, KernelKind::kScores, hooks_of_scores(problem));
@@ -111,10 +150,8 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.algorithm = force.algorithm;
         kernels.why_algorithm = "HATTN_FORCE=" + force.text;
     }
-    require(kernels.algorithm != HATTN_ALGORITHM_UNFUSED, HATTN_NOT_SUPPORTED,
-            "algorithm: is unfused, but only auto, naive, flash and split_kv are supported yet");
     if (force.kernel) {
-        force_kernel(kernels, force.kernel, problem.hooks);
+        force_kernel(kernels, force.kernel);
     }
     return kernels;
 }
@@ -133,11 +170,13 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
         return choose_flash(kernels.flash, problem, query_length, kv_length);
     }
     if (algorithm == HATTN_ALGORITHM_NAIVE) {
-        return {algorithm, fitting(kernels.naive, query_length), 1};
+        return {algorithm, fitting(kernels.naive, query_length), nullptr, 1};
     }
     // All heads of a kv head read the same keys, so they share a tile as far as it goes.
-    const KernelInfo *kernel = fitting(kernels.split_kv, rows_of_kv_head);
-    return {algorithm, kernel, std::min<int64_t>(kernel->tile.rows, problem.group_size())};
+    const KernelInfo *kernel = fitting(kernels.of(algorithm), rows_of_kv_head);
+    return {algorithm, kernel,
+            algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows_of_kv_head) : nullptr,
+            std::min<int64_t>(kernel->tile.rows, problem.group_size())};
 }
 
 }  // namespace hattn

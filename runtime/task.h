@@ -25,8 +25,14 @@ struct Task {
     int64_t state;          // kSplit, kMerge: where the unit's partial states start in the pool, in floats
     int64_t work;           // of its whole sequence, so that long sequences come first
     int64_t order;          // in which it was made
+    int64_t weights;        // unfused: where those of its rows and keys start in their pool, in floats
     const KernelInfo *kernel;
+    const KernelInfo *values_kernel;  // unfused: the second kernel, else null
 
+    // Floats between the two kernels of unfused: weights (j, r), then maximum (r) and sum (r).
+    int64_t weight_floats() const {
+        return values_kernel ? int64_t{rows} * heads * (keys + 2) : 0;
+    }
     int64_t cost() const {
         return static_cast<int64_t>(rows) * heads * (keys + 64);
     }

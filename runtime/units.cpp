@@ -18,15 +18,21 @@ int64_t most_row_blocks(const Problem &problem, int64_t rows) {
 }
 
 int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
-    const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
-    return state_floats(kernels.split_kv.back()->tile.rows, splits, problem.value_dim);
+    int64_t floats = 0;
+    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+        if (may_choose(kernels, algorithm) && problem.kv_length > split_keys(algorithm)) {
+            const int64_t splits = ceil_div(problem.kv_length, split_keys(algorithm));
+            floats = std::max(floats, state_floats(kernels.of(algorithm).back()->tile.rows, splits, problem.value_dim));
+        }
+    }
+    return floats;
 }
 
 TaskWriter::TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks)
     : plan_(plan), args_(args), capacity_(plan.layout.task_capacity), tasks_(tasks), merges_(tasks + capacity_) {}
 
 bool TaskWriter::next_wave() {
-    task_count_ = merge_count_ = states_used_ = 0;
+    task_count_ = merge_count_ = states_used_ = batch_begin_ = batch_end_ = 0;
     while (batch_ < plan_.problem.batch) {
         if (units_ < 0) {
             start_sequence();
@@ -53,6 +59,20 @@ bool TaskWriter::next_wave() {
         return key(a) < key(b);
     });
     return task_count_ > 0;
+}
+
+bool TaskWriter::next_batch() {
+    batch_begin_ = batch_end_;
+    weights_used_ = 0;
+    for (; batch_end_ < task_count_; ++batch_end_) {
+        Task &task = tasks_[batch_end_];
+        if (weights_used_ + task.weight_floats() > plan_.layout.weight_floats) {
+            break;  // never the first: the pool holds any task's
+        }
+        task.weights = weights_used_;
+        weights_used_ += task.weight_floats();
+    }
+    return batch_begin_ < batch_end_;
 }
 
 bool TaskWriter::start_sequence() {
@@ -113,7 +133,8 @@ bool TaskWriter::add_attention(int64_t head, int64_t heads, int64_t row, int64_t
     task.key = static_cast<int32_t>(keys.begin);
     task.keys = static_cast<int32_t>(keys.size());
     task.kernel = choice_.kernel;
-    if (choice_.algorithm == HATTN_ALGORITHM_SPLIT_KV && keys.size() > kSplitKeys) {
+    task.values_kernel = keys.empty() ? nullptr : choice_.values_kernel;
+    if (const int64_t split = split_keys(choice_.algorithm); split > 0 && keys.size() > split) {
         return add_splits(task, keys);
     }
     if (task_count_ == capacity_) {
@@ -125,7 +146,8 @@ bool TaskWriter::add_attention(int64_t head, int64_t heads, int64_t row, int64_t
 }
 
 bool TaskWriter::add_splits(const Task &unit, const KeyRange &keys) {
-    const int64_t splits = ceil_div(keys.size(), kSplitKeys);
+    const int64_t split_size = split_keys(choice_.algorithm);
+    const int64_t splits = ceil_div(keys.size(), split_size);
     const int64_t floats = state_floats(int64_t{unit.rows} * unit.heads, splits, plan_.problem.value_dim);
     if (task_count_ + splits > capacity_ || states_used_ + floats > plan_.layout.state_floats) {
         return false;
@@ -139,8 +161,8 @@ bool TaskWriter::add_splits(const Task &unit, const KeyRange &keys) {
         Task task = merge;
         task.kind = TaskKind::kSplit;
         task.split = static_cast<int32_t>(split);
-        task.key = static_cast<int32_t>(keys.begin + split * kSplitKeys);
-        task.keys = static_cast<int32_t>(std::min(kSplitKeys, keys.end - task.key));
+        task.key = static_cast<int32_t>(keys.begin + split * split_size);
+        task.keys = static_cast<int32_t>(std::min(split_size, keys.end - task.key));
         task.order = task_count_;
         tasks_[task_count_++] = task;
     }

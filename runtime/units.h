@@ -32,13 +32,22 @@ public:
     // Prepares the next wave; false when there is none left.
     bool next_wave();
 
-    // Of the wave at hand: independent tasks, longest sequences first, and then the merges that need all of them done.
+    // Of the wave at hand, prepares the next batch: tasks whose weights fit into their pool together. False when there
+    // is none left.
+    bool next_batch();
+
+    // Of the batch at hand: independent tasks, longest sequences first. Those of unfused are computed in two steps,
+    // scores and values, of which the second needs the first one done.
     const Task *tasks() const {
-        return tasks_;
+        return tasks_ + batch_begin_;
     }
     int64_t task_count() const {
-        return task_count_;
+        return batch_end_ - batch_begin_;
     }
+    bool has_unfused() const {
+        return weights_used_ > 0;
+    }
+    // Of the wave at hand: the merges that need all of its tasks done.
     const Task *merges() const {
         return merges_;
     }
@@ -57,6 +66,7 @@ private:
     const int64_t capacity_;
     Task *tasks_, *merges_;
     int64_t task_count_ = 0, merge_count_ = 0, states_used_ = 0;
+    int64_t batch_begin_ = 0, batch_end_ = 0, weights_used_ = 0;
 
     // Where the next wave starts.
     int64_t batch_ = 0, unit_ = 0;

@@ -35,11 +35,15 @@ const std::vector<TargetRow> &targets() {
             .naive = {generic::schedule_attention},
             .flash = {generic::schedule_attention},
             .split_kv = {generic::schedule_attention},
+            .unfused_scores = {generic::schedule_unfused_scores},
+            .unfused_values = {generic::schedule_unfused_values},
             .scores = generic::schedule_scores,
             .merge = generic::schedule_merge,
             .naive_tiles = {{8, 0}},
             .flash_tiles = {{16, 64}},
             .split_kv_tiles = {{4, 64}},
+            .unfused_scores_tiles = {{8, 64}},
+            .unfused_values_tiles = {{8, 64}},
         },
         {
             // 16 vector registers: 12 accumulators, 3 vectors of rows, 1 broadcast.
@@ -51,9 +55,19 @@ const std::vector<TargetRow> &targets() {
             .naive = {x86::schedule_rows_in_lanes},
             .flash = {x86::schedule_rows_in_lanes},
             .split_kv = {x86::schedule_head_in_lanes, true},
+            .unfused_scores = {x86::schedule_scores_rows_in_lanes, x86::schedule_scores_head_in_lanes},
+            .unfused_values = {x86::schedule_values_head_in_lanes, true},
             .naive_tiles = {{8, 0, 1, 8, 8}},
             .flash_tiles = {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}},
             .split_kv_tiles = {{1, 32, 1, 4, 4}, {2, 64, 2, 2, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
+            .unfused_scores_tiles =
+                {{1, 32, 1, 4}, {2, 64, 2, 2}, {4, 64, 4, 2}, {8, 64, 1, 8}, {16, 64, 2, 4}, {32, 64, 4, 2}},
+            .unfused_values_tiles = {{1, 32, 1, 1, 8},
+                                     {2, 64, 2, 1, 4},
+                                     {4, 64, 4, 1, 2},
+                                     {8, 64, 4, 1, 2},
+                                     {16, 64, 4, 1, 2},
+                                     {32, 64, 4, 1, 2}},
         },
         {
             // 32 vector registers: 24 accumulators, 3 vectors of rows, 1 broadcast.
@@ -65,6 +79,14 @@ const std::vector<TargetRow> &targets() {
             .naive_tiles = {{16, 0, 1, 8, 8}},
             .flash_tiles = {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}},
             .split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
+            .unfused_scores_tiles =
+                {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 16}, {32, 64, 2, 8}},
+            .unfused_values_tiles = {{1, 64, 1, 1, 4},
+                                     {2, 64, 2, 1, 4},
+                                     {4, 64, 4, 1, 4},
+                                     {8, 64, 8, 1, 2},
+                                     {16, 64, 8, 1, 2},
+                                     {32, 64, 8, 1, 2}},
         },
     };
     return rows;
@@ -103,11 +125,15 @@ TargetRow resolve_target(const std::string &name) {
         inherit(row.naive, parent.naive);
         inherit(row.flash, parent.flash);
         inherit(row.split_kv, parent.split_kv);
+        inherit(row.unfused_scores, parent.unfused_scores);
+        inherit(row.unfused_values, parent.unfused_values);
         inherit(row.scores, parent.scores);
         inherit(row.merge, parent.merge);
         inherit(row.naive_tiles, parent.naive_tiles);
         inherit(row.flash_tiles, parent.flash_tiles);
         inherit(row.split_kv_tiles, parent.split_kv_tiles);
+        inherit(row.unfused_scores_tiles, parent.unfused_scores_tiles);
+        inherit(row.unfused_values_tiles, parent.unfused_values_tiles);
     }
     return row;
 }

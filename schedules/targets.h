@@ -8,6 +8,7 @@
 #include "generators/attention_stages.h"
 #include "generators/merge.h"
 #include "generators/scores.h"
+#include "generators/unfused.h"
 #include "schedules/tile.h"
 
 namespace hattn::schedules {
@@ -19,6 +20,20 @@ struct AttentionSchedule {
     bool head_in_lanes = false;
 
     bool operator==(const AttentionSchedule &) const = default;
+};
+// The first unfused kernel: one schedule for tiles that hold whole vectors of rows, one for smaller ones, if that
+// differs.
+struct UnfusedScoresSchedule {
+    void (*rows_in_lanes)(generators::UnfusedScores &, const Tile &, int lanes) = nullptr;
+    void (*head_in_lanes)(generators::UnfusedScores &, const Tile &, int lanes) = nullptr;
+
+    bool operator==(const UnfusedScoresSchedule &) const = default;
+};
+struct UnfusedValuesSchedule {
+    void (*apply)(generators::UnfusedValues &, const Tile &, int lanes) = nullptr;
+    bool fetch_ahead = false;
+
+    bool operator==(const UnfusedValuesSchedule &) const = default;
 };
 using ScoresSchedule = void (*)(generators::ScoreOutput &, const Tile &, int lanes);
 using MergeSchedule = void (*)(generators::MergeStages &, const Tile &, int lanes);
@@ -32,9 +47,12 @@ struct TargetRow {
         nullptr;    // what a CPU must have, space separated, in the words of runtime/cpu_features.cpp
     int lanes = 0;  // float32 elements of a vector
     AttentionSchedule naive = {}, flash = {}, split_kv = {};
+    UnfusedScoresSchedule unfused_scores = {};
+    UnfusedValuesSchedule unfused_values = {};
     ScoresSchedule scores = nullptr;
     MergeSchedule merge = nullptr;
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
+    std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
 };
 
 // From the least to the most capable.

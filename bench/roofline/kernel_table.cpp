@@ -36,7 +36,7 @@ struct Tables {
             targets.push_back({row.name, row.cpu_features, row.lanes});
         }
         for (const generators::ScoreHook &hook : generators::score_hooks()) {
-            hooks.push_back({hook.name, hook.bit});
+            hooks.push_back({hook.name, hook.bit, hook.can_hide_keys});
         }
         generators::for_each_kernel(
             [this](const KernelSpec &spec, const schedules::TargetRow &target) { add(spec, target.name); });

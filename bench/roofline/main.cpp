@@ -49,6 +49,10 @@ NamedSpec choose(const Options &options, const bench::BenchCase &bench_case) {
         name = chosen_kernel(bench_case);
     }
     NamedSpec chosen = find_spec(name);
+    if (chosen.spec.kind == generators::KernelKind::kUnfusedScores ||
+        chosen.spec.kind == generators::KernelKind::kUnfusedValues) {
+        throw std::invalid_argument("--kernel: \"" + name + "\" is one of two that only together compute attention");
+    }
     if (options.tile) {
         chosen.spec.kind = generators::KernelKind::kFlash;
         chosen.spec.tile = *options.tile;

@@ -7,6 +7,8 @@ using generators::AttentionStages;
 using generators::MergeStages;
 using generators::ScoreOutput;
 using generators::ScoreStages;
+using generators::UnfusedScores;
+using generators::UnfusedValues;
 
 namespace {
 
@@ -50,6 +52,33 @@ void schedule_attention(AttentionStages &s, const Tile &tile, int lanes) {
     s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes);
     if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
+        s.key_seen.update().reorder(s.over_rows, s.k);
+    }
+}
+
+void schedule_unfused_scores(UnfusedScores &s, const Tile &tile, int lanes) {
+    schedule_rows(s, tile);
+    for (Func f : {s.logits, s.exponentials}) {
+        f.compute_root().bound(s.r, 0, tile.rows).bound(s.k, 0, tile.keys).vectorize(s.r, lanes);
+    }
+    s.dot.compute_at(s.logits, s.k).vectorize(s.r, lanes);
+    s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes);
+    for (Func f : {s.row_max, s.row_sum}) {
+        f.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+        f.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes);
+    }
+}
+
+void schedule_unfused_values(UnfusedValues &s, const Tile &tile, int lanes) {
+    s.output.reorder(s.d, s.r);
+    s.normaliser.compute_root().bound(s.r, 0, tile.rows);
+    s.state.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    s.state.update().reorder(s.r, s.d, s.over_chunks.x).vectorize(s.r, lanes);
+    s.chunk_output.compute_at(s.state, s.d).bound_extent(s.r, tile.rows).vectorize(s.r, lanes);
+    s.chunk_output.update().reorder(s.r, s.d, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes);
+    s.row_weights.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys);
+    if (s.hides_keys) {
+        s.key_seen.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys);
         s.key_seen.update().reorder(s.over_rows, s.k);
     }
 }

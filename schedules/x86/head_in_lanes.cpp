@@ -4,10 +4,13 @@ namespace hattn::schedules::x86 {
 
 using namespace Halide;
 using generators::AttentionStages;
+using generators::ScoreStages;
+using generators::UnfusedScores;
+using generators::UnfusedValues;
 
 namespace {
 
-void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.row, s.head, s.position, s.first, s.last}) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
@@ -19,12 +22,11 @@ void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
         .reorder(s.d, s.r)
         .reorder_storage(s.d, s.r)
         .vectorize(s.d, lanes, TailStrategy::RoundUp);
-    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
-    s.normaliser.compute_root().bound(s.r, 0, tile.rows);
 }
 
 // Each vector of head elements of every row is updated from registers.
-void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
+template<typename Stages>
+void schedule_state(Stages &s, const Tile &tile, int lanes) {
     Var block("d_block"), inner("d_inner"), rows("r_block");
     s.state.compute_root()
         .bound(s.r, 0, tile.rows)
@@ -53,18 +55,22 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(s.d, lanes)
         .unroll(s.d)
         .unroll(s.r);
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    s.normaliser.compute_root().bound(s.r, 0, tile.rows);
+}
 
+// Sum and maximum share the chunk loop of the state.
+void schedule_statistics(AttentionStages &s, const Tile &tile) {
     s.statistics.compute_root().bound(s.r, 0, tile.rows);
     s.statistics.update().reorder(s.r, s.over_chunks.x).unroll(s.r);
     s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
 }
 
-// Scores come one chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
 // Partial dot products along the lanes for key_unroll keys of every row, then one horizontal sum each.
-void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     RVar outer("d_outer"), lane("d_lane");
     Var partial("lane"), block("k_block"), inner("k_inner"), rows("r_block");
-    s.dot.compute_at(s.state, s.over_chunks.x)
+    s.dot.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
         .bound_extent(s.k, tile.keys)
         .bound_extent(s.c, 1)
@@ -95,22 +101,35 @@ void schedule_dot(AttentionStages &s, const Tile &tile, int lanes) {
         .unroll(s.k);
 }
 
-void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
-    std::vector<Func> scores = {s.logits, s.weights};
-    for (const generators::HookTile &operand : s.hook_tiles) {
-        scores.push_back(operand.func);
-    }
-    for (Func f : scores) {
-        f.compute_at(s.state, s.over_chunks.x)
-            .bound_extent(s.r, tile.rows)
-            .bound_extent(s.k, tile.keys)
-            .bound_extent(s.c, 1)
-            .reorder_storage(s.k, s.r, s.c)
-            .reorder(s.k, s.r, s.c)
-            .vectorize(s.k, lanes);
-    }
+// Scores of one chunk, keys side by side.
+void schedule_chunk(Func f, const ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    f.compute_at(chunk_loop)
+        .bound_extent(s.r, tile.rows)
+        .bound_extent(s.k, tile.keys)
+        .bound_extent(s.c, 1)
+        .reorder_storage(s.k, s.r, s.c)
+        .reorder(s.k, s.r, s.c)
+        .vectorize(s.k, lanes);
+}
+
+void schedule_operands(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     for (generators::HookTile &operand : s.hook_tiles) {
+        schedule_chunk(operand.func, s, chunk_loop, tile, lanes);
         operand.func.specialize(operand.dense);
+    }
+}
+
+template<typename Stages>
+void schedule_key_seen(Stages &s, const Tile &tile, int lanes) {
+    if (s.hides_keys) {
+        s.key_seen.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys).vectorize(s.k, lanes);
+        s.key_seen.update().reorder(s.k, s.over_rows).vectorize(s.k, lanes);
+    }
+}
+
+void schedule_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    for (Func f : {s.logits, s.weights}) {
+        schedule_chunk(f, s, chunk_loop, tile, lanes);
     }
     for (Func f : {s.chunk_max, s.running_max}) {
         f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).unroll(s.r);
@@ -122,19 +141,57 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.chunk_max, s.chunk_sum}) {
         f.update().reorder(s.over_keys.x, s.over_keys.y, s.r).atomic().vectorize(s.over_keys.x, lanes);
     }
-    if (s.hides_keys) {
-        s.key_seen.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys).vectorize(s.k, lanes);
-        s.key_seen.update().reorder(s.k, s.over_rows).vectorize(s.k, lanes);
-    }
+    schedule_key_seen(s, tile, lanes);
 }
 
 }  // namespace
 
 void schedule_head_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
+    // One chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
+    const LoopLevel chunk_loop(stages.state, stages.over_chunks.x);
     schedule_rows(stages, tile, lanes);
     schedule_state(stages, tile, lanes);
-    schedule_dot(stages, tile, lanes);
-    schedule_softmax(stages, tile, lanes);
+    schedule_statistics(stages, tile);
+    schedule_dot(stages, chunk_loop, tile, lanes);
+    schedule_operands(stages, chunk_loop, tile, lanes);
+    schedule_softmax(stages, chunk_loop, tile, lanes);
+}
+
+// All scores stay in cache until the row's maximum is known, keys side by side.
+void schedule_scores_head_in_lanes(UnfusedScores &s, const Tile &tile, int lanes) {
+    const LoopLevel chunk_loop(s.logits, s.c);
+    schedule_rows(s, tile, lanes);
+    schedule_dot(s, chunk_loop, tile, lanes);
+    schedule_operands(s, chunk_loop, tile, lanes);
+    for (Func f : {s.logits, s.exponentials}) {
+        f.compute_root()
+            .bound(s.r, 0, tile.rows)
+            .bound(s.k, 0, tile.keys)
+            .reorder_storage(s.k, s.c, s.r)
+            .reorder(s.k, s.r, s.c)
+            .vectorize(s.k, lanes);
+    }
+    for (Func f : {s.row_max, s.row_sum}) {
+        f.compute_root().bound(s.r, 0, tile.rows);
+        f.update().reorder(s.over_keys.x, s.over_keys.y, s.r).atomic().vectorize(s.over_keys.x, lanes);
+    }
+    Var chunk("chunk"), key("key");
+    s.weights.split(s.j, chunk, key, tile.keys, TailStrategy::GuardWithIf)
+        .vectorize(key, lanes, TailStrategy::GuardWithIf);
+}
+
+void schedule_values_head_in_lanes(UnfusedValues &s, const Tile &tile, int lanes) {
+    schedule_state(s, tile, lanes);
+    s.row_weights.compute_at(s.state, s.over_chunks.x)
+        .bound_extent(s.r, tile.rows)
+        .bound_extent(s.k, tile.keys)
+        .reorder_storage(s.k, s.r, s.c)
+        .reorder(s.k, s.r, s.c)
+        .vectorize(s.k, lanes);
+    if (s.fetches_ahead) {
+        s.fetched.compute_at(s.state, s.over_chunks.x);
+    }
+    schedule_key_seen(s, tile, lanes);
 }
 
 }  // namespace hattn::schedules::x86

@@ -4,11 +4,13 @@ namespace hattn::schedules::x86 {
 
 using namespace Halide;
 using generators::AttentionStages;
+using generators::ScoreStages;
+using generators::UnfusedScores;
 
 namespace {
 
 // Per-row operands and the transposed query tile, once per call.
-void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.row, s.head}) {
         // Without the division by the head count where there is but one head, the common case in prefill.
         f.compute_root().bound(s.r, 0, tile.rows).specialize(s.single_head);
@@ -20,8 +22,6 @@ void schedule_rows(AttentionStages &s, const Tile &tile, int lanes) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
     s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r);
-    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
-    s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
 }
 
 // The chunk loop: the state stays in cache, a block of it is updated from registers.
@@ -48,6 +48,9 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .unroll(s.r)
         .unroll(s.d);
 
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+
     // Sum and maximum share the chunk loop of the state.
     s.statistics.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
     s.statistics.update().reorder(s.r, s.over_chunks.x).vectorize(s.r, lanes).unroll(s.r);
@@ -55,14 +58,12 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 }
 
 // The score block: row_vectors x key_unroll accumulators, one broadcast per key and element of the head.
-void schedule_logits(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     Var block("k_block"), inner("k_inner"), rows("r_block");
-    // One chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
-    s.logits.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).bound_extent(s.c, 1);
     for (generators::HookTile &operand : s.hook_tiles) {
         // Operands have keys innermost in memory: read along them, store transposed.
         Func f = operand.func;
-        f.compute_at(s.state, s.over_chunks.x)
+        f.compute_at(chunk_loop)
             .bound_extent(s.r, tile.rows)
             .bound_extent(s.c, 1)
             .reorder(s.k, s.r, s.c)
@@ -111,10 +112,29 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
 }  // namespace
 
 void schedule_rows_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
+    const LoopLevel chunk_loop(stages.state, stages.over_chunks.x);
     schedule_rows(stages, tile, lanes);
     schedule_state(stages, tile, lanes);
-    schedule_logits(stages, tile, lanes);
+    // One chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
+    stages.logits.compute_at(chunk_loop).bound_extent(stages.r, tile.rows).bound_extent(stages.c, 1);
+    schedule_logits(stages, chunk_loop, tile, lanes);
     schedule_softmax(stages, tile, lanes);
+}
+
+// All scores stay in cache until the rows' maxima are known; they are transposed when they are stored.
+void schedule_scores_rows_in_lanes(UnfusedScores &s, const Tile &tile, int lanes) {
+    schedule_rows(s, tile, lanes);
+    s.logits.compute_root().bound(s.r, 0, tile.rows).bound(s.k, 0, tile.keys);
+    schedule_logits(s, LoopLevel(s.logits, s.c), tile, lanes);
+    s.exponentials.compute_root().bound(s.r, 0, tile.rows).bound(s.k, 0, tile.keys).vectorize(s.r, lanes);
+    for (Func f : {s.row_max, s.row_sum}) {
+        f.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+        f.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes).unroll(s.r);
+    }
+    Var chunk("chunk"), key("key");
+    s.weights.split(s.j, chunk, key, tile.keys, TailStrategy::GuardWithIf)
+        .reorder(key, s.r, chunk)
+        .vectorize(key, lanes, TailStrategy::GuardWithIf);
 }
 
 }  // namespace hattn::schedules::x86

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "generators/attention_stages.h"
+#include "generators/unfused.h"
 #include "schedules/tile.h"
 
 namespace hattn::schedules::x86 {
 
 void schedule_rows_in_lanes(generators::AttentionStages &stages, const Tile &tile, int lanes);
+void schedule_scores_rows_in_lanes(generators::UnfusedScores &stages, const Tile &tile, int lanes);
 
 }  // namespace hattn::schedules::x86

@@ -141,6 +141,12 @@ void add_long(std::vector<Case> &list) {
     c = with_heads(c, 8, 2);
     add(list, "long_decode", with_lengths(c, 1, 2100));
     add(list, "long_decode_rows", with_lengths(c, 4, 1300));
+    // More weights than `unfused` holds at a time: 2.5 million.
+    Case many = with_heads({}, 8, 4);
+    many.batch = 2;
+    many.key_dim = many.value_dim = 8;
+    many.causal = true;
+    add(list, "long_many_rows", with_lengths(many, 32, 5000));
     c.lse = false;
     add(list, "long_without_lse", with_lengths(c, 5, 300));
 }

@@ -143,11 +143,6 @@ protected:
             GTEST_SKIP() << implementation.why_not;
         }
         context_ = implementation.context.get();
-        cases::Problem tiny(base(1, 1, 1));
-        test::Outcome outcome = test::run(context_, tiny, algorithm_);
-        if (outcome.status == HATTN_NOT_SUPPORTED && test::may_be_missing(algorithm_)) {
-            GTEST_SKIP() << outcome.message;
-        }
     }
 
     void check(const cases::Case &c, cases::Problem &problem, const cases::Expected &expected) {

@@ -54,9 +54,6 @@ class Invariance : public testing::TestWithParam<Param> {
 protected:
     void SetUp() override {
         test::Outcome outcome = test::run(context_.get(), problem_, algorithm_);
-        if (outcome.status == HATTN_NOT_SUPPORTED && test::may_be_missing(algorithm_)) {
-            GTEST_SKIP() << outcome.message;
-        }
         ASSERT_TRUE(outcome.ok()) << outcome.text();
         reference_ = test::output_values(problem_);
     }

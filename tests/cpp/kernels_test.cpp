@@ -54,6 +54,13 @@ bool fits(const Kernel &kernel, const cases::Case &c) {
         constexpr int64_t kMoreThanOneSplit = 600;
         return c.hooks().empty() && c.kv_length > kMoreThanOneSplit;
     }
+    if (kernel.algorithm == "unfused_values") {
+        // These know but whether keys can be hidden.
+        std::vector<std::string> hooks = c.hooks();
+        const auto hides = [](const std::string &hook) { return hook == "bias" || hook == "mask"; };
+        return std::any_of(hooks.begin(), hooks.end(), hides) == !kernel.hooks.empty() && c.work() > 0.0 &&
+               c.work() <= cases::kSmallWork;
+    }
     bool scores_fit = (kernel.algorithm != "scores" || c.scores == HATTN_SCORES_MASKED) &&
                       (kernel.algorithm != "probabilities" || c.scores == HATTN_SCORES_PROBABILITIES);
     return scores_fit && c.hooks() == kernel.hooks && c.work() > 0.0 && c.work() <= cases::kSmallWork;
@@ -109,7 +116,7 @@ TEST(KernelTable, HasEveryHookCombinationForEveryTargetAndNoNameTwice) {
         EXPECT_EQ(count, 1) << name;
     }
     for (const std::string &target : test::target_names()) {
-        for (const char *algorithm : {"naive", "flash", "split_kv", "scores", "probabilities"}) {
+        for (const char *algorithm : {"naive", "flash", "split_kv", "unfused_scores", "scores", "probabilities"}) {
             EXPECT_EQ(combinations[target + " " + algorithm].size(), 16u) << target << ' ' << algorithm;
         }
     }

@@ -1,6 +1,7 @@
 // What a plan says about itself, and that every way to force a choice is obeyed.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <ostream>
 
 #include "problem.h"
@@ -49,9 +50,42 @@ TEST(Explain, NamesAKernelOfTheTable) {
     }
 }
 
+TEST(Explain, NamesBothKernelsOfUnfused) {
+    test::ContextPtr context = test::make_context();
+    hattn_attention_desc desc = some_desc();
+    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_UNFUSED}) {
+        desc.algorithm = algorithm;
+        const nlohmann::json explanation = test::explanation_of(test::make_plan(context.get(), desc).get());
+        const bool two = algorithm == HATTN_ALGORITHM_UNFUSED;
+        EXPECT_EQ(explanation.at("values_kernel").is_string(), two);
+        EXPECT_EQ(explanation.at("kernel").get<std::string>().find("unfused_scores") == 0, two);
+    }
+}
+
+// The kernels of unfused work on one tile: whichever is forced, the other one follows.
+TEST(Force, EitherKernelOfUnfused) {
+    test::ContextPtr plain = test::make_context();
+    const nlohmann::json info = test::info_of(plain.get());
+    std::map<std::string, int> rows;
+    for (const nlohmann::json &row : info.at("kernels")) {
+        rows[row.at("name")] = row.at("tile").at("rows");
+    }
+    for (const nlohmann::json &row : info.at("kernels")) {
+        const std::string kind = row.at("algorithm");
+        if (kind.starts_with("unfused") && row.at("hooks").empty() && row.at("runnable")) {
+            test::ContextPtr context = test::make_context(1, "kernel=" + row.at("name").get<std::string>());
+            const nlohmann::json plan = test::explanation_of(test::make_plan(context.get(), some_desc()).get());
+            EXPECT_EQ(plan.at("algorithm"), "unfused");
+            EXPECT_EQ(plan.at(kind == "unfused_scores" ? "kernel" : "values_kernel"), row.at("name"));
+            EXPECT_EQ(rows.at(plan.at("kernel")), rows.at(plan.at("values_kernel")));
+        }
+    }
+}
+
 TEST(Force, AlgorithmByTheDescriptor) {
     test::ContextPtr context = test::make_context();
-    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+    for (hattn_algorithm algorithm :
+         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         hattn_attention_desc desc = some_desc();
         desc.algorithm = algorithm;
         test::PlanPtr plan = test::make_plan(context.get(), desc);
@@ -60,7 +94,7 @@ TEST(Force, AlgorithmByTheDescriptor) {
 }
 
 TEST(Force, AlgorithmByTheEnvironment) {
-    for (const char *algorithm : {"naive", "flash", "split_kv"}) {
+    for (const char *algorithm : {"naive", "flash", "split_kv", "unfused"}) {
         test::ContextPtr context = test::make_context(1, std::string("algorithm=") + algorithm);
         for (int64_t query_length : {1, 200}) {
             test::PlanPtr plan = test::make_plan(context.get(), some_desc(query_length));

@@ -30,14 +30,6 @@ cases::Case base(int64_t query_length, int64_t kv_length) {
 
 class WorkspaceOf : public testing::TestWithParam<hattn_algorithm> {
 protected:
-    void SetUp() override {
-        cases::Problem tiny(base(1, 1));
-        test::Outcome outcome = test::run(context_.get(), tiny, GetParam());
-        if (outcome.status == HATTN_NOT_SUPPORTED && test::may_be_missing(GetParam())) {
-            GTEST_SKIP() << outcome.message;
-        }
-    }
-
     size_t bytes_for(int64_t query_length, int64_t kv_length, int32_t threads = 2,
                      hattn_scores scores = HATTN_SCORES_NONE) {
         hattn_attention_desc desc;

@@ -16,11 +16,6 @@ inline constexpr hattn_algorithm kAlgorithms[] = {HATTN_ALGORITHM_AUTO, HATTN_AL
                                                   HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED};
 const char *algorithm_name(hattn_algorithm algorithm);
 
-// The only algorithm that a version may lack.
-inline bool may_be_missing(hattn_algorithm algorithm) {
-    return algorithm == HATTN_ALGORITHM_UNFUSED;
-}
-
 // Plans, executes in a fresh workspace, and checks that nothing around the workspace was written.
 Outcome run(hattn_context *context, cases::Problem &problem, hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO,
             int32_t threads = 0);

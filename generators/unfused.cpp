@@ -1,0 +1,90 @@
+#include "unfused.h"
+
+#include "softmax_math.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &options)
+    : ScoreStages(inputs, options),
+      over_keys({{0, options.chunk}, {0, chunk_count}}, "over_keys"),
+      row_max("row_max"),
+      row_sum("row_sum"),
+      exponentials("exponentials"),
+      weights("weights"),
+      maximum("maximum"),
+      sum("sum") {
+    row_max(r) = kMaskedScore;
+    row_max(r) = max(row_max(r), logits(r, over_keys.x, over_keys.y));
+    exponentials(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(row_max(r)));
+    row_sum(r) = 0.0f;
+    row_sum(r) += exponentials(r, over_keys.x, over_keys.y);
+    maximum(r) = row_max(r);
+    sum(r) = row_sum(r);
+    weights(j, r) = exponentials(r, j % options.chunk, j / options.chunk);
+}
+
+UnfusedValueInputs::UnfusedValueInputs()
+    : weights(Float(32), 2, "weights"), maximum(Float(32), 1, "maximum"), sum(Float(32), 1, "sum") {}
+
+std::vector<Argument> UnfusedValueInputs::arguments() const {
+    std::vector<Argument> all = AttentionInputs::arguments();
+    all.insert(all.end(), {weights, maximum, sum});
+    return all;
+}
+
+UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOptions &options)
+    : over_keys({{0, kGranuleKeys}, {0, options.chunk / kGranuleKeys}}, "over_keys"),
+      over_chunks(0, (inputs.key_count + (options.chunk - 1)) / options.chunk, "over_chunks"),
+      row_weights("row_weights"),
+      fetched("fetched"),
+      key_seen("key_seen"),
+      chunk_value("chunk_value"),
+      chunk_output("chunk_output"),
+      state("state"),
+      normaliser("normaliser"),
+      output("output"),
+      lse("lse"),
+      hides_keys(can_hide_keys(options.hooks)),
+      fetches_ahead(options.fetch_ahead) {
+    // The last chunk may be shorter; Halide trims loops to this condition.
+    over_keys.where(over_keys.y < granules(inputs.key_count - c * options.chunk));
+
+    Expr key = c * options.chunk + k;
+    Expr stored = inputs.weights(min(likely(key), inputs.key_count - 1), min(likely(r), inputs.rows() - 1));
+    row_weights(r, k, c) = select(likely(key < inputs.key_count), stored, 0.0f);
+
+    Expr value = nearest_value(inputs, d, slot, c * (options.chunk / kGranuleKeys) + granule);
+    if (hides_keys) {
+        over_rows = RDom(0, inputs.rows(), "over_rows");
+        key_seen(k, c) = 0.0f;
+        key_seen(k, c) = max(key_seen(k, c), row_weights(over_rows, k, c));
+        value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, 0.0f);
+    }
+    chunk_value(d, slot, granule, c) = value;
+
+    Expr nothing = 0.0f;
+    if (fetches_ahead) {
+        over_lines =
+            RDom({{0, (inputs.value_dim() + (kLineFloats - 1)) / kLineFloats}, {0, options.chunk}}, "over_lines");
+        Expr next = min((c + 1) * options.chunk + over_lines.y, inputs.key_count - 1);
+        fetched(c) = 0.0f;
+        fetched(c) += inputs.prefetch_value(over_lines.x * kLineFloats, next);
+        nothing = fetched(c);
+    }
+    chunk_output(r, d, c) = nothing;
+    chunk_output(r, d, c) +=
+        row_weights(r, over_keys.y * kGranuleKeys + over_keys.x, c) * chunk_value(d, over_keys.x, over_keys.y, c);
+    state(r, d) = 0.0f;
+    state(r, d) += chunk_output(r, d, over_chunks);
+
+    Expr row = min(likely(r), inputs.rows() - 1);
+    Expr head = inputs.query.dim(2).min() + row % inputs.heads();
+    normaliser(r) = normalise(inputs.sum(row), inputs.maximum(row), inputs.sinks(head));
+    output(d, r) = state(r, d) * normaliser(r)[0];
+    lse(r) = normaliser(r)[1];
+    allow_any_stride(lse);
+}
+
+}  // namespace hattn::generators
