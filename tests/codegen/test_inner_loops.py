@@ -17,14 +17,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELGEN = pathlib.Path(os.environ.get("HATTN_KERNELGEN", ROOT / "build/release/generators/hattn-kernelgen"))
 TARGETS = {"x86_avx2": "ymm", "x86_avx512": "zmm"}
 NAME = re.compile(r"(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k(?P<keys>\d+)v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+UNFUSED_NAME = re.compile(r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 HOOK_SETS = ("", "_softcap_bias_alibi_mask")
+UNFUSED_HOOK_SETS = (*HOOK_SETS, "_bias_mask")
+LANES = {"x86_avx2": 8, "x86_avx512": 16}
 
 
-def kernel_names():
+def kernel_names(pattern=NAME, hook_sets=HOOK_SETS):
     if not KERNELGEN.exists():
         return []
     names = subprocess.run([KERNELGEN, "list"], check=True, capture_output=True, text=True).stdout.split()
-    return [name for name in names if (match := NAME.match(name)) and match["hooks"] in HOOK_SETS]
+    return [name for name in names if (match := pattern.match(name)) and match["hooks"] in hook_sets]
 
 
 def test_there_are_kernels_to_read():
@@ -67,6 +70,21 @@ def test_inner_loops(name, emit):
     assert any(loop.fmas % scores == 0 for loop in loops), f"{name}: no clean loop of {scores} FMAs; loops with FMAs:\n{found}"
     assert any(loop.fmas % values == 0 for loop in loops), f"{name}: no clean loop of {values} FMAs; loops with FMAs:\n{found}"
     assert len(loops) >= 2, f"{name}: scores and values need a clean loop each; loops with FMAs:\n{found}"
+
+
+@pytest.mark.parametrize("name", kernel_names(UNFUSED_NAME, UNFUSED_HOOK_SETS))
+def test_inner_loop_of_unfused(name, emit):
+    match = UNFUSED_NAME.match(name)
+    text = emit(name)
+    assert "gather" not in text, f"{name} gathers"
+    rows, v, u, d = (int(match[part]) for part in ("rows", "v", "u", "d"))
+    if match["kind"] == "values":
+        expected = v * d
+    else:
+        # Small tiles have the head in the lanes, and the block holds all their rows.
+        expected = rows * u if rows < LANES[match["target"]] else v * u
+    loops = [loop.fmas for loop in innermost_loops(text) if is_register_block(loop, TARGETS[match["target"]])]
+    assert expected in loops, f"{name}: no clean loop of {expected} FMAs among {loops}"
 
 
 def is_register_block(loop, register):
