@@ -156,7 +156,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
 
     Expr value = nearest_value(inputs, d, slot, c * granules(chunk_keys) + granule);
     if (hides_keys) {
-        over_rows = RDom(0, inputs.rows(), "over_rows");
+        over_rows = RDom(0, options.rows > 0 ? Expr(options.rows) : inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
         key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, 0.0f);

@@ -15,7 +15,8 @@ namespace hattn::generators {
 
 struct StageOptions {
     HookMask hooks = 0;
-    int chunk = 0;         // keys per chunk; 0: a single chunk of all keys (scores materialised)
+    int rows = 0;   // rows of the tile, of which those past the last repeat it; 0: only those that exist are looked at
+    int chunk = 0;  // keys per chunk; 0: a single chunk of all keys (scores materialised)
     int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;     // see ScoreContext
     bool fetch_ahead =

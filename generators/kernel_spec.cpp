@@ -75,6 +75,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                                                      : target.split_kv;
     AttentionInputs inputs;
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
+                                                .rows = schedule.head_in_lanes ? 0 : spec.tile.rows,
                                                 .chunk = spec.tile.keys,
                                                 .dim_multiple = schedule.head_in_lanes ? target.lanes : 1,
                                                 .unit = kLog2E,

@@ -104,8 +104,10 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
     }
     if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
-        s.key_seen.update().reorder(s.over_rows, s.k);
-        s.chunk_value.compute_at(s.state, s.over_chunks.x).vectorize(s.d, lanes, TailStrategy::PredicateLoads);
+        s.key_seen.update().reorder(s.over_rows, s.k).atomic().vectorize(s.over_rows, lanes);
+        s.chunk_value.compute_at(s.state, s.over_chunks.x)
+            .vectorize(s.d, lanes, TailStrategy::RoundUp)
+            .partition(s.d, Partition::Always);
     }
 }
 
