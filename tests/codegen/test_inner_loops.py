@@ -51,10 +51,8 @@ def emit(tmp_path_factory):
 
 
 def expected_blocks(match):
-    """FMAs of one pass of the score loop and of the value loop."""
-    if match["kind"] == "flash":
-        return int(match["v"]) * int(match["u"]), int(match["v"]) * int(match["d"])
-    return int(match["rows"]) * int(match["u"]), int(match["rows"]) * int(match["d"])
+    """FMAs of one pass of the score loop and of the value loop: (vectors of) rows held in registers by the other side."""
+    return int(match["v"]) * int(match["u"]), int(match["v"]) * int(match["d"])
 
 
 @pytest.mark.parametrize("name", kernel_names())
