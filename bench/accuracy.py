@@ -24,7 +24,7 @@ def case_of(problem):
         work="arithmetic", batch=1, query_heads=query_heads, kv_heads=kv_heads, query_length=query_length,
         kv_length=kv_length, key_dim=key_dim, value_dim=value_dim, causal=True, window_left=-1, window_right=-1,
         softcap=problem.options.get("softcap", 0.0), has_sinks=False, smooth_softmax=False, has_alibi=False,
-        kv_lengths=[])
+        kv_lengths=[], page_size=0)
 
 
 def peer_output(peer, problem):
