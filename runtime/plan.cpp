@@ -114,7 +114,8 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
         used = checked_add(used, round_up(bytes, 64), "workspace");
         return static_cast<size_t>(offset);
     };
-    layout.tasks_offset = place(2 * layout.task_capacity * static_cast<int64_t>(sizeof(Task)));
+    layout.tasks_offset =
+        place((layout.task_capacity + most_merges(layout.task_capacity)) * static_cast<int64_t>(sizeof(Task)));
     layout.states_offset = place(layout.state_floats * kFloat);
     layout.weights_offset = place(layout.weight_floats * kFloat);
     layout.sinks_offset = place(problem.query_heads * kFloat);

@@ -15,6 +15,11 @@ struct TileShape {
 };
 TileShape tile_shape(const Choice &choice);
 
+// Of a wave of so many tasks: a unit that is merged has at least two.
+constexpr int64_t most_merges(int64_t tasks) {
+    return tasks / 2;
+}
+
 // The most tiles of `rows` rows that the sequences of an execute make, per head.
 int64_t most_row_blocks(const Problem &problem, int64_t rows);
 
