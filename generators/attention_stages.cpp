@@ -95,8 +95,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
                          options.unit, &hook_tiles, &per_row};
     Expr score = apply_score_hooks(options.hooks, dot(r, k, c), context);
-    // Away from the edges of what is visible, chunks need no limits: `likely` gives them a loop without. Granules are
-    // taken whole, so a chunk of any number of keys may go past its end.
+    // Away from the edges of what is visible, chunks need no limits. `likely` gives them a loop of their own, in which
+    // Halide 21 still compares: it folds the two selects into one. Granules are taken whole, so a chunk of any number
+    // of keys may go past its end.
     Expr past_chunk = c * chunk_keys + granules(chunk_keys) * kGranuleKeys;
     Expr all_visible = c * chunk_keys >= inputs.query.dim(1).max() + inputs.first_offset &&
                        past_chunk <= min(inputs.query.dim(1).min() + inputs.last_offset + 1, inputs.key_count);
