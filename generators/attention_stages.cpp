@@ -75,9 +75,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     query_tile(r, d) = options.dim_multiple > 1 ? select(likely(d < inputs.key_dim()), query, 0.0f) : query;
     Expr nothing = 0.0f;
     if (options.fetch_ahead) {
-        const auto lines = [](Expr dim) { return (std::move(dim) + (kLineFloats - 1)) / kLineFloats; };
-        over_value_lines = RDom(0, lines(inputs.value_dim()), "over_value_lines");
-        over_key_lines = RDom(0, lines(inputs.key_dim()), "over_key_lines");
+        over_value_lines = RDom(0, cache_lines(inputs.value_dim()), "over_value_lines");
+        over_key_lines = RDom(0, cache_lines(inputs.key_dim()), "over_key_lines");
         fetched(k, c) = 0.0f;
         if (options.fetch_values) {
             fetched(k, c) += inputs.prefetch_value(over_value_lines * kLineFloats, key_index(k, c));
@@ -95,14 +94,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
                          options.unit, &hook_tiles, &per_row};
     Expr score = apply_score_hooks(options.hooks, dot(r, k, c), context);
-    // Away from the edges of what is visible, chunks need no limits. `likely` gives them a loop of their own, in which
-    // Halide 21 still compares: it folds the two selects into one. Granules are taken whole, so a chunk of any number
-    // of keys may go past its end.
-    Expr past_chunk = c * chunk_keys + granules(chunk_keys) * kGranuleKeys;
-    Expr all_visible = c * chunk_keys >= inputs.query.dim(1).max() + inputs.first_offset &&
-                       past_chunk <= min(inputs.query.dim(1).min() + inputs.last_offset + 1, inputs.key_count);
-    Expr visible = key >= first(r) && key <= last(r);
-    logits(r, k, c) = select(likely(all_visible), score, select(visible, score, kMaskedScore));
+    logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
 }
 
 // Rows are looked up in small Funcs, whose values Halide cannot bound.

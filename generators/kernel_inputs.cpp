@@ -12,6 +12,10 @@ void allow_any_stride(Func &output) {
     output.output_buffer().dim(0).set_stride(Expr());
 }
 
+Expr cache_lines(Expr floats) {
+    return (std::move(floats) + (kLineFloats - 1)) / kLineFloats;
+}
+
 AttentionInputs::AttentionInputs()
     : query(Float(32), 3, "query"),
       key(Float(32), 3, "key"),

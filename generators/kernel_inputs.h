@@ -17,6 +17,7 @@ void allow_any_stride(Halide::Func &output);
 // Keys that are stored evenly spaced. Chunks are whole multiples of it.
 inline constexpr int kGranuleKeys = 16;
 inline constexpr int kLineFloats = 16;  // of a cache line
+Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
     AttentionInputs();

@@ -66,8 +66,7 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
 
     Expr nothing = 0.0f;
     if (fetches_ahead) {
-        over_lines =
-            RDom({{0, (inputs.value_dim() + (kLineFloats - 1)) / kLineFloats}, {0, options.chunk}}, "over_lines");
+        over_lines = RDom({{0, cache_lines(inputs.value_dim())}, {0, options.chunk}}, "over_lines");
         Expr next = min((c + 1) * options.chunk + over_lines.y, inputs.key_count - 1);
         fetched(c) = 0.0f;
         fetched(c) += inputs.prefetch_value(over_lines.x * kLineFloats, next);
