@@ -54,7 +54,7 @@ struct Destination {
 
 Destination destination(const Execution &run, const Task &task, float *unwanted_lse) {
     const hattn_tensor &out = run.args.out;
-    const StoredRows rows = Sequence(run.plan.problem, run.args, task.batch).queries;
+    const StoredRows rows(run.args.q, run.args.cu_seqlens_q, task.batch);
     Destination to;
     to.heads = {
         element<float>(out, rows, task.head, task.row), out.stride[2], out.stride[1], unwanted_lse, task.heads, 1};

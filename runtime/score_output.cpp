@@ -1,12 +1,12 @@
 #include "score_output.h"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 
 #include "checked.h"
 #include "kernel_call.h"
 #include "key_storage.h"
+#include "parallel.h"
 #include "tensor.h"
 
 namespace hattn {
@@ -17,10 +17,8 @@ struct ScoreWork {
     const hattn_plan &plan;
     const hattn_attention_args &args;
     const LseView &lse;
-    char *workers;
     const KernelInfo *kernel;
-    int64_t row_blocks, count;
-    std::atomic<int64_t> next{0};
+    int64_t row_blocks, all_keys;
 };
 
 // What stands where there is no query or no key.
@@ -38,7 +36,6 @@ void write_tile(const ScoreWork &work, int64_t index, ScratchArena &scratch) {
     const Sequence sequence(problem, work.args, batch);
     const int64_t rows = std::min(tile_rows, sequence.queries.count - row);
     const int64_t real_rows = std::clamp<int64_t>(sequence.query_length - row, 0, rows);
-    const int64_t all_keys = key_extent(problem, work.args);
     float *scores = element<float>(work.args.scores, batch, head, row);
     const int64_t row_stride = work.args.scores.stride[2];
 
@@ -57,7 +54,7 @@ void write_tile(const ScoreWork &work, int64_t index, ScratchArena &scratch) {
     }
     for (int64_t i = 0; i < rows; ++i) {
         const int64_t first = i < real_rows ? sequence.kv_length : 0;
-        std::fill(scores + i * row_stride + first, scores + i * row_stride + all_keys, padding_of(problem.scores));
+        std::fill(scores + i * row_stride + first, scores + i * row_stride + work.all_keys, padding_of(problem.scores));
     }
 }
 
@@ -67,19 +64,13 @@ void write_scores(const hattn_plan &plan, const hattn_attention_args &args, cons
     const KernelInfo *kernel =
         plan.problem.scores == HATTN_SCORES_PROBABILITIES ? plan.kernels.probabilities : plan.kernels.scores;
     const int64_t row_blocks = ceil_div(args.q.extent[2], kernel->tile.rows);
-    const int64_t count =
-        key_extent(plan.problem, args) > 0 ? plan.problem.batch * plan.problem.query_heads * row_blocks : 0;
-    ScoreWork work{plan, args, lse, workers, kernel, row_blocks, count};
-    const auto take_tiles = [](void *closure, int32_t worker) {
-        ScoreWork &shared = *static_cast<ScoreWork *>(closure);
-        const WorkspaceLayout &layout = shared.plan.layout;
-        char *own = shared.workers + static_cast<size_t>(worker) * layout.worker_stride;
-        ScratchArena scratch(own, layout.worker_stride);
-        for (int64_t i; (i = shared.next.fetch_add(1, std::memory_order_relaxed)) < shared.count;) {
-            write_tile(shared, i, scratch);
-        }
-    };
-    plan.executor.run(static_cast<int32_t>(std::min<int64_t>(plan.executor.threads, count)), take_tiles, &work);
+    const ScoreWork work{plan, args, lse, kernel, row_blocks, key_extent(plan.problem, args)};
+    const int64_t count = work.all_keys > 0 ? plan.problem.batch * plan.problem.query_heads * row_blocks : 0;
+    for_each_task(plan.executor, count, false, [&](int64_t index, int32_t worker) {
+        const size_t bytes = plan.layout.worker_stride;
+        ScratchArena scratch(workers + static_cast<size_t>(worker) * bytes, bytes);
+        write_tile(work, index, scratch);
+    });
 }
 
 }  // namespace hattn

@@ -116,12 +116,13 @@ bool TaskWriter::add_unit() {
     const int64_t row = unit_ % row_blocks_ * shape_.rows;
     const int64_t block = unit_ / row_blocks_ % head_blocks_ * shape_.heads;
     const int64_t kv_head = unit_ / row_blocks_ / head_blocks_;
-    return add_attention(kv_head * problem.group_size() + block, std::min(shape_.heads, problem.group_size() - block),
-                         row, std::min(shape_.rows, sequence.query_length - row));
+    return add_attention(sequence, kv_head * problem.group_size() + block,
+                         std::min(shape_.heads, problem.group_size() - block), row,
+                         std::min(shape_.rows, sequence.query_length - row));
 }
 
-bool TaskWriter::add_attention(int64_t head, int64_t heads, int64_t row, int64_t rows) {
-    const KeyRange keys = Sequence(plan_.problem, args_, batch_).visible(row, rows);
+bool TaskWriter::add_attention(const Sequence &sequence, int64_t head, int64_t heads, int64_t row, int64_t rows) {
+    const KeyRange keys = sequence.visible(row, rows);
     Task task{};
     task.kind = keys.empty() ? TaskKind::kFill : TaskKind::kAttention;
     task.batch = static_cast<int32_t>(batch_);
