@@ -213,6 +213,11 @@ void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, c
     call(*task.kernel, site, in, output);
 }
 
+// Weights of every state, and rows of sums.
+int64_t merge_scratch_bytes(int64_t rows, int64_t states, int64_t value_dim) {
+    return (rows * (states + 4) + value_dim + 64) * static_cast<int64_t>(sizeof(float)) + 1024;
+}
+
 int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys) {
     constexpr int64_t kLanes = 16;        // widest vector, to which extents are rounded up
     constexpr int64_t kAllocations = 40;  // more than any kernel makes, each rounded up

@@ -70,8 +70,7 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
     plan.kernels.merge = find_kernels(*context.target, KernelKind::kMerge, 0).front();
     const int64_t dim = out.extent[3];
     const int64_t states = round_up(state_floats(kRowsPerMerge, count, dim), 16);
-    const int64_t scratch_bytes =
-        (kRowsPerMerge * (int64_t{count} + 4) + dim + 64) * static_cast<int64_t>(sizeof(float)) + 1024;
+    const int64_t scratch_bytes = merge_scratch_bytes(kRowsPerMerge, count, dim);
     const int64_t bytes =
         checked_add(checked_multiply(states, sizeof(float), "size of states"), scratch_bytes, "size of states");
     const ContextMemory memory(context, static_cast<size_t>(bytes), kScratchAlignment);

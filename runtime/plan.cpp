@@ -53,11 +53,9 @@ int64_t most_tile_rows(const KernelSet &kernels) {
     return rows;
 }
 
-// The merge kernel keeps weights of every state, and rows of sums.
 int64_t merge_scratch(const Problem &problem, const KernelSet &kernels) {
     const int64_t states = std::max<int64_t>(2, ceil_div(problem.kv_length, kSplitKeys));
-    return (most_tile_rows(kernels) * (states + 4) + problem.value_dim + 64) * static_cast<int64_t>(sizeof(float)) +
-           1024;
+    return merge_scratch_bytes(most_tile_rows(kernels), states, problem.value_dim);
 }
 
 // How many tasks the whole problem makes, up to the limit of a wave.
