@@ -9,6 +9,7 @@
 #include "case_list.h"
 #include "support/guarded_memory.h"
 #include "support/run.h"
+#include "support/target_test.h"
 #include "support/targets.h"
 
 namespace {
@@ -135,16 +136,8 @@ std::string name_of(const testing::TestParamInfo<Param> &run) {
            (guard == Guard::kAfter ? "__after" : "__before");
 }
 
-class GuardPage : public testing::TestWithParam<Param> {
+class GuardPage : public test::TargetTest<Param> {
 protected:
-    void SetUp() override {
-        const test::TargetContext &implementation = test::context_for(std::get<0>(GetParam()));
-        if (!implementation.context) {
-            GTEST_SKIP() << implementation.why_not;
-        }
-        context_ = implementation.context.get();
-    }
-
     void check(const cases::Case &c, cases::Problem &problem, const cases::Expected &expected) {
         SCOPED_TRACE(cases::describe(c));
         Guarded guarded(problem, guard_);
@@ -154,8 +147,6 @@ protected:
         EXPECT_EQ(cases::difference(problem, expected), "");
     }
 
-    hattn_context *context_ = nullptr;
-    hattn_algorithm algorithm_ = std::get<1>(GetParam());
     Guard guard_ = std::get<2>(GetParam());
 };
 

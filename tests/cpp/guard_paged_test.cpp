@@ -9,6 +9,7 @@
 
 #include "support/guarded_pages.h"
 #include "support/run.h"
+#include "support/target_test.h"
 #include "support/targets.h"
 
 namespace {
@@ -108,16 +109,8 @@ std::string name_of(const testing::TestParamInfo<Param> &run) {
     return test::as_test_name(std::get<0>(run.param)) + "__" + test::algorithm_name(std::get<1>(run.param));
 }
 
-class GuardPaged : public testing::TestWithParam<Param> {
+class GuardPaged : public test::TargetTest<Param> {
 protected:
-    void SetUp() override {
-        const test::TargetContext &implementation = test::context_for(std::get<0>(GetParam()));
-        if (!implementation.context) {
-            GTEST_SKIP() << implementation.why_not;
-        }
-        context_ = implementation.context.get();
-    }
-
     void check(const cases::Case &c, int64_t page_size) {
         SCOPED_TRACE(cases::describe(c));
         test::Prepared data(c);
@@ -126,9 +119,6 @@ protected:
         ASSERT_TRUE(outcome.ok()) << outcome.text();
         EXPECT_EQ(cases::difference(data.problem, data.expected), "");
     }
-
-    hattn_context *context_ = nullptr;
-    hattn_algorithm algorithm_ = std::get<1>(GetParam());
 };
 
 TEST_P(GuardPaged, RowsPastTheLengthAndOtherPages) {
