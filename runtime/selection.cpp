@@ -80,18 +80,20 @@ uint32_t hooks_of_values(uint32_t hooks) {
     return (hooks & hiding) != 0 ? hiding : 0;
 }
 
-void force_kernel(KernelSet &kernels, const KernelInfo *kernel) {
+void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
     for (auto *list : kernels.all()) {
-        const KernelInfo *any = list->front();
-        if (any->kind == kernel->kind) {
-            require(kernel->hooks == any->hooks, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
-                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(any->hooks));
+        if (list->front()->kind == kernel->kind) {
+            const uint32_t wanted = kernel->kind == KernelKind::kUnfusedValues ? hooks_of_values(hooks) : hooks;
+            require(serves(kernel->hooks, wanted), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
+                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(wanted));
             *list = {kernel};
         }
     }
     if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
         for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
             std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
+            require(!list->empty(), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name, " has tiles of ",
+                    kernel->tile.rows, " rows, for which the library has no second kernel of unfused");
         }
     }
 }
@@ -152,7 +154,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.why_algorithm = "HATTN_FORCE=" + force.text;
     }
     if (force.kernel) {
-        force_kernel(kernels, force.kernel);
+        force_kernel(kernels, force.kernel, problem.hooks);
     }
     return kernels;
 }
