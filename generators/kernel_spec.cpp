@@ -155,6 +155,12 @@ std::vector<KernelSpec> kernels_of(const TargetRow &target, KernelKind kind) {
     return specs;
 }
 
+void for_each_kind(const std::function<void(KernelKind)> &visit) {
+    for (const KindRow &row : kKinds) {
+        visit(row.kind);
+    }
+}
+
 void for_each_kernel(const std::function<void(const KernelSpec &, const TargetRow &)> &visit) {
     for (const TargetRow &row : schedules::targets()) {
         const TargetRow target = schedules::resolve_target(row.name);
@@ -180,6 +186,12 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     default:
         return build_attention(spec, target);
     }
+}
+
+Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
+    KernelPipeline kernel = build_kernel(spec, target);
+    return kernel.pipeline.compile_to_module(kernel.arguments, spec.symbol(target.name),
+                                             Halide::Target(target.halide_target));
 }
 
 }  // namespace hattn::generators

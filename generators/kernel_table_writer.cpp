@@ -1,6 +1,8 @@
 #include "kernel_table_writer.h"
 
+#include "kernel_contract.h"
 #include "kernel_spec.h"
+#include "runtime/pack_file.h"
 
 namespace hattn::generators {
 
@@ -69,7 +71,9 @@ void write_kernel_table(std::ostream &out) {
            "const KernelTable &kernel_table() {\n"
            "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, "
            "std::size(kScoreHooks),\n"
-           "                                          kKernels, std::size(kKernels)};\n"
+           "                                          kKernels, std::size(kKernels), 0x"
+        << hash_text(kernel_contract())
+        << "};\n"
            "    return table;\n"
            "}\n\n}  // namespace hattn\n";
 }

@@ -94,7 +94,8 @@ hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context 
         created->deallocate = given.deallocate;
         created->allocator_user = given.allocator_user;
         created->tuning_database = given.tuning_database ? given.tuning_database : "";
-        created->force = parse_force(std::getenv("HATTN_FORCE"));
+        created->packs.load_list(std::getenv("HATTN_PACKS"));
+        created->force = parse_force(std::getenv("HATTN_FORCE"), created->packs);
         created->target = created->force.target ? created->force.target : &best_runnable_target();
         *context = created.release();
     });

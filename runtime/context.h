@@ -28,6 +28,7 @@ struct hattn_context {
     void (*deallocate)(void *user, void *memory) = nullptr;
     void *allocator_user = nullptr;
     std::string tuning_database;
+    hattn::KernelPacks packs;
     hattn::Force force;
     const hattn::TargetInfo *target = nullptr;
 };

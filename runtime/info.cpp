@@ -34,6 +34,21 @@ ordered_json hooks_json(uint32_t hooks) {
     return names;
 }
 
+// Null: none, it is one of the library's.
+ordered_json origin_json(const KernelPack *pack) {
+    return pack ? ordered_json(pack->path()) : ordered_json();
+}
+
+ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
+    return {{"name", kernel.name},
+            {"target", kernel.target},
+            {"algorithm", kernel_kind_name(kernel.kind)},
+            {"hooks", hooks_json(kernel.hooks)},
+            {"tile", tile_json(kernel.tile)},
+            {"runnable", is_runnable(*find_target(kernel.target))},
+            {"pack", origin_json(pack)}};
+}
+
 ordered_json info_json(const hattn_context &context) {
     const KernelTable &table = kernel_table();
     ordered_json targets = ordered_json::array();
@@ -43,13 +58,16 @@ ordered_json info_json(const hattn_context &context) {
     }
     ordered_json kernels = ordered_json::array();
     for (size_t i = 0; i < table.kernel_count; ++i) {
-        const KernelInfo &kernel = table.kernels[i];
-        kernels.push_back({{"name", kernel.name},
-                           {"target", kernel.target},
-                           {"algorithm", kernel_kind_name(kernel.kind)},
-                           {"hooks", hooks_json(kernel.hooks)},
-                           {"tile", tile_json(kernel.tile)},
-                           {"runnable", is_runnable(*find_target(kernel.target))}});
+        kernels.push_back(kernel_json(table.kernels[i], nullptr));
+    }
+    ordered_json packs = ordered_json::array();
+    for (const auto &pack : context.packs.all()) {
+        packs.push_back({{"path", pack->path()}, {"kernels", pack->kernels().size()}});
+        for (const KernelInfo &kernel : pack->kernels()) {
+            if (find_kernel(kernel.name, context.packs) == &kernel) {
+                kernels.push_back(kernel_json(kernel, pack.get()));
+            }
+        }
     }
     return {{"version", hattn_version()},
             {"cpu", {{"model", cpu_model()}, {"cores", available_cores()}}},
@@ -59,6 +77,8 @@ ordered_json info_json(const hattn_context &context) {
             {"targets", targets},
             {"tuning_database", nullptr},
             {"scratch_overflows", scratch_overflow_count()},
+            {"packs", packs},
+            {"warnings", context.packs.warnings()},
             {"kernels", kernels}};
 }
 
@@ -72,6 +92,7 @@ ordered_json explain_json(const hattn_plan &plan) {
     const int64_t splits_per_unit = split > 0 ? std::max<int64_t>(1, (problem.kv_length + split - 1) / split) : 1;
     return {{"algorithm", algorithm_name(choice.algorithm)},
             {"kernel", choice.kernel->name},
+            {"pack", origin_json(plan.packs.pack_of(choice.kernel))},
             {"values_kernel", choice.values_kernel ? ordered_json(choice.values_kernel->name) : ordered_json()},
             {"target", choice.kernel->target},
             {"hooks", hooks_json(problem.hooks)},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <span>
 
 #include "cpu_features.h"
@@ -34,28 +35,36 @@ uint32_t neutral_hooks() {
 
 constexpr std::string_view kArchitecturePrefix = "x86-";
 
+struct KindRow {
+    KernelKind kind;
+    const char *name;
+};
+
+constexpr KindRow kKinds[] = {
+    {KernelKind::kNaive, "naive"},
+    {KernelKind::kFlash, "flash"},
+    {KernelKind::kSplitKv, "split_kv"},
+    {KernelKind::kUnfusedScores, "unfused_scores"},
+    {KernelKind::kUnfusedValues, "unfused_values"},
+    {KernelKind::kScores, "scores"},
+    {KernelKind::kProbabilities, "probabilities"},
+    {KernelKind::kMerge, "merge"},
+};
+
 }  // namespace
 
 const char *kernel_kind_name(KernelKind kind) {
-    switch (kind) {
-    case KernelKind::kNaive:
-        return "naive";
-    case KernelKind::kFlash:
-        return "flash";
-    case KernelKind::kSplitKv:
-        return "split_kv";
-    case KernelKind::kUnfusedScores:
-        return "unfused_scores";
-    case KernelKind::kUnfusedValues:
-        return "unfused_values";
-    case KernelKind::kScores:
-        return "scores";
-    case KernelKind::kProbabilities:
-        return "probabilities";
-    case KernelKind::kMerge:
-        return "merge";
+    const KindRow *row = std::ranges::find(kKinds, kind, &KindRow::kind);
+    return row != std::end(kKinds) ? row->name : "unknown";
+}
+
+bool parse_kernel_kind(std::string_view name, KernelKind *kind) {
+    const KindRow *row = std::ranges::find(kKinds, name, &KindRow::name);
+    if (row == std::end(kKinds)) {
+        return false;
     }
-    return "unknown";
+    *kind = row->kind;
+    return true;
 }
 
 const TargetInfo *find_target(std::string_view name) {

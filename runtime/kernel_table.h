@@ -48,6 +48,7 @@ struct KernelTable {
     size_t hook_count;
     const KernelInfo *kernels;
     size_t kernel_count;
+    uint64_t contract;  // a hash of how kernels are called, see generators/kernel_contract.h
 };
 
 const KernelTable &kernel_table();

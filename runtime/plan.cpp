@@ -134,6 +134,7 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
     if (plan.problem.threads > 0) {
         plan.executor.threads = plan.problem.threads;
     }
+    plan.packs = context.packs;
     plan.kernels = select_kernels(plan.problem, *context.target, context.force);
     plan.layout = lay_out_workspace(plan.problem, plan.kernels, plan.executor.threads);
     return plan;

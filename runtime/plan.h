@@ -35,6 +35,7 @@ struct hattn_plan {
     hattn::Executor executor;
     hattn::Problem problem;
     hattn::KernelSet kernels;
+    hattn::KernelPacks packs;  // that hold some of them
     hattn::WorkspaceLayout layout;
 };
 

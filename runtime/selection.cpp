@@ -92,6 +92,8 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) 
     if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
         for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
             std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
+            require(!list->empty(), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name, " has tiles of ",
+                    kernel->tile.rows, " rows, for which the library has no second kernel of unfused");
         }
     }
 }
