@@ -40,6 +40,14 @@ const char *kernel_kind_name(KernelKind kind) {
         return "probabilities";
     case KernelKind::kMerge:
         return "merge";
+    case KernelKind::kWiden:
+        return "widen";
+    case KernelKind::kNarrow:
+        return "narrow";
+    case KernelKind::kBlockScales:
+        return "block_scales";
+    case KernelKind::kQuantize:
+        return "quantize";
     }
     return "unknown";
 }
