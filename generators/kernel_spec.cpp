@@ -1,8 +1,8 @@
 #include "kernel_spec.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
-#include <numeric>
 
 #include "softmax_math.h"
 #include "unfused.h"
@@ -83,7 +83,6 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     return tiles;
 }
 
-// Which combinations of hooks make a difference.
 std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
     switch (family.kind) {
     case KernelKind::kMerge:
@@ -97,12 +96,12 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
     default:
         break;
     }
-    std::vector<HookMask> all(size_t{1} << score_hooks().size());
-    std::iota(all.begin(), all.end(), 0u);
+    std::vector<HookMask> sets = kernel_hook_sets();
     if (family.any_storage) {
-        return {all.front(), all.back()};
+        // One hook costs little beside the conversion: the sets of several serve it.
+        std::erase_if(sets, [](HookMask set) { return std::popcount(set) == 1; });
     }
-    return all;
+    return sets;
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {

@@ -38,6 +38,10 @@ const char *enumerator(KernelKind kind) {
     return "";
 }
 
+const char *literal(bool value) {
+    return value ? "true" : "false";
+}
+
 void write_rows(std::ostream &out) {
     out << "const TargetInfo kTargets[] = {\n";
     for (const TargetRow &row : schedules::targets()) {
@@ -45,8 +49,8 @@ void write_rows(std::ostream &out) {
     }
     out << "};\n\nconst ScoreHookInfo kScoreHooks[] = {\n";
     for (const ScoreHook &hook : score_hooks()) {
-        out << "    {\"" << hook.name << "\", " << hook.bit << ", " << (hook.can_hide_keys ? "true" : "false")
-            << "},\n";
+        out << "    {\"" << hook.name << "\", " << hook.bit << ", " << literal(hook.can_hide_keys) << ", "
+            << literal(hook.has_neutral) << "},\n";
     }
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {

@@ -1,6 +1,7 @@
 #include "kernel_registry.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 
 #include "cpu_features.h"
@@ -16,6 +17,19 @@ std::span<const TargetInfo> all_targets() {
 
 std::span<const KernelInfo> all_kernels() {
     return {kernel_table().kernels, kernel_table().kernel_count};
+}
+
+// The bits of the hooks with a property.
+uint32_t hooks_that(bool ScoreHookInfo::*property) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
+        bits |= kernel_table().hooks[i].*property ? kernel_table().hooks[i].bit : 0;
+    }
+    return bits;
+}
+
+uint32_t neutral_hooks() {
+    return hooks_that(&ScoreHookInfo::has_neutral);
 }
 
 constexpr std::string_view kArchitecturePrefix = "x86-";
@@ -86,10 +100,22 @@ const KernelInfo *find_kernel(std::string_view name) {
     return nullptr;
 }
 
+bool serves(uint32_t kernel_hooks, uint32_t wanted) {
+    const uint32_t others = kernel_hooks & ~wanted;
+    return (wanted & ~kernel_hooks) == 0 && (others & ~neutral_hooks()) == 0;
+}
+
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
     std::vector<const KernelInfo *> found;
     for (const KernelInfo &kernel : all_kernels()) {
-        if (kernel.kind == kind && kernel.hooks == hooks && std::string_view(kernel.target) == target.name) {
+        if (kernel.kind != kind || std::string_view(kernel.target) != target.name || !serves(kernel.hooks, hooks)) {
+            continue;
+        }
+        const int others = found.empty() ? 0 : std::popcount(found.front()->hooks) - std::popcount(kernel.hooks);
+        if (others > 0) {
+            found.clear();
+        }
+        if (others >= 0) {
             found.push_back(&kernel);
         }
     }
@@ -108,11 +134,7 @@ uint32_t hook_bit(std::string_view name) {
 }
 
 uint32_t hiding_hooks() {
-    uint32_t bits = 0;
-    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
-        bits |= kernel_table().hooks[i].can_hide_keys ? kernel_table().hooks[i].bit : 0;
-    }
-    return bits;
+    return hooks_that(&ScoreHookInfo::can_hide_keys);
 }
 
 std::string hook_names(uint32_t hooks) {
