@@ -30,6 +30,9 @@ struct KernelTile {
 // it, so that results do not depend on how keys are stored.
 inline constexpr int64_t kGranuleKeys = 16;
 
+// Elements along D that share a scale, where every key has scales of its own, as in generators/stored_side.h.
+inline constexpr int64_t kScaleBlock = 32;
+
 struct KernelInfo {
     const char *name;
     const char *target;
