@@ -58,10 +58,12 @@ def output_kind(like: Any, array: np.ndarray) -> Any:
     return output.view(like.dtype) if array.dtype == np.uint16 else output
 
 
-def view_16_bits(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Bits in uint16 as "float16" or, where the package ml_dtypes is installed, "bfloat16"."""
+def typed_view(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Bits in uint16 as "float16" or, where the package ml_dtypes is installed, "bfloat16"; another type as it is."""
     if dtype == "float16":
         return array.view(np.float16)
+    if dtype != "bfloat16":
+        return array
     try:
         from ml_dtypes import bfloat16
     except ImportError:

@@ -97,16 +97,19 @@ def int32_array(name: str, value: Any, ranks: Sequence[int], dimensions: str) ->
     return np.ascontiguousarray(array, np.int32)
 
 
-def dtype(value: Any) -> _hattn.DType:
-    """A dtype's name, or anything with one: numpy.float32, numpy.dtype("float32")."""
+def dtype_name(value: Any) -> str:
+    """The name of a dtype, or of anything with one: numpy.float32, numpy.dtype("float32")."""
     if isinstance(value, str):
-        name = value
-    else:
-        try:
-            name = str(np.dtype(value).name)
-        except TypeError:
-            raise TypeError(f"dtype: expected a name or a NumPy dtype, got {type(value).__name__}") from None
-    return _choice("dtype", name, _DTYPES)
+        return value
+    try:
+        return str(np.dtype(value).name)
+    except TypeError:
+        raise TypeError(f"dtype: expected a name or a NumPy dtype, got {type(value).__name__}") from None
+
+
+def dtype(value: Any) -> _hattn.DType:
+    """The dtype that a name or a NumPy dtype stands for."""
+    return _choice("dtype", dtype_name(value), _DTYPES)
 
 
 def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Optional[np.ndarray]:

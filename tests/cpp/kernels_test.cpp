@@ -122,8 +122,13 @@ INSTANTIATE_TEST_SUITE_P(Of, KernelByName, testing::ValuesIn(kernels()),
                          });
 
 TEST(KernelTable, HasEverySetOfHooksForEveryTargetAndNoNameTwice) {
-    const std::set<std::vector<std::string>> expected = {
-        {}, {"softcap"}, {"bias"}, {"alibi"}, {"mask"}, {"bias", "alibi", "mask"}, {"softcap", "bias", "alibi", "mask"}};
+    const std::set<std::vector<std::string>> expected = {{},
+                                                         {"softcap"},
+                                                         {"bias"},
+                                                         {"alibi"},
+                                                         {"mask"},
+                                                         {"bias", "alibi", "mask"},
+                                                         {"softcap", "bias", "alibi", "mask"}};
     std::map<std::string, int> names;
     std::map<std::string, std::set<std::vector<std::string>>> sets;
     for (const Kernel &kernel : kernels()) {
