@@ -27,10 +27,16 @@ Expr reference(Expr maximum) {
 }
 
 Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+    // A stage that brings rows into float32 clamps once per row, which costs less than loops without.
+    const auto usually = [&](Expr value) { return inputs.any_storage ? value : likely(value); };
     Expr first_key = granule * kGranuleKeys;
-    Expr in_range = min(likely(std::move(slot)), inputs.key_count - 1 - first_key);
+    Expr in_range = min(usually(std::move(slot)), inputs.key_count - 1 - first_key);
     return inputs.value_element(min(likely(std::move(d)), inputs.value_dim() - 1), granule,
-                                max(likely(in_range), inputs.key_skip - first_key));
+                                max(usually(in_range), inputs.key_skip - first_key));
+}
+
+Expr scaled_output(const AttentionInputs &inputs, Expr value, Expr d) {
+    return inputs.any_storage ? value * inputs.stored_value.channel_scales(std::move(d)) : value;
 }
 
 Tuple normalise(Expr sum, Expr maximum, Expr sink) {
@@ -51,6 +57,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       first(named("first")),
       last(named("last")),
       query_tile(named("query_tile")),
+      key_rows(named("key_rows")),
       fetched(named("fetched")),
       dot(named("dot")),
       logits(named("logits")),
@@ -58,6 +65,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count),
       chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
       chunk(options.chunk),
+      any_storage(inputs.any_storage),
+      key_type(inputs.stored_key.type),
       inputs_(inputs) {
     // `likely` gives all but the last block of the head a loop without the clamp.
     const auto clamp_dim = [&](Expr dim) {
@@ -72,22 +81,30 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
 
     Expr query = inputs.query(clamp_dim(d), row_index(), head_index()) * (inputs.scale * options.unit);
+    if (inputs.any_storage) {
+        query *= inputs.stored_key.channel_scales(clamp_dim(d));
+    }
     query_tile(r, d) = options.dim_multiple > 1 ? select(likely(d < inputs.key_dim()), query, 0.0f) : query;
     Expr nothing = 0.0f;
     if (options.fetch_ahead) {
-        over_value_lines = RDom(0, cache_lines(inputs.value_dim()), "over_value_lines");
-        over_key_lines = RDom(0, cache_lines(inputs.key_dim()), "over_key_lines");
+        over_value_lines = inputs.value_lines("over_value_lines");
+        over_key_lines = inputs.key_lines("over_key_lines");
         fetched(k, c) = 0.0f;
         if (options.fetch_values) {
-            fetched(k, c) += inputs.prefetch_value(over_value_lines * kLineFloats, key_index(k, c));
+            fetched(k, c) += inputs.prefetch_value(over_value_lines, key_index(k, c));
         }
-        fetched(k, c) += inputs.prefetch_key(over_key_lines * kLineFloats, key_index(k, c + 1));
+        fetched(k, c) += inputs.prefetch_key(over_key_lines, key_index(k, c + 1));
         nothing = fetched(k, c);
     }
+    const auto key_element = [&](Expr dim) {
+        return inputs.key_element(std::move(dim), key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
+    };
+    if (inputs.any_storage) {
+        key_rows(d, k, c) = key_element(min(likely(d), inputs.key_dim() - 1));
+    }
     dot(r, k, c) = 0.0f;
-    Expr key_element =
-        inputs.key_element(clamp_dim(over_dim), key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
-    dot(r, k, c) += nothing + query_tile(r, over_dim) * key_element;
+    dot(r, k, c) += nothing + query_tile(r, over_dim) * (inputs.any_storage ? Expr(key_rows(over_dim, k, c))
+                                                                            : key_element(clamp_dim(over_dim)));
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
@@ -129,7 +146,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       normaliser(named("normaliser")),
       output(named("output")),
       lse(named("lse")),
-      hides_keys(can_hide_keys(options.hooks)) {
+      hides_keys(can_hide_keys(options.hooks)),
+      value_type(inputs.stored_value.type) {
     // The last chunk may be shorter; Halide trims loops to this condition.
     over_keys.where(over_keys.y < granules(inputs.key_count - c * chunk_keys));
     Expr key = over_keys.y * kGranuleKeys + over_keys.x;
@@ -165,7 +183,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), running_max(r, over_chunks));
 
     normaliser(r) = normalise(statistics(r)[0], statistics(r)[1], inputs.sinks(head_index()));
-    output(d, r) = state(r, d) * normaliser(r)[0];
+    output(d, r) = scaled_output(inputs, state(r, d) * normaliser(r)[0], d);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);
 }

@@ -36,6 +36,9 @@ Halide::Expr reference(Halide::Expr maximum);
 Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                            const Halide::Expr &granule);
 
+// An element of the output from one of weighted values, which lack the scale of their channel if they are quantised.
+Halide::Expr scaled_output(const AttentionInputs &inputs, Halide::Expr value, Halide::Expr d);
+
 // (factor on the weighted values, natural lse) of a row from the sum of its weights, the maximum they are relative to,
 // and its sink: one more logit, in natural units, without a value.
 Halide::Tuple normalise(Halide::Expr sum, Halide::Expr maximum, Halide::Expr sink);
@@ -53,6 +56,7 @@ struct ScoreStages {
     Halide::Func position;              // (r) row + position_offset
     Halide::Func first, last;           // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
     Halide::Func query_tile;            // (r, d) scaled
+    Halide::Func key_rows;              // (d, k, c) keys in float32; defined with any_storage
     Halide::Func fetched;               // (k, c) 0; asks for the key's value row, and the key row one chunk on
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
@@ -66,6 +70,8 @@ struct ScoreStages {
     Halide::Expr chunk_keys;                                       // keys per chunk
     Halide::Expr chunk_count;
     int chunk = 0;  // as StageOptions
+    bool any_storage = false;
+    Halide::Param<int> key_type;  // used with any_storage
 
 private:
     AttentionInputs inputs_;  // handles, not copies of data
@@ -97,6 +103,7 @@ struct AttentionStages : ScoreStages {
     Halide::Func lse;           // (r) natural, with the sink
 
     bool hides_keys = false;
+    Halide::Param<int> value_type;  // used with any_storage
 };
 
 }  // namespace hattn::generators

@@ -10,10 +10,10 @@ namespace hattn::generators {
 namespace {
 
 // Arguments by name, since order and meaning matter; outputs have places only.
-void describe_kind(std::ostream &text, KernelKind kind) {
+void describe_family(std::ostream &text, const KernelFamily &family) {
     const schedules::TargetRow target = schedules::resolve_target(schedules::targets().front().name);
-    const KernelPipeline kernel = build_kernel(kernels_of(target, kind).front(), target);
-    text << kind_name(kind) << "(user_context";
+    const KernelPipeline kernel = build_kernel(kernels_of(target, family).front(), target);
+    text << family.name << "(user_context";
     for (const Halide::Argument &argument : kernel.arguments) {
         text << ", " << argument.name << " " << argument.type << " " << static_cast<int>(argument.dimensions);
     }
@@ -36,7 +36,7 @@ uint64_t kernel_contract() {
     for (const ScoreHook &hook : score_hooks()) {
         text << "hook " << hook.name << " " << hook.bit << " " << hook.can_hide_keys << "\n";
     }
-    for_each_kind([&](KernelKind kind) { describe_kind(text, kind); });
+    for_each_family([&](const KernelFamily &family) { describe_family(text, family); });
     return hash_bytes(text.str());
 }
 

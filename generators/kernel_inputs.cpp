@@ -16,8 +16,11 @@ Expr cache_lines(Expr floats) {
     return (std::move(floats) + (kLineFloats - 1)) / kLineFloats;
 }
 
-AttentionInputs::AttentionInputs()
-    : query(Float(32), 3, "query"),
+AttentionInputs::AttentionInputs(bool any_storage)
+    : any_storage(any_storage),
+      stored_key("key"),
+      stored_value("value"),
+      query(Float(32), 3, "query"),
       key(Float(32), 3, "key"),
       value(Float(32), 3, "value"),
       key_granules(Int(32), 1, "key_granules"),
@@ -40,9 +43,16 @@ AttentionInputs::AttentionInputs()
 }
 
 std::vector<Argument> AttentionInputs::arguments() const {
-    return {query, key,          value,        key_granules, value_granules, bias,
-            mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
-            scale, softcap,      first_offset, last_offset,  position_offset};
+    std::vector<Argument> all = {query, key,          value,        key_granules, value_granules, bias,
+                                 mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
+                                 scale, softcap,      first_offset, last_offset,  position_offset};
+    if (any_storage) {
+        for (const StoredSide *side : {&stored_key, &stored_value}) {
+            const std::vector<Argument> more = side->arguments();
+            all.insert(all.end(), more.begin(), more.end());
+        }
+    }
+    return all;
 }
 
 Expr AttentionInputs::heads() const {
@@ -63,36 +73,45 @@ Expr AttentionInputs::value_dim() const {
 
 namespace {
 
-Expr stored(const ImageParam &storage, const ImageParam &granules, Expr d, Expr granule, Expr slot) {
-    Expr at = unsafe_promise_clamped(granules(std::move(granule)), storage.dim(2).min(), storage.dim(2).max());
-    return storage(std::move(d), std::move(slot), at);
+// The first element of a line of a key's row, counted in elements of the storage.
+Expr prefetch(const ImageParam &storage, const ImageParam &granules, const Expr &line, const Expr &key) {
+    Expr offset = line * kLineFloats + key % kGranuleKeys * storage.dim(1).stride() +
+                  granules(key / kGranuleKeys) * storage.dim(2).stride();
+    return prefetch_line(storage, offset);
 }
 
-// Halide's own prefetch directive takes whole boxes of a buffer, which a look-up in a table makes boundless.
-Expr prefetch(const ImageParam &storage, const ImageParam &granules, Expr d, const Expr &key) {
-    using Internal::Call;
-    Expr base = Internal::Variable::make(Handle(), storage.name(), storage.parameter());
-    Expr offset = std::move(d) + key % kGranuleKeys * storage.dim(1).stride() +
-                  granules(key / kGranuleKeys) * storage.dim(2).stride();
-    return Call::make(Float(32), Call::prefetch, {base, offset, 1, kLineFloats}, Call::Intrinsic);
+RDom lines_of(const char *name, bool any_storage, const StoredSide &side, const Expr &dim) {
+    return RDom(0, any_storage ? Expr(side.lines) : cache_lines(dim), name);
 }
 
 }  // namespace
 
-Expr AttentionInputs::prefetch_key(Expr d, Expr key_index) const {
-    return prefetch(key, key_granules, std::move(d), key_index);
+RDom AttentionInputs::key_lines(const char *name) const {
+    return lines_of(name, any_storage, stored_key, key_dim());
 }
 
-Expr AttentionInputs::prefetch_value(Expr d, Expr key_index) const {
-    return prefetch(value, value_granules, std::move(d), key_index);
+RDom AttentionInputs::value_lines(const char *name) const {
+    return lines_of(name, any_storage, stored_value, value_dim());
+}
+
+Expr AttentionInputs::prefetch_key(Expr line, Expr key_index) const {
+    return any_storage ? stored_key.prefetch(key_granules, line, key_index)
+                       : prefetch(key, key_granules, line, key_index);
+}
+
+Expr AttentionInputs::prefetch_value(Expr line, Expr key_index) const {
+    return any_storage ? stored_value.prefetch(value_granules, line, key_index)
+                       : prefetch(value, value_granules, line, key_index);
 }
 
 Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
-    return stored(key, key_granules, std::move(d), std::move(granule), std::move(slot));
+    return any_storage ? stored_key.element(key, key_granules, d, granule, slot)
+                       : granule_element(key, key_granules, d, granule, slot);
 }
 
 Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
-    return stored(value, value_granules, std::move(d), std::move(granule), std::move(slot));
+    return any_storage ? stored_value.element(value, value_granules, d, granule, slot)
+                       : granule_element(value, value_granules, d, granule, slot);
 }
 
 }  // namespace hattn::generators

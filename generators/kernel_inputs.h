@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "stored_side.h"
 
 namespace hattn::generators {
 
@@ -14,14 +15,15 @@ namespace hattn::generators {
 void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
-// Keys that are stored evenly spaced. Chunks are whole multiples of it.
-inline constexpr int kGranuleKeys = 16;
 inline constexpr int kLineFloats = 16;  // of a cache line
 Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
-    AttentionInputs();
+    // With any_storage keys and values may be of any storage type, said at run time, else they are float32.
+    explicit AttentionInputs(bool any_storage = false);
 
+    bool any_storage;
+    StoredSide stored_key, stored_value;  // used with any_storage
     Halide::ImageParam query;  // (d, i, h)
     // Element d of key j is key(d, j % kGranuleKeys, key_granules(j / kGranuleKeys)).
     Halide::ImageParam key;             // (d, slot, granule)
@@ -48,11 +50,15 @@ struct AttentionInputs {
     Halide::Expr rows() const;
     Halide::Expr key_dim() const;
     Halide::Expr value_dim() const;
+    Halide::RDom key_lines(const char *name) const;  // cache lines of a row
+    Halide::RDom value_lines(const char *name) const;
+    // In float32. With any_storage but for the scale of its channel, and to be computed in a stage of its own: see
+    // StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
-    // Zero. Asks for the cache line that holds the element.
-    Halide::Expr prefetch_key(Halide::Expr d, Halide::Expr key) const;
-    Halide::Expr prefetch_value(Halide::Expr d, Halide::Expr key) const;
+    // Zero. Asks for a cache line of a key's row.
+    Halide::Expr prefetch_key(Halide::Expr line, Halide::Expr key) const;
+    Halide::Expr prefetch_value(Halide::Expr line, Halide::Expr key) const;
 };
 
 }  // namespace hattn::generators

@@ -43,9 +43,9 @@ NamedKernel kernel_named(const std::string &name) {
     const Tile tile = tile_in(name);
     std::optional<NamedKernel> found;
     for (const TargetRow &target : all_targets_and_stand_ins()) {
-        for_each_kind([&](KernelKind kind) {
+        for_each_family([&](const KernelFamily &family) {
             for (HookMask hooks = 0; hooks < HookMask{1} << score_hooks().size(); ++hooks) {
-                const KernelSpec spec{kind, hooks, tile};
+                const KernelSpec spec{family.kind, family.any_storage, hooks, tile};
                 if (spec.name(target.name) == name) {
                     found = {spec, target};
                 }

@@ -1,6 +1,7 @@
 #include "kernel_spec.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 #include "softmax_math.h"
@@ -13,12 +14,7 @@ using schedules::Tile;
 
 namespace {
 
-struct KindRow {
-    KernelKind kind;
-    const char *name;
-};
-
-constexpr KindRow kKinds[] = {
+constexpr KernelFamily kFamilies[] = {
     {KernelKind::kNaive, "naive"},
     {KernelKind::kFlash, "flash"},
     {KernelKind::kSplitKv, "split_kv"},
@@ -27,14 +23,31 @@ constexpr KindRow kKinds[] = {
     {KernelKind::kScores, "scores"},
     {KernelKind::kProbabilities, "probabilities"},
     {KernelKind::kMerge, "merge"},
+    {KernelKind::kNaive, "stored_naive", true},
+    {KernelKind::kFlash, "stored_flash", true},
+    {KernelKind::kSplitKv, "stored_split_kv", true},
+    {KernelKind::kUnfusedScores, "stored_unfused_scores", true},
+    {KernelKind::kUnfusedValues, "stored_unfused_values", true},
+    {KernelKind::kScores, "stored_scores", true},
+    {KernelKind::kProbabilities, "stored_probabilities", true},
+    {KernelKind::kWiden, "widen"},
+    {KernelKind::kNarrow, "narrow"},
+    {KernelKind::kBlockScales, "block_scales"},
+    {KernelKind::kQuantize, "quantize"},
 };
+
+const char *family_name(KernelKind kind, bool any_storage) {
+    return std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                        [&](const KernelFamily &row) { return row.kind == kind && row.any_storage == any_storage; })
+        ->name;
+}
 
 // Score outputs are bound by the memory they write; one tile serves: two vectors of rows, 32 keys.
 Tile scores_tile(const TargetRow &target) {
     return {2 * target.lanes, 32};
 }
 
-std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
+std::vector<Tile> tiles_of_kind(const TargetRow &target, KernelKind kind) {
     switch (kind) {
     case KernelKind::kNaive:
         return target.naive_tiles;
@@ -49,27 +62,52 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     case KernelKind::kScores:
     case KernelKind::kProbabilities:
         return {scores_tile(target)};
-    case KernelKind::kMerge:
+    default:
         return {Tile{}};
     }
-    return {};
 }
 
-std::vector<HookMask> hook_sets_of(KernelKind kind) {
-    if (kind == KernelKind::kMerge) {
+// Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
+constexpr int kStoredUnfusedRows[] = {8, 32};
+
+std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
+    std::vector<Tile> tiles = tiles_of_kind(target, family.kind);
+    if (family.any_storage &&
+        (family.kind == KernelKind::kUnfusedScores || family.kind == KernelKind::kUnfusedValues)) {
+        std::erase_if(tiles, [](const Tile &tile) {
+            return std::find(std::begin(kStoredUnfusedRows), std::end(kStoredUnfusedRows), tile.rows) ==
+                   std::end(kStoredUnfusedRows);
+        });
+    }
+    return tiles;
+}
+
+std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
+    switch (family.kind) {
+    case KernelKind::kMerge:
+    case KernelKind::kWiden:
+    case KernelKind::kNarrow:
+    case KernelKind::kBlockScales:
+    case KernelKind::kQuantize:
         return {0};
-    }
-    if (kind == KernelKind::kUnfusedValues) {
+    case KernelKind::kUnfusedValues:
         return {0, hiding_hooks()};
+    default:
+        break;
     }
-    return kernel_hook_sets();
+    std::vector<HookMask> sets = kernel_hook_sets();
+    if (family.any_storage) {
+        // One hook costs little beside the conversion: the sets of several serve it.
+        std::erase_if(sets, [](HookMask set) { return std::popcount(set) == 1; });
+    }
+    return sets;
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const schedules::AttentionSchedule &schedule = spec.kind == KernelKind::kNaive   ? target.naive
                                                    : spec.kind == KernelKind::kFlash ? target.flash
                                                                                      : target.split_kv;
-    AttentionInputs inputs;
+    AttentionInputs inputs(spec.any_storage);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = schedule.head_in_lanes ? 0 : spec.tile.rows,
                                                 .chunk = spec.tile.keys,
@@ -83,7 +121,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
 KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
     const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
     const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
-    AttentionInputs inputs;
+    AttentionInputs inputs(spec.any_storage);
     UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
                                               .chunk = spec.tile.keys,
                                               .dim_multiple = head_in_lanes ? target.lanes : 1,
@@ -95,7 +133,7 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
 }
 
 KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &target) {
-    UnfusedValueInputs inputs;
+    UnfusedValueInputs inputs(spec.any_storage);
     UnfusedValues stages(
         inputs,
         StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_ahead = target.unfused_values.fetch_ahead});
@@ -104,7 +142,7 @@ KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &tar
 }
 
 KernelPipeline build_scores(const KernelSpec &spec, const TargetRow &target) {
-    AttentionInputs inputs;
+    AttentionInputs inputs(spec.any_storage);
     ScoreOutput stages(inputs, spec.hooks, spec.kind == KernelKind::kProbabilities);
     target.scores(stages, spec.tile, target.lanes);
     return {Halide::Pipeline(stages.output), inputs.arguments()};
@@ -117,25 +155,30 @@ KernelPipeline build_merge(const KernelSpec &spec, const TargetRow &target) {
     return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
 }
 
-}  // namespace
-
-const char *kind_name(KernelKind kind) {
-    return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindRow &row) { return row.kind == kind; })
-        ->name;
+template<typename Stages>
+KernelPipeline build_conversion(void (*schedule)(Stages &, int lanes), const TargetRow &target) {
+    Stages stages;
+    schedule(stages, target.lanes);
+    return {Halide::Pipeline(stages.output), stages.arguments()};
 }
 
-bool parse_kind(const std::string &name, KernelKind *kind) {
-    for (const KindRow &row : kKinds) {
-        if (name == row.name) {
-            *kind = row.kind;
-            return true;
+}  // namespace
+
+const KernelFamily *find_family(const std::string &name) {
+    for (const KernelFamily &family : kFamilies) {
+        if (name == family.name) {
+            return &family;
         }
     }
-    return false;
+    return nullptr;
+}
+
+const char *kind_name(KernelKind kind) {
+    return family_name(kind, false);
 }
 
 std::string KernelSpec::name(const std::string &target) const {
-    std::string text = std::string(kind_name(kind)) + "_" + target;
+    std::string text = std::string(family_name(kind, any_storage)) + "_" + target;
     std::replace(text.begin(), text.end(), '-', '_');
     if (tile.rows > 0) {
         text += "_r" + std::to_string(tile.rows) + "k" + std::to_string(tile.keys) + "v" +
@@ -145,27 +188,27 @@ std::string KernelSpec::name(const std::string &target) const {
     return text + hook_suffix(hooks);
 }
 
-std::vector<KernelSpec> kernels_of(const TargetRow &target, KernelKind kind) {
+std::vector<KernelSpec> kernels_of(const TargetRow &target, const KernelFamily &family) {
     std::vector<KernelSpec> specs;
-    for (const Tile &tile : tiles_of(target, kind)) {
-        for (HookMask hooks : hook_sets_of(kind)) {
-            specs.push_back({kind, hooks, tile});
+    for (const Tile &tile : tiles_of(target, family)) {
+        for (HookMask hooks : hook_sets_of(family)) {
+            specs.push_back({family.kind, family.any_storage, hooks, tile});
         }
     }
     return specs;
 }
 
-void for_each_kind(const std::function<void(KernelKind)> &visit) {
-    for (const KindRow &row : kKinds) {
-        visit(row.kind);
+void for_each_family(const std::function<void(const KernelFamily &)> &visit) {
+    for (const KernelFamily &family : kFamilies) {
+        visit(family);
     }
 }
 
 void for_each_kernel(const std::function<void(const KernelSpec &, const TargetRow &)> &visit) {
     for (const TargetRow &row : schedules::targets()) {
         const TargetRow target = schedules::resolve_target(row.name);
-        for (const KindRow &kind : kKinds) {
-            for (const KernelSpec &spec : kernels_of(target, kind.kind)) {
+        for (const KernelFamily &family : kFamilies) {
+            for (const KernelSpec &spec : kernels_of(target, family)) {
                 visit(spec, target);
             }
         }
@@ -183,6 +226,14 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     case KernelKind::kScores:
     case KernelKind::kProbabilities:
         return build_scores(spec, target);
+    case KernelKind::kWiden:
+        return build_conversion(target.convert.widen, target);
+    case KernelKind::kNarrow:
+        return build_conversion(target.convert.narrow, target);
+    case KernelKind::kBlockScales:
+        return build_conversion(target.convert.block_scales, target);
+    case KernelKind::kQuantize:
+        return build_conversion(target.convert.quantize, target);
     default:
         return build_attention(spec, target);
     }

@@ -11,10 +11,24 @@
 
 namespace hattn::generators {
 
-enum class KernelKind { kNaive, kFlash, kSplitKv, kUnfusedScores, kUnfusedValues, kScores, kProbabilities, kMerge };
+enum class KernelKind {
+    kNaive,
+    kFlash,
+    kSplitKv,
+    kUnfusedScores,
+    kUnfusedValues,
+    kScores,
+    kProbabilities,
+    kMerge,
+    kWiden,
+    kNarrow,
+    kBlockScales,
+    kQuantize
+};
 
 struct KernelSpec {
     KernelKind kind;
+    bool any_storage = false;  // keys and values of any storage type, else float32
     HookMask hooks = 0;
     schedules::Tile tile;
 
@@ -26,13 +40,20 @@ struct KernelSpec {
     }
 };
 
+// Kernels that are compiled into one object.
+struct KernelFamily {
+    KernelKind kind;
+    const char *name;
+    bool any_storage = false;
+};
+const KernelFamily *find_family(const std::string &name);  // null if there is none
+
 const char *kind_name(KernelKind kind);
-bool parse_kind(const std::string &name, KernelKind *kind);
 
-// Every kernel of a target, of one kind.
-std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, KernelKind kind);
+// Every kernel of a target, of one family.
+std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, const KernelFamily &family);
 
-void for_each_kind(const std::function<void(KernelKind)> &visit);
+void for_each_family(const std::function<void(const KernelFamily &)> &visit);
 
 // Every kernel of the library, with its target.
 void for_each_kernel(const std::function<void(const KernelSpec &, const schedules::TargetRow &)> &visit);

@@ -28,6 +28,14 @@ const char *enumerator(KernelKind kind) {
         return "KernelKind::kProbabilities";
     case KernelKind::kMerge:
         return "KernelKind::kMerge";
+    case KernelKind::kWiden:
+        return "KernelKind::kWiden";
+    case KernelKind::kNarrow:
+        return "KernelKind::kNarrow";
+    case KernelKind::kBlockScales:
+        return "KernelKind::kBlockScales";
+    case KernelKind::kQuantize:
+        return "KernelKind::kQuantize";
     }
     return "";
 }
@@ -49,8 +57,8 @@ void write_rows(std::ostream &out) {
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
-        out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", " << spec.hooks
-            << ", {" << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", "
+        out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
+            << (spec.any_storage ? "true" : "false") << ", " << spec.hooks << ", {" << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", "
             << spec.tile.key_unroll << ", " << spec.tile.value_unroll << "}, " << spec.symbol(target.name)
             << "_argv},\n";
     });

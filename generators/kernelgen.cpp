@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
@@ -17,22 +18,22 @@ using namespace Halide;
 using schedules::resolve_target;
 using schedules::TargetRow;
 
-KernelKind kind_of(const std::string &name) {
-    KernelKind kind;
-    if (!parse_kind(name, &kind)) {
-        throw std::invalid_argument("unknown kernel kind '" + name + "'");
+const KernelFamily &family_of(const std::string &name) {
+    const KernelFamily *family = find_family(name);
+    if (!family) {
+        throw std::invalid_argument("unknown kernel family '" + name + "'");
     }
-    return kind;
+    return *family;
 }
 
-// All kernels of one kind for one target, as one object file.
-void write_object(const std::string &target_name, const std::string &kind, const std::string &path) {
+// All kernels of one family for one target, as one object file.
+void write_object(const std::string &target_name, const std::string &family, const std::string &path) {
     const TargetRow target = resolve_target(target_name);
     std::vector<Module> modules;
-    for (const KernelSpec &spec : kernels_of(target, kind_of(kind))) {
+    for (const KernelSpec &spec : kernels_of(target, family_of(family))) {
         modules.push_back(compile_kernel(spec, target));
     }
-    link_modules(kind + "_" + target_name, modules).compile({{OutputFileType::object, path}});
+    link_modules(family + "_" + target_name, modules).compile({{OutputFileType::object, path}});
 }
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
@@ -99,7 +100,10 @@ public:
     std::set<std::string> warnings;
 
     void warning(const char *message) override {
-        warnings.insert(message);
+        // Instructions for 16-bit numbers are what the generic target does without.
+        if (std::string_view(message).find("float16 type operation is emulated") == std::string_view::npos) {
+            warnings.insert(message);
+        }
     }
     [[noreturn]] void error(const char *message) override {
         throw std::runtime_error(message);
@@ -107,7 +111,7 @@ public:
 };
 
 int usage() {
-    std::cerr << "usage: hattn-kernelgen object TARGET KIND FILE.o   compile the kernels of a kind for a target\n"
+    std::cerr << "usage: hattn-kernelgen object TARGET FAMILY FILE.o compile the kernels of a family for a target\n"
                  "       hattn-kernelgen table FILE.cpp            write the table of all kernels\n"
                  "       hattn-kernelgen runtime FILE.o            write Halide's runtime (thread pool)\n"
                  "       hattn-kernelgen emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"

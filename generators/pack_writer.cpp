@@ -84,6 +84,7 @@ std::string describe(const std::vector<NamedKernel> &kernels, uint64_t id) {
         rows.push_back({{"name", kernel.spec.name(kernel.target.name)},
                         {"target", kernel.target.instructions_of()},
                         {"kind", kind_name(kernel.spec.kind)},
+                        {"any_storage", kernel.spec.any_storage},
                         {"hooks", hooks},
                         {"tile", {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll}},
                         {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}});

@@ -25,8 +25,8 @@ UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &
     weights(j, r) = exponentials(r, j % options.chunk, j / options.chunk);
 }
 
-UnfusedValueInputs::UnfusedValueInputs()
-    : weights(Float(32), 2, "weights"), maximum(Float(32), 1, "maximum"), sum(Float(32), 1, "sum") {}
+UnfusedValueInputs::UnfusedValueInputs(bool any_storage)
+    : AttentionInputs(any_storage), weights(Float(32), 2, "weights"), maximum(Float(32), 1, "maximum"), sum(Float(32), 1, "sum") {}
 
 std::vector<Argument> UnfusedValueInputs::arguments() const {
     std::vector<Argument> all = AttentionInputs::arguments();
@@ -47,7 +47,9 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
       output("output"),
       lse("lse"),
       hides_keys(can_hide_keys(options.hooks)),
-      fetches_ahead(options.fetch_ahead) {
+      fetches_ahead(options.fetch_ahead),
+      any_storage(inputs.any_storage),
+      value_type(inputs.stored_value.type) {
     // The last chunk may be shorter; Halide trims loops to this condition.
     over_keys.where(over_keys.y < granules(inputs.key_count - c * options.chunk));
 
@@ -66,10 +68,11 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
 
     Expr nothing = 0.0f;
     if (fetches_ahead) {
-        over_lines = RDom({{0, cache_lines(inputs.value_dim())}, {0, options.chunk}}, "over_lines");
+        Expr lines = inputs.value_lines("value_lines").x.extent();
+        over_lines = RDom({{0, lines}, {0, options.chunk}}, "over_lines");
         Expr next = min((c + 1) * options.chunk + over_lines.y, inputs.key_count - 1);
         fetched(c) = 0.0f;
-        fetched(c) += inputs.prefetch_value(over_lines.x * kLineFloats, next);
+        fetched(c) += inputs.prefetch_value(over_lines.x, next);
         nothing = fetched(c);
     }
     chunk_output(r, d, c) = nothing;
@@ -81,7 +84,7 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
     Expr row = min(likely(r), inputs.rows() - 1);
     Expr head = inputs.query.dim(2).min() + row % inputs.heads();
     normaliser(r) = normalise(inputs.sum(row), inputs.maximum(row), inputs.sinks(head));
-    output(d, r) = state(r, d) * normaliser(r)[0];
+    output(d, r) = scaled_output(inputs, state(r, d) * normaliser(r)[0], d);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);
 }

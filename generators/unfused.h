@@ -23,7 +23,7 @@ struct UnfusedScores : ScoreStages {
 };
 
 struct UnfusedValueInputs : AttentionInputs {
-    UnfusedValueInputs();
+    explicit UnfusedValueInputs(bool any_storage);
 
     Halide::ImageParam weights;  // (j, r) outputs of the first kernel
     Halide::ImageParam maximum;  // (r)
@@ -55,6 +55,8 @@ struct UnfusedValues {
 
     bool hides_keys = false;
     bool fetches_ahead = false;
+    bool any_storage = false;
+    Halide::Param<int> value_type;  // used with any_storage
 };
 
 }  // namespace hattn::generators

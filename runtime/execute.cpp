@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "checked.h"
+#include "convert.h"
 #include "execute_args.h"
 #include "kernel_call.h"
 #include "parallel.h"
@@ -52,12 +54,24 @@ struct Destination {
     RowOutput rows;
 };
 
-Destination destination(const Execution &run, const Task &task, float *unwanted_lse) {
+// The first of a task's rows in out.
+void *output_rows(const Execution &run, const Task &task) {
+    const StoredRows rows(run.args.q, run.args.cu_seqlens_q, task.batch);
+    return address(run.args.out, rows.batch, task.head, rows.first + task.row);
+}
+
+// own: for the rows of a task whose output is of another type than float32, else null.
+Destination destination(const Execution &run, const Task &task, float *own, float *unwanted_lse) {
     const hattn_tensor &out = run.args.out;
     const StoredRows rows(run.args.q, run.args.cu_seqlens_q, task.batch);
+    const RowBlock dense = dense_rows(run.plan.problem.value_dim, task.rows, task.heads);
     Destination to;
-    to.heads = {
-        element<float>(out, rows, task.head, task.row), out.stride[2], out.stride[1], unwanted_lse, task.heads, 1};
+    to.heads = {own ? own : static_cast<float *>(output_rows(run, task)),
+                own ? dense.row_stride : out.stride[2],
+                own ? dense.head_stride : out.stride[1],
+                unwanted_lse,
+                task.heads,
+                1};
     if (run.lse.data) {
         to.heads.lse = run.lse.at(rows.batch, task.head, rows.first + task.row);
         to.heads.lse_row_stride = run.lse.row_stride;
@@ -108,16 +122,31 @@ void run_segments(const CallSite &site, const Execution &run, const Task &task, 
     }
 }
 
-void run_fill(const Execution &run, const Task &task, const HeadOutput &to) {
+// Rows that see no key. Zero is zero bits in every type.
+void run_fill(const Execution &run, const Task &task) {
+    const hattn_tensor &out = run.args.out;
+    const auto bytes = static_cast<size_t>(storage_bytes(out.dtype, run.plan.problem.value_dim));
+    const StoredRows rows(run.args.q, run.args.cu_seqlens_q, task.batch);
     for (int64_t h = 0; h < task.heads; ++h) {
         const float sink = task.past_length ? kNegativeInfinity : run.sinks(task.head)[h];
         for (int64_t i = 0; i < task.rows; ++i) {
-            float *row = to.output + i * to.row_stride + h * to.head_stride;
-            std::fill(row, row + run.plan.problem.value_dim, 0.0f);
+            const int64_t row = rows.first + task.row + i;
+            std::memset(address(out, rows.batch, task.head + h, row), 0, bytes);
             if (run.lse.data) {
-                to.lse[i * to.lse_row_stride + h * to.lse_head_stride] = sink;
+                *run.lse.at(rows.batch, task.head + h, row) = sink;
             }
         }
+    }
+}
+
+void run_attention(const Execution &run, const CallSite &site, const Task &task, float *own, const Destination &to) {
+    if (task.kind == TaskKind::kMerge) {
+        call_merge(site, task, run.states + task.state, task.states, run.sinks(task.head), to.heads);
+    } else if (to.direct && task.keys <= kMaxKeysPerCall) {
+        const KeyRange keys{task.key, int64_t{task.key} + task.keys};
+        attend(site, run, task, keys, run.sinks(task.head), to.rows);
+    } else {
+        run_segments(site, run, task, own, to.heads);
     }
 }
 
@@ -127,28 +156,28 @@ void run_task(const Execution &run, const Task &task, int32_t worker) {
     float *own = run.worker_states(worker);
     const int64_t rows = int64_t{task.rows} * task.heads;
     const int64_t value_dim = run.plan.problem.value_dim;
-    const KeyRange keys{task.key, int64_t{task.key} + task.keys};
     if (task.kind == TaskKind::kSplit) {
-        attend(site, run, task, keys, run.no_sinks,
+        attend(site, run, task, {task.key, int64_t{task.key} + task.keys}, run.no_sinks,
                partial_state(run.states + task.state, rows, task.states, task.split, value_dim));
         return;
     }
-    // An lse that nobody wants goes behind the worker's own states.
-    const Destination to = destination(run, task, own + 2 * state_floats(rows, 1, value_dim));
-    switch (task.kind) {
-    case TaskKind::kFill:
-        run_fill(run, task, to.heads);
-        break;
-    case TaskKind::kMerge:
-        call_merge(site, task, run.states + task.state, task.states, run.sinks(task.head), to.heads);
-        break;
-    default:
-        if (to.direct && task.keys <= kMaxKeysPerCall) {
-            attend(site, run, task, keys, run.sinks(task.head), to.rows);
-        } else {
-            run_segments(site, run, task, own, to.heads);
-        }
+    if (task.kind == TaskKind::kFill) {
+        run_fill(run, task);
+        return;
     }
+    // An lse that nobody wants goes behind the worker's own states.
+    float *unwanted_lse = own + 2 * state_floats(rows, 1, value_dim);
+    const hattn_tensor &out = run.args.out;
+    if (out.dtype == HATTN_FLOAT32) {
+        run_attention(run, site, task, own, destination(run, task, nullptr, unwanted_lse));
+        return;
+    }
+    const RowBlock dense = dense_rows(value_dim, task.rows, task.heads);
+    auto *tile = static_cast<float *>(scratch.allocate(static_cast<size_t>(dense.elements()) * sizeof(float)));
+    run_attention(run, site, task, own, destination(run, task, tile, unwanted_lse));
+    narrow(*run.plan.kernels.narrow, scratch, out.dtype, tile, dense, output_rows(run, task),
+           {value_dim, task.rows, task.heads, out.stride[2], out.stride[1]});
+    scratch.release(tile);
 }
 
 // The first step of a task of unfused.
@@ -222,7 +251,8 @@ void check_workspace(const hattn_plan &plan, const hattn_attention_args &args) {
         const hattn_tensor &tensor;
         const char *name;
     } tensors[] = {{args.q, "q"},     {args.k, "k"},           {args.v, "v"},       {args.out, "out"},
-                   {args.lse, "lse"}, {args.scores, "scores"}, {args.bias, "bias"}, {args.mask, "mask"}};
+                   {args.lse, "lse"}, {args.scores, "scores"}, {args.bias, "bias"}, {args.mask, "mask"},
+                   {args.k_scale, "k_scale"}, {args.v_scale, "v_scale"}};
     for (const auto &[tensor, name] : tensors) {
         require(!overlaps(workspace, byte_range(tensor)), HATTN_INVALID_ARGUMENT, "workspace: its memory, from ",
                 args.workspace, ", overlaps that of ", name, ", from ", tensor.data);

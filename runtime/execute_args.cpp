@@ -8,6 +8,7 @@
 #include "key_storage.h"
 #include "sequence.h"
 #include "status.h"
+#include "stored_keys.h"
 #include "structs.h"
 #include "tensor.h"
 
@@ -28,8 +29,8 @@ void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimens
 }
 
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
-    check_tensor(args.q, "q", HATTN_FLOAT32);
-    check_tensor(args.out, "out", HATTN_FLOAT32);
+    check_tensor(args.q, "q", p.q_dtype);
+    check_tensor(args.out, "out", p.out_dtype);
     const bool packed = p.packed_queries > 0;
     const int64_t batch = packed ? 1 : p.batch, rows = packed ? p.packed_queries : p.query_length;
     const char *batch_name = packed ? "the batch of packed queries" : "the plan's batch";
@@ -58,12 +59,14 @@ void check_key_side(const Problem &p, const hattn_attention_args &args) {
     const struct {
         const hattn_tensor &tensor;
         const char *name;
+        hattn_dtype dtype;
         int64_t dim;
         const char *dim_name;
-    } sides[] = {{args.k, "k", p.key_dim, "the plan's key_dim"}, {args.v, "v", p.value_dim, "the plan's value_dim"}};
+    } sides[] = {{args.k, "k", p.k_dtype, p.key_dim, "the plan's key_dim"},
+                 {args.v, "v", p.v_dtype, p.value_dim, "the plan's value_dim"}};
     const DimensionNames &names = p.page_size > 0 ? kPageDimensions : kKeyDimensions;
     for (const auto &side : sides) {
-        check_tensor(side.tensor, side.name, HATTN_FLOAT32);
+        check_tensor(side.tensor, side.name, side.dtype);
         check_tensor_extent(side.tensor, side.name, names, 1, p.kv_heads, "the plan's kv_heads");
         check_tensor_extent(side.tensor, side.name, names, 3, side.dim, side.dim_name);
         if (p.page_size > 0) {
@@ -83,6 +86,35 @@ void check_key_side(const Problem &p, const hattn_attention_args &args) {
     check_tensor_extent(args.v, "v", names, 2, args.k.extent[2], "the kv length of k");
     require(!p.ring || args.k.extent[2] % kGranuleKeys == 0, HATTN_INVALID_ARGUMENT, "k: extent[2] (kv length) is ",
             args.k.extent[2], ", but a ring must be a multiple of ", kGranuleKeys);
+}
+
+// Of one side: for the tensor, heads or channels, or for every key.
+void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, const hattn_tensor &side,
+                 const char *side_name) {
+    read_struct(&scale, name);
+    const bool expected = is_quantized(side.dtype);
+    require(expected || !scale.data, HATTN_INVALID_ARGUMENT, name, ": data is given, but ", side_name, " is ",
+            dtype_name(side.dtype));
+    if (!expected || (is_empty(side) && !scale.data)) {
+        return;
+    }
+    require(scale.data, HATTN_INVALID_ARGUMENT, name, ": data is null, but ", side_name, " is ",
+            dtype_name(side.dtype));
+    check_tensor(scale, name, HATTN_FLOAT32);
+    if (!scales_keys(scale, side.extent[3])) {
+        require(scale.extent[1] == 1 || scale.extent[1] == p.kv_heads, HATTN_INVALID_ARGUMENT, name,
+                ": extent[1] (kv heads) is ", scale.extent[1], ", but must be 1 or ", p.kv_heads);
+        return;
+    }
+    const DimensionNames &names = p.page_size > 0 ? kPageDimensions : kKeyDimensions;
+    for (int d = 0; d < 3; ++d) {
+        check_tensor_extent(scale, name, names, d, side.extent[d], side_name);
+    }
+    const int64_t blocks = ceil_div(side.extent[3], kScaleBlock);
+    require(scale.extent[3] == blocks, HATTN_INVALID_ARGUMENT, name, ": extent[3] (head dimension) is ",
+            scale.extent[3], ", but must be ", blocks, ", one for each ", kScaleBlock, " elements of ", side_name);
+    check_stride_limit(scale, name, 2, kMaxKeyStride);
+    check_granules(p, scale, name);
 }
 
 void check_block_table(const Problem &p, const hattn_attention_args &args) {
@@ -232,7 +264,8 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
         const hattn_tensor &tensor;
         const char *name;
     } others[] = {{args.out, "out"}, {args.lse, "lse"}, {args.scores, "scores"}, {args.q, "q"},
-                  {args.k, "k"},     {args.v, "v"},     {args.bias, "bias"},     {args.mask, "mask"}};
+                  {args.k, "k"},     {args.v, "v"},     {args.bias, "bias"},     {args.mask, "mask"},
+                  {args.k_scale, "k_scale"}, {args.v_scale, "v_scale"}};
     const ByteRange range = byte_range(output);
     for (const auto &other : others) {
         if (&other.tensor != &output) {
@@ -248,6 +281,8 @@ void check_arguments(const Problem &problem, const hattn_attention_args &args) {
     check_packing(problem, args);
     check_query_side(problem, args);
     check_key_side(problem, args);
+    check_scale(problem, args.k_scale, "k_scale", args.k, "k");
+    check_scale(problem, args.v_scale, "v_scale", args.v, "v");
     if (args.cu_seqlens_q) {
         check_cu_seqlens(args.cu_seqlens_q, "cu_seqlens_q", problem.batch, args.q, "q", problem.query_length,
                          "query_length");
@@ -277,7 +312,8 @@ void hattn_attention_args_init(hattn_attention_args *args) {
     args->struct_size = sizeof(*args);
     const hattn_tensor empty = HATTN_TENSOR_INIT;
     for (hattn_tensor *tensor :
-         {&args->q, &args->k, &args->v, &args->out, &args->lse, &args->scores, &args->bias, &args->mask}) {
+         {&args->q, &args->k, &args->v, &args->out, &args->lse, &args->scores, &args->bias, &args->mask,
+          &args->k_scale, &args->v_scale}) {
         *tensor = empty;
     }
 }

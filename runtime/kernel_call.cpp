@@ -2,44 +2,15 @@
 
 #include <algorithm>
 
-#include "HalideRuntime.h"
+#include "buffer.h"
 #include "checked.h"
-#include "key_storage.h"
+#include "convert.h"
+#include "stored_keys.h"
 #include "tensor.h"
 
 namespace hattn {
 
 namespace {
-
-struct Dimension {
-    int64_t extent, stride;
-};
-
-// A halide_buffer_t over memory of ours. Coordinates start at 0: offsets are shifted instead, which keeps index
-// arithmetic small.
-class Buffer {
-public:
-    template<typename T>
-    Buffer(T *data, std::initializer_list<Dimension> dimensions) {
-        int count = 0;
-        for (const Dimension &dimension : dimensions) {
-            shape_[count++] = {0, static_cast<int32_t>(dimension.extent), static_cast<int32_t>(dimension.stride), 0};
-        }
-        buffer_.host = const_cast<uint8_t *>(reinterpret_cast<const uint8_t *>(data));
-        buffer_.type = halide_type_of<std::remove_const_t<T>>();
-        buffer_.dimensions = count;
-        buffer_.dim = shape_;
-    }
-    Buffer(const Buffer &) = delete;
-    Buffer &operator=(const Buffer &) = delete;
-    operator void *() {
-        return &buffer_;
-    }
-
-private:
-    halide_buffer_t buffer_ = {};
-    halide_dimension_t shape_[3] = {};
-};
 
 // Strides of extents of one are the caller's to ignore.
 int64_t used_stride(const hattn_tensor &tensor, int dimension) {
@@ -70,20 +41,48 @@ struct OperandView {
     }
 };
 
-// Keys or values of a range, for a kernel.
-struct StoredKeys {
-    StoredKeys(const CallSite &site, const hattn_tensor &side, int64_t batch, int64_t kv_head, const KeyRange &keys)
-        : count(ceil_div(keys.size(), kGranuleKeys)),
-          at(locate_granules(site.plan.problem, site.args, side, batch, kv_head, {keys.begin / kGranuleKeys, count},
-                             own)),
-          elements(at.base, {{side.extent[3], 1}, {kGranuleKeys, at.row_stride}, {count, at.unit}}),
-          granules(at.table, {{count, 1}}) {}
+// Query rows of a task in float32: as they are, or brought into it.
+class QueryRows {
+public:
+    QueryRows(const CallSite &site, const Task &task, const StoredRows &rows)
+        : scratch_(site.scratch), row_stride_(site.args.q.stride[2]), head_stride_(site.args.q.stride[1]) {
+        const Problem &problem = site.plan.problem;
+        const void *stored = address(site.args.q, rows.batch, task.head, rows.first + task.row);
+        data_ = static_cast<const float *>(stored);
+        if (problem.q_dtype == HATTN_FLOAT32) {
+            return;
+        }
+        const RowBlock from = {problem.key_dim, task.rows, task.heads, row_stride_, head_stride_};
+        const RowBlock to = dense_rows(problem.key_dim, task.rows, task.heads);
+        own_ = static_cast<float *>(scratch_.allocate(static_cast<size_t>(to.elements()) * sizeof(float)));
+        widen(*site.plan.kernels.widen, scratch_, problem.q_dtype, stored, from, own_, to);
+        data_ = own_;
+        row_stride_ = to.row_stride;
+        head_stride_ = to.head_stride;
+    }
+    ~QueryRows() {
+        if (own_) {
+            scratch_.release(own_);
+        }
+    }
+    QueryRows(const QueryRows &) = delete;
+    QueryRows &operator=(const QueryRows &) = delete;
 
-    int64_t count;
-    int32_t own[kMaxGranulesPerCall];
-    GranuleAddress at;
-    Buffer elements;  // (d, slot, granule)
-    Buffer granules;
+    const float *data() const {
+        return data_;
+    }
+    int64_t row_stride() const {
+        return row_stride_;
+    }
+    int64_t head_stride() const {
+        return head_stride_;
+    }
+
+private:
+    ScratchArena &scratch_;
+    const float *data_;
+    int64_t row_stride_, head_stride_;
+    float *own_ = nullptr;
 };
 
 // Everything that attention and score kernels take in common.
@@ -94,12 +93,12 @@ struct InputArguments {
           kv_head(task.head / site.plan.problem.group_size()),
           bias_view(site.args.bias, kNoBias, task, sequence.queries, keys.begin),
           mask_view(site.args.mask, kVisible, task, sequence.queries, keys.begin),
-          query(element<const float>(site.args.q, sequence.queries, task.head, task.row),
-                {{site.plan.problem.key_dim, 1},
-                 {task.rows, site.args.q.stride[2]},
-                 {task.heads, site.args.q.stride[1]}}),
-          key(site, site.args.k, task.batch, kv_head, keys),
-          value(site, site.args.v, task.batch, kv_head, keys),
+          query_rows(site, task, sequence.queries),
+          query(query_rows.data(), {{site.plan.problem.key_dim, 1},
+                                    {task.rows, query_rows.row_stride()},
+                                    {task.heads, query_rows.head_stride()}}),
+          key(site, site.args.k, site.args.k_scale, task.batch, kv_head, keys),
+          value(site, site.args.v, site.args.v_scale, task.batch, kv_head, keys),
           bias(bias_view.data, {{keys.size(), bias_view.key_stride},
                                 {task.rows, bias_view.row_stride},
                                 {task.heads, bias_view.head_stride}}),
@@ -131,6 +130,7 @@ struct InputArguments {
     const int64_t kv_head;
     const OperandView<float> bias_view;
     const OperandView<uint8_t> mask_view;
+    QueryRows query_rows;
     Buffer query;
     StoredKeys key, value;
     Buffer bias, mask, alibi_slopes, sink_logits, lse;
@@ -142,12 +142,17 @@ struct InputArguments {
 // Calls a kernel in the order of generators/kernel_inputs.cpp.
 template<typename... Outputs>
 void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Outputs &...outputs) {
+    constexpr size_t kMostArguments = 40;
     void *context = &site.scratch;
-    void *arguments[] = {
+    void *arguments[kMostArguments] = {
         &context,     in.query,  in.key.elements, in.value.elements, in.key.granules, in.value.granules,
         in.bias,      in.mask,   in.alibi_slopes, in.sink_logits,    in.lse,          &in.key_count,
-        &in.key_skip, &in.scale, &in.softcap,     &in.first_offset,  &in.last_offset, &in.position_offset,
-        outputs...};
+        &in.key_skip, &in.scale, &in.softcap,     &in.first_offset,  &in.last_offset, &in.position_offset};
+    void **next = arguments + 18;
+    if (kernel.any_storage) {
+        next = in.value.add_storage(in.key.add_storage(next));
+    }
+    ((*next++ = outputs), ...);
     kernel.function(arguments);
 }
 
@@ -236,9 +241,12 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // The first kernel of unfused keeps all scores, as logits and as weights.
     const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;
     // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can
-    // be hidden.
+    // be hidden or are stored in another type.
+    const bool keeps_values = kernel.hooks != 0 || kernel.any_storage;
+    // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
+    const int64_t key_rows = kernel.any_storage ? tile.key_unroll * (key_dim + 2 * kLanes) : 0;
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
-                           kRowArrays * rows + (kernel.hooks != 0 ? (chunk + 1) * (value_dim + kLanes) : 0) +
+                           kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
                            chunk * kLanes + kept;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
 }

@@ -85,6 +85,7 @@ KernelInfo read_kernel(const std::string &path, const json &row, const std::stri
     if (!parse_kernel_kind(kind_name, &kernel.kind)) {
         refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " is of unknown kind '", kind_name, "'");
     }
+    kernel.any_storage = row.at("any_storage");
     for (const std::string hook : row.at("hooks")) {
         const uint32_t bit = hook_bit(hook);
         if (!bit) {

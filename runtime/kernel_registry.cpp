@@ -49,6 +49,10 @@ constexpr KindRow kKinds[] = {
     {KernelKind::kScores, "scores"},
     {KernelKind::kProbabilities, "probabilities"},
     {KernelKind::kMerge, "merge"},
+    {KernelKind::kWiden, "widen"},
+    {KernelKind::kNarrow, "narrow"},
+    {KernelKind::kBlockScales, "block_scales"},
+    {KernelKind::kQuantize, "quantize"},
 };
 
 }  // namespace
@@ -106,10 +110,12 @@ bool serves(uint32_t kernel_hooks, uint32_t wanted) {
     return (wanted & ~kernel_hooks) == 0 && (others & ~neutral_hooks()) == 0;
 }
 
-std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
+std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, bool any_storage,
+                                             uint32_t hooks) {
     std::vector<const KernelInfo *> found;
     for (const KernelInfo &kernel : all_kernels()) {
-        if (kernel.kind != kind || std::string_view(kernel.target) != target.name || !serves(kernel.hooks, hooks)) {
+        if (kernel.kind != kind || kernel.any_storage != any_storage ||
+            std::string_view(kernel.target) != target.name || !serves(kernel.hooks, hooks)) {
             continue;
         }
         const int others = found.empty() ? 0 : std::popcount(found.front()->hooks) - std::popcount(kernel.hooks);
@@ -123,6 +129,12 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
     std::stable_sort(found.begin(), found.end(),
                      [](const KernelInfo *a, const KernelInfo *b) { return a->tile.rows < b->tile.rows; });
     return found;
+}
+
+const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind) {
+    const std::vector<const KernelInfo *> found = find_kernels(target, kind, false, 0);
+    require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name);
+    return *found.front();
 }
 
 uint32_t hook_bit(std::string_view name) {

@@ -23,7 +23,11 @@ bool serves(uint32_t kernel_hooks, uint32_t wanted);
 
 // The library's kernels of a kind for a target that serve a set of hooks with the fewest others, ordered by rows per
 // tile.
-std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks);
+std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, bool any_storage,
+                                             uint32_t hooks);
+
+// The one of a kind that has no tiles and no hooks.
+const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind);
 
 uint32_t hook_bit(std::string_view name);  // 0 if unknown
 uint32_t hiding_hooks();                   // bits of all that can hide keys

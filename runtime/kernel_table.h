@@ -6,7 +6,20 @@
 
 namespace hattn {
 
-enum class KernelKind { kNaive, kFlash, kSplitKv, kUnfusedScores, kUnfusedValues, kScores, kProbabilities, kMerge };
+enum class KernelKind {
+    kNaive,
+    kFlash,
+    kSplitKv,
+    kUnfusedScores,
+    kUnfusedValues,
+    kScores,
+    kProbabilities,
+    kMerge,
+    kWiden,
+    kNarrow,
+    kBlockScales,
+    kQuantize
+};
 
 // As in schedules/tile.h.
 struct KernelTile {
@@ -17,13 +30,17 @@ struct KernelTile {
 // it, so that results do not depend on how keys are stored.
 inline constexpr int64_t kGranuleKeys = 16;
 
+// Elements along D that share a scale, where every key has scales of its own, as in generators/stored_side.h.
+inline constexpr int64_t kScaleBlock = 32;
+
 struct KernelInfo {
     const char *name;
     const char *target;
     KernelKind kind;
+    bool any_storage;  // keys and values of any storage type, else float32
     uint32_t hooks;  // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
     KernelTile tile;
-    // The pipeline's arguments in the order of generators/kernel_inputs.cpp, outputs last; buffers as halide_buffer_t
+    // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as halide_buffer_t
     // *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);
 };

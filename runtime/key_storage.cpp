@@ -48,6 +48,10 @@ void check_granules(const Problem &problem, const hattn_tensor &side, const char
             ", but ", problem.ring ? "a ring" : "pages", " may span at most 2^31 elements");
 }
 
+const int32_t *ascending_granules() {
+    return kAscending.data();
+}
+
 GranuleAddress locate_granules(const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                                int64_t batch, int64_t kv_head, const GranuleRange &range, int32_t *own) {
     const int64_t row_stride = side.stride[2];
@@ -59,17 +63,17 @@ GranuleAddress locate_granules(const Problem &problem, const hattn_attention_arg
             const int64_t granule = range.first + i;
             own[i] = static_cast<int32_t>(pages[granule / granules] * steps.page + granule % granules * steps.granule);
         }
-        return {element<const float>(side, 0, kv_head, 0), steps.unit, row_stride, own};
+        return {address(side, 0, kv_head, 0), steps.unit, row_stride, own};
     }
     if (problem.ring) {
         const int64_t granules = side.extent[2] / kGranuleKeys;
         for (int64_t i = 0; i < range.count; ++i) {
             own[i] = static_cast<int32_t>((range.first + i) % granules);
         }
-        return {element<const float>(side, batch, kv_head, 0), kGranuleKeys * row_stride, row_stride, own};
+        return {address(side, batch, kv_head, 0), kGranuleKeys * row_stride, row_stride, own};
     }
     const StoredRows rows(side, args.cu_seqlens_k, batch);
-    return {element<const float>(side, rows, kv_head, range.first * kGranuleKeys), kGranuleKeys * row_stride,
+    return {address(side, rows.batch, kv_head, rows.first + range.first * kGranuleKeys), kGranuleKeys * row_stride,
             row_stride, kAscending.data()};
 }
 

@@ -12,7 +12,7 @@ namespace hattn {
 
 // Key j lies at base + table[j / 16 - first] * unit + (j % 16) * row_stride, in elements.
 struct GranuleAddress {
-    const float *base;
+    const void *base;
     int64_t unit, row_stride;
     const int32_t *table;
 };
@@ -23,11 +23,14 @@ struct GranuleRange {
 };
 inline constexpr int64_t kMaxGranulesPerCall = kMaxKeysPerCall / kGranuleKeys;
 
-// Says where granules of args.k or args.v (`side`) lie for one kv head of a sequence. The table may be written to
+// Says where granules of args.k or args.v, or of their scales (`side`), lie for one kv head of a sequence. The table may be written to
 // `own`, which has room for range.count entries. All granules must hold keys of the sequence; rows past its length, in
 // the last one, may lie outside the tensor.
 GranuleAddress locate_granules(const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                                int64_t batch, int64_t kv_head, const GranuleRange &range, int32_t *own);
+
+// Ascending: granules that lie one after the other, or all in one place if their stride is 0.
+const int32_t *ascending_granules();
 
 // Throws where kernels, which index with 32 bits, cannot reach all of args.k or args.v.
 void check_granules(const Problem &problem, const hattn_tensor &side, const char *name);

@@ -17,17 +17,19 @@ namespace hattn {
 
 namespace {
 
-constexpr int64_t kRowsPerTask = 16;
+constexpr int64_t kRowsPerTask = hattn_kv_cache::kRowsPerTask;
 constexpr int64_t kSerialElements = 65536;  // fewer are written by the caller's thread
 
 void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v) {
     const struct {
         const hattn_tensor &tensor;
         const char *name;
+        const char *dtype_name;
         const hattn_tensor &storage;
-    } sides[] = {{k, "k", cache.keys}, {v, "v", cache.values}};
-    for (const auto &[tensor, name, storage] : sides) {
-        check_tensor(tensor, name, cache.desc.dtype);
+    } sides[] = {{k, "k", "k: dtype", cache.keys.rows}, {v, "v", "v: dtype", cache.values.rows}};
+    for (const auto &[tensor, name, dtype_name, storage] : sides) {
+        check_float_dtype(tensor.dtype, dtype_name);
+        check_tensor(tensor, name, tensor.dtype);
         check_tensor_extent(tensor, name, kKeyDimensions, 0, cache.desc.batch, "the cache's batch");
         check_tensor_extent(tensor, name, kKeyDimensions, 1, cache.desc.kv_heads, "the cache's kv_heads");
         check_tensor_extent(tensor, name, kKeyDimensions, 3, storage.extent[3], "the cache's head dimension");
@@ -49,21 +51,22 @@ void check_counts(const hattn_kv_cache &cache, const RowCounts &added) {
     }
 }
 
-void copy_rows(const float *from, int64_t from_stride, float *to, int64_t dim, int64_t rows) {
-    const auto row_bytes = static_cast<size_t>(dim) * sizeof(float);
-    if (from_stride == dim) {
-        std::memcpy(to, from, static_cast<size_t>(rows) * row_bytes);
+// Rows of a type that both have; strides in bytes.
+void copy_rows(const void *from, int64_t from_stride, void *to, int64_t to_stride, int64_t row_bytes, int64_t rows) {
+    if (from_stride == row_bytes && to_stride == row_bytes) {
+        std::memcpy(to, from, static_cast<size_t>(rows * row_bytes));
         return;
     }
     for (int64_t i = 0; i < rows; ++i) {
-        std::memcpy(to + i * dim, from + i * from_stride, row_bytes);
+        std::memcpy(static_cast<char *>(to) + i * to_stride, static_cast<const char *>(from) + i * from_stride,
+                    static_cast<size_t>(row_bytes));
     }
 }
 
 void copy_page(const hattn_tensor &side, const PageCopy &copy) {
+    const auto bytes = static_cast<size_t>(storage_bytes(side.dtype, copy.rows * side.stride[2]));
     for (int64_t h = 0; h < side.extent[1]; ++h) {
-        copy_rows(element<const float>(side, copy.from, h, 0), side.stride[2], element<float>(side, copy.to, h, 0),
-                  side.extent[3], copy.rows);
+        std::memcpy(address(side, copy.to, h, 0), address(side, copy.from, h, 0), bytes);
     }
 }
 
@@ -73,10 +76,11 @@ struct Run {
     int64_t page, at;             // of the storage
 };
 
-void write_run(const hattn_tensor &from, const hattn_tensor &to, const Run &run) {
+void copy_run(const hattn_tensor &from, const hattn_tensor &to, const Run &run) {
+    const int64_t element = storage_bytes(to.dtype, 1);
     for (int64_t h = 0; h < to.extent[1]; ++h) {
-        copy_rows(element<const float>(from, run.sequence, h, run.row), from.stride[2],
-                  element<float>(to, run.page, h, run.at), to.extent[3], run.rows);
+        copy_rows(address(from, run.sequence, h, run.row), from.stride[2] * element, address(to, run.page, h, run.at),
+                  to.stride[2] * element, to.extent[3] * element, run.rows);
     }
 }
 
@@ -86,6 +90,100 @@ void turn_run(const Rope &rope, const hattn_tensor &keys, const Run &run, int32_
         for (int64_t h = 0; h < keys.extent[1]; ++h) {
             rope.turn(element<float>(keys, run.page, h, run.at + i), worker);
         }
+    }
+}
+
+// Converts rows of one side on their way into the cache, through float32.
+class RowWriter {
+public:
+    RowWriter(const hattn_kv_cache &cache, const CachedSide &side, const hattn_tensor &from, int32_t worker)
+        : cache_(cache), side_(side), from_(from), worker_(worker), dim_(from.extent[3]),
+          floats_(reinterpret_cast<float *>(static_cast<char *>(cache.append_memory->data()) +
+                                            worker * cache.worker_bytes())),
+          scratch_(floats_ + cache.row_floats(), static_cast<size_t>(quantize_scratch_bytes(dim_))) {}
+
+    void write(const Run &run, const Rope *rope) {
+        // Turning is prepared once per row, for all heads.
+        const int64_t step = rope ? 1 : run.rows;
+        for (int64_t i = 0; i < run.rows; i += step) {
+            if (rope) {
+                rope->move_to(run.sequence, run.row + i, worker_);
+            }
+            for (int64_t h = 0; h < from_.extent[1]; ++h) {
+                const RowBlock block = load(run, h, i, step, rope != nullptr);
+                if (rope) {
+                    rope->turn(floats_, worker_);
+                }
+                store(block, {run.sequence, run.row + i, step, run.page, run.at + i}, h);
+            }
+        }
+    }
+
+private:
+    // Leaves rows in float32 at loaded_; `own`: in memory that may be written to.
+    RowBlock load(const Run &run, int64_t head, int64_t i, int64_t rows, bool own) {
+        const void *given = address(from_, run.sequence, head, run.row + i);
+        const RowBlock dense = dense_rows(dim_, rows, 1);
+        const RowBlock strided = {dim_, rows, 1, from_.stride[2], 0};
+        loaded_ = floats_;
+        if (from_.dtype != HATTN_FLOAT32) {
+            widen(*cache_.kernels.widen, scratch_, from_.dtype, given, strided, floats_, dense);
+            return dense;
+        }
+        if (own) {
+            std::memcpy(floats_, given, static_cast<size_t>(dim_) * sizeof(float));  // a single row
+            return dense;
+        }
+        loaded_ = static_cast<const float *>(given);
+        return strided;
+    }
+
+    void store(const RowBlock &block, const Run &run, int64_t head) {
+        const hattn_tensor &rows = side_.rows;
+        void *to = address(rows, run.page, head, run.at);
+        if (is_quantized(rows.dtype)) {
+            quantize(cache_.kernels.quantize, scratch_, loaded_, block, quantized(run, head));
+        } else if (rows.dtype == HATTN_FLOAT32) {
+            copy_rows(loaded_, block.row_stride * 4, to, rows.stride[2] * 4, dim_ * 4, run.rows);
+        } else {
+            narrow(*cache_.kernels.narrow, scratch_, rows.dtype, loaded_, block, to,
+                   {dim_, run.rows, 1, rows.stride[2], 0});
+        }
+    }
+
+    QuantizedRows quantized(const Run &run, int64_t head) const {
+        const hattn_tensor &rows = side_.rows, &scales = side_.scales;
+        QuantizedRows to{rows.dtype, address(rows, run.page, head, run.at), rows.stride[2], nullptr, 0, nullptr, 0};
+        if (side_.computes_scales) {
+            to.blocks = element<float>(scales, run.page, head, run.at);
+            to.block_row_stride = scales.stride[2];
+        } else {
+            to.channels = element<const float>(scales, 0, scales.extent[1] > 1 ? head : 0, 0);
+            to.channel_stride = scales.extent[3] > 1 ? 1 : 0;
+        }
+        return to;
+    }
+
+    const hattn_kv_cache &cache_;
+    const CachedSide &side_;
+    const hattn_tensor &from_;
+    const int32_t worker_;
+    const int64_t dim_;
+    float *floats_;
+    ScratchArena scratch_;
+    const float *loaded_ = nullptr;
+};
+
+void write_run(const hattn_kv_cache &cache, const CachedSide &side, const hattn_tensor &from, const Run &run,
+               const Rope *rope, int32_t worker) {
+    const bool floats = from.dtype == HATTN_FLOAT32;
+    if (from.dtype != side.rows.dtype || (rope && !floats)) {
+        RowWriter(cache, side, from, worker).write(run, rope);
+        return;
+    }
+    copy_run(from, side.rows, run);
+    if (rope) {
+        turn_run(*rope, side.rows, run, worker);
     }
 }
 
@@ -108,14 +206,11 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
             run.page = cache.page_of(run.sequence, position);
             run.at = cache.row_of(position);
             run.rows = std::min(end - run.row, cache.page_rows() - run.at);
-            write_run(k, cache.keys, run);
-            write_run(v, cache.values, run);
-            if (rope) {
-                turn_run(*rope, cache.keys, run, worker);
-            }
+            write_run(cache, cache.keys, k, run, rope, worker);
+            write_run(cache, cache.values, v, run, nullptr, worker);
         }
     };
-    const int64_t row = cache.desc.kv_heads * (cache.keys.extent[3] + cache.values.extent[3]) * (rope ? 2 : 1);
+    const int64_t row = cache.desc.kv_heads * (cache.desc.key_dim + cache.desc.value_dim) * (rope ? 2 : 1);
     const bool serial = cache.desc.batch * std::min(most, kSerialElements) * row < kSerialElements;
     for_each_task(cache.context->executor, cache.desc.batch * blocks, serial, write_block);
 }
@@ -132,8 +227,12 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
     }
     if (cache.paged()) {
         for (const PageCopy &copy : cache.pages.extend(cache.lengths, added)) {
-            copy_page(cache.keys, copy);
-            copy_page(cache.values, copy);
+            for (const CachedSide *side : {&cache.keys, &cache.values}) {
+                copy_page(side->rows, copy);
+                if (side->computes_scales) {
+                    copy_page(side->scales, copy);
+                }
+            }
         }
     }
     write_rows(cache, k, v, added, rope ? &*rope : nullptr);

@@ -1,5 +1,6 @@
 // Attention over a KV cache: an ordinary attention over views of it.
 #include <algorithm>
+#include <utility>
 
 #include "kv_cache.h"
 #include "problem.h"
@@ -37,10 +38,19 @@ void bind(const hattn_kv_cache &cache, hattn_attention_desc &desc, hattn_attenti
     desc.kv_length = cache.desc.capacity;
     desc.page_size = cache.desc.page_size;
     desc.ring = cache.ring() ? 1 : 0;
-    args.k = cache.keys;
-    args.v = cache.values;
+    desc.k_dtype = cache.desc.dtype;
+    desc.v_dtype = cache.desc.value_dtype;
+    args.k = cache.keys.rows;
+    args.v = cache.values.rows;
+    args.k_scale = cache.keys.scales;
+    args.v_scale = cache.values.scales;
     if (!cache.paged() && !cache.ring()) {
         args.k.extent[2] = args.v.extent[2] = cache.longest();
+        for (auto [side, scale] : {std::pair(&cache.keys, &args.k_scale), std::pair(&cache.values, &args.v_scale)}) {
+            if (side->computes_scales) {
+                scale->extent[2] = cache.longest();
+            }
+        }
     }
     args.kv_lengths = cache.lengths.data();
     args.block_table = cache.paged() ? cache.pages.data() : nullptr;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "checked.h"
+#include "kernel_registry.h"
 #include "key_storage.h"
 #include "problem.h"
 #include "rope.h"
@@ -25,6 +26,7 @@ void check_cache_extent(int64_t value, int64_t least, const char *name) {
 
 void check_desc(const hattn_kv_cache_desc &desc) {
     check_storage_dtype(desc.dtype, "dtype");
+    check_storage_dtype(desc.value_dtype, "value_dtype");
     check_cache_extent(desc.batch, 0, "batch");
     check_cache_extent(desc.kv_heads, 1, "kv_heads");
     check_cache_extent(desc.capacity, 1, "capacity");
@@ -53,46 +55,106 @@ hattn_kv_cache_desc with_defaults(hattn_kv_cache_desc desc) {
     return desc;
 }
 
-// One side's storage, without memory.
-hattn_tensor storage(const hattn_kv_cache_desc &desc, int64_t dim) {
+// A tensor like one side's storage, without memory. Rows start at bytes.
+hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t dim) {
     const int64_t pages = desc.page_size > 0 ? desc.page_count : desc.batch;
     const int64_t rows = desc.page_size > 0 ? desc.page_size : desc.capacity;
     const int64_t extent[4] = {pages, desc.kv_heads, rows, dim};
     hattn_tensor tensor = HATTN_TENSOR_INIT;
+    tensor.dtype = dtype;
     int64_t elements = 1;
     for (int d = 3; d >= 0; --d) {
         tensor.extent[d] = extent[d];
         tensor.stride[d] = elements;
         elements = checked_multiply(elements, extent[d], "size of the cache");
+        elements = d == 3 && dtype == HATTN_INT4 ? round_up(elements, 2) : elements;
     }
     checked_multiply(elements, sizeof(float), "size of the cache");
     return tensor;
 }
 
 std::unique_ptr<ContextMemory> allocate(const hattn_context &context, hattn_tensor &tensor) {
-    const int64_t bytes = tensor.extent[0] * tensor.stride[0] * static_cast<int64_t>(sizeof(float));
+    const int64_t bytes = storage_bytes(tensor.dtype, tensor.extent[0] * tensor.stride[0]);
     auto memory = std::make_unique<ContextMemory>(context, static_cast<size_t>(bytes), kScratchAlignment);
     tensor.data = memory->data();
     return memory;
 }
 
-std::unique_ptr<hattn_kv_cache> make_cache(hattn_context &context, const hattn_kv_cache_desc &given) {
+// Scales given once for all: [1, 1 or Hkv, 1, 1 or D].
+void check_given_scales(const hattn_tensor &scale, const char *name, const hattn_tensor &rows) {
+    require(is_quantized(rows.dtype), HATTN_INVALID_ARGUMENT, name, ": data is given, but the cache's type is ",
+            dtype_name(rows.dtype));
+    check_tensor(scale, name, HATTN_FLOAT32);
+    for (int d = 0; d < 4; ++d) {
+        const int64_t most = d % 2 == 0 ? 1 : rows.extent[d];
+        require(scale.extent[d] == 1 || scale.extent[d] == most, HATTN_INVALID_ARGUMENT, name, ": extent[", d, "] (",
+                kKeyDimensions.name[d], ") is ", scale.extent[d], ", but must be 1", most > 1 ? " or " : "",
+                most > 1 ? std::to_string(most) : "");
+    }
+}
+
+void copy_scales(const hattn_tensor &from, hattn_tensor &to) {
+    auto *next = static_cast<float *>(to.data);
+    for (int64_t h = 0; h < from.extent[1]; ++h) {
+        for (int64_t d = 0; d < from.extent[3]; ++d) {
+            *next++ = element<const float>(from, 0, h, 0)[d * from.stride[3]];
+        }
+    }
+}
+
+CachedSide make_side(const hattn_context &context, const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t dim,
+                     const hattn_tensor &given, const char *name) {
+    CachedSide side;
+    side.rows = storage(desc, dtype, dim);
+    read_struct(&given, name);
+    if (given.data) {
+        check_given_scales(given, name, side.rows);
+        side.scales = HATTN_TENSOR_INIT;
+        const int64_t heads = given.extent[1], channels = given.extent[3];
+        const int64_t extent[4] = {1, heads, 1, channels}, stride[4] = {heads * channels, channels, channels, 1};
+        std::copy(extent, extent + 4, side.scales.extent);
+        std::copy(stride, stride + 4, side.scales.stride);
+    } else if (is_quantized(dtype)) {
+        side.scales = storage(desc, HATTN_FLOAT32, ceil_div(dim, kScaleBlock));
+        side.computes_scales = true;
+    }
+    side.row_memory = allocate(context, side.rows);
+    if (is_quantized(dtype)) {
+        side.scale_memory = allocate(context, side.scales);
+    }
+    if (given.data) {
+        copy_scales(given, side.scales);
+    }
+    return side;
+}
+
+CacheKernels kernels_of(const TargetInfo &target) {
+    return {&only_kernel(target, KernelKind::kWiden),
+            &only_kernel(target, KernelKind::kNarrow),
+            {&only_kernel(target, KernelKind::kBlockScales), &only_kernel(target, KernelKind::kQuantize)}};
+}
+
+std::unique_ptr<hattn_kv_cache> make_cache(hattn_context &context, hattn_kv_cache_desc given) {
+    given.value_dtype = given.value_dtype == hattn_dtype{} ? given.dtype : given.value_dtype;
     check_desc(given);
     auto cache = std::make_unique<hattn_kv_cache>();
     cache->context = &context;
     cache->desc = with_defaults(given);
+    cache->kernels = kernels_of(*context.target);
     const hattn_kv_cache_desc &desc = cache->desc;
-    cache->keys = storage(desc, desc.key_dim);
-    cache->values = storage(desc, desc.value_dim);
     cache->lengths.assign(static_cast<size_t>(desc.batch), 0);
     cache->kept_from.assign(static_cast<size_t>(desc.batch), 0);
     if (cache->paged()) {
         cache->pages = PageTable(desc.batch, desc.capacity, desc.page_size, desc.page_count);
     }
-    cache->key_memory = allocate(context, cache->keys);
-    cache->value_memory = allocate(context, cache->values);
+    cache->keys = make_side(context, desc, desc.dtype, desc.key_dim, given.k_scale, "k_scale");
+    cache->values = make_side(context, desc, desc.value_dtype, desc.value_dim, given.v_scale, "v_scale");
+    cache->desc.k_scale = cache->desc.v_scale = HATTN_TENSOR_INIT;  // the caller's memory
+    const auto workers = static_cast<size_t>(context.executor.threads);
     cache->rope_memory = std::make_unique<ContextMemory>(
         context, rope_memory_bytes(desc.key_dim, context.executor.threads), kScratchAlignment);
+    cache->append_memory = std::make_unique<ContextMemory>(
+        context, static_cast<size_t>(cache->worker_bytes()) * workers, kScratchAlignment);
     return cache;
 }
 
@@ -128,8 +190,8 @@ void check_sequence(const hattn_kv_cache &cache, int64_t sequence, const char *n
 void copy_rows(const hattn_kv_cache &cache, const hattn_tensor &side, int64_t from, int64_t to, int64_t length) {
     const int64_t rows = cache.ring() ? side.extent[2] : length;
     for (int64_t h = 0; h < side.extent[1]; ++h) {
-        std::memcpy(element<float>(side, to, h, 0), element<float>(side, from, h, 0),
-                    static_cast<size_t>(rows * side.extent[3]) * sizeof(float));
+        std::memcpy(address(side, to, h, 0), address(side, from, h, 0),
+                    static_cast<size_t>(storage_bytes(side.dtype, rows * side.stride[2])));
     }
 }
 
@@ -138,8 +200,12 @@ void fork(hattn_kv_cache &cache, int64_t from, int64_t to, int64_t length) {
     if (cache.paged()) {
         cache.pages.share(from, to, length);
     } else if (length > 0) {
-        copy_rows(cache, cache.keys, from, to, length);
-        copy_rows(cache, cache.values, from, to, length);
+        for (const CachedSide *side : {&cache.keys, &cache.values}) {
+            copy_rows(cache, side->rows, from, to, length);
+            if (side->computes_scales) {
+                copy_rows(cache, side->scales, from, to, length);
+            }
+        }
     }
     cache.lengths[static_cast<size_t>(to)] = static_cast<int32_t>(length);
     cache.kept_from[static_cast<size_t>(to)] = length > 0 ? cache.kept_from[static_cast<size_t>(from)] : 0;
@@ -158,6 +224,7 @@ void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc) {
     *desc = {};
     desc->struct_size = sizeof(*desc);
     desc->dtype = HATTN_FLOAT32;
+    desc->k_scale = desc->v_scale = HATTN_TENSOR_INIT;
 }
 
 hattn_status hattn_kv_cache_create(hattn_context *context, const hattn_kv_cache_desc *desc, hattn_kv_cache **cache) {
@@ -219,8 +286,18 @@ hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, h
         require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
         require(k, HATTN_INVALID_ARGUMENT, "k: is null");
         require(v, HATTN_INVALID_ARGUMENT, "v: is null");
-        *k = cache->keys;
-        *v = cache->values;
+        *k = cache->keys.rows;
+        *v = cache->values.rows;
+    });
+}
+
+hattn_status hattn_kv_cache_scales(const hattn_kv_cache *cache, hattn_tensor *k_scale, hattn_tensor *v_scale) {
+    return guarded([&] {
+        require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
+        require(k_scale, HATTN_INVALID_ARGUMENT, "k_scale: is null");
+        require(v_scale, HATTN_INVALID_ARGUMENT, "v_scale: is null");
+        *k_scale = cache->keys.scales;
+        *v_scale = cache->values.scales;
     });
 }
 

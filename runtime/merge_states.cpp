@@ -67,7 +67,7 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
     hattn_plan plan;
     plan.problem = {};
     plan.problem.value_dim = out.extent[3];
-    plan.kernels.merge = find_kernels(*context.target, KernelKind::kMerge, 0).front();
+    plan.kernels.merge = &only_kernel(*context.target, KernelKind::kMerge);
     const int64_t dim = out.extent[3];
     const int64_t states = round_up(state_floats(kRowsPerMerge, count, dim), 16);
     const int64_t scratch_bytes = merge_scratch_bytes(kRowsPerMerge, count, dim);

@@ -53,6 +53,15 @@ int64_t most_tile_rows(const KernelSet &kernels) {
     return rows;
 }
 
+// Queries and outputs of a tile in float32, where they are stored in another type.
+int64_t conversion_scratch(const Problem &problem, const KernelSet &kernels) {
+    const auto tile = [&](hattn_dtype dtype, int64_t dim) {
+        const int64_t bytes = most_tile_rows(kernels) * dim * static_cast<int64_t>(sizeof(float));
+        return dtype == HATTN_FLOAT32 ? 0 : round_up(bytes, kScratchAlignment) + int64_t{kScratchAlignment};
+    };
+    return tile(problem.q_dtype, problem.key_dim) + tile(problem.out_dtype, problem.value_dim);
+}
+
 int64_t merge_scratch(const Problem &problem, const KernelSet &kernels) {
     const int64_t states = std::max<int64_t>(2, ceil_div(problem.kv_length, kSplitKeys));
     return merge_scratch_bytes(most_tile_rows(kernels), states, problem.value_dim);
@@ -104,7 +113,9 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     }
     const int64_t rows = most_tile_rows(kernels);
     layout.segment_floats = round_up(state_floats(rows, 2, problem.value_dim) + rows, 16);
-    layout.scratch_bytes = round_up(std::max(scratch_of(problem, kernels), merge_scratch(problem, kernels)), 64);
+    layout.scratch_bytes = round_up(std::max(scratch_of(problem, kernels), merge_scratch(problem, kernels)) +
+                                        conversion_scratch(problem, kernels),
+                                    64);
 
     int64_t used = 0;
     const auto place = [&](int64_t bytes) {

@@ -22,8 +22,16 @@ void check_flag(int32_t value, const char *name) {
     require(value == 0 || value == 1, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be 0 or 1");
 }
 
-void check_dtype_and_device(const hattn_attention_desc &desc) {
-    check_storage_dtype(desc.dtype, "dtype");
+// What a type that may be left out is.
+hattn_dtype dtype_or(hattn_dtype given, hattn_dtype otherwise) {
+    return given == hattn_dtype{} ? otherwise : given;
+}
+
+void check_dtypes_and_device(const hattn_attention_desc &desc) {
+    check_float_dtype(desc.dtype, "dtype");
+    check_storage_dtype(dtype_or(desc.k_dtype, desc.dtype), "k_dtype");
+    check_storage_dtype(dtype_or(desc.v_dtype, desc.dtype), "v_dtype");
+    check_float_dtype(dtype_or(desc.out_dtype, desc.dtype), "out_dtype");
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
     require(desc.device == HATTN_CPU, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(desc.device),
@@ -106,11 +114,15 @@ void check_page_size(int64_t size) {
 }
 
 Problem validate_problem(const hattn_attention_desc &desc) {
-    check_dtype_and_device(desc);
+    check_dtypes_and_device(desc);
     check_extents(desc);
     check_options(desc);
     check_key_storage(desc);
     Problem problem;
+    problem.q_dtype = desc.dtype;
+    problem.k_dtype = dtype_or(desc.k_dtype, desc.dtype);
+    problem.v_dtype = dtype_or(desc.v_dtype, desc.dtype);
+    problem.out_dtype = dtype_or(desc.out_dtype, desc.dtype);
     problem.batch = desc.batch;
     problem.query_heads = desc.query_heads;
     problem.kv_heads = desc.kv_heads;

@@ -11,6 +11,7 @@ namespace hattn {
 inline constexpr int64_t kMaxExtent = int64_t{1} << 29;
 
 struct Problem {
+    hattn_dtype q_dtype, k_dtype, v_dtype, out_dtype;
     int64_t batch, query_heads, kv_heads, query_length, kv_length, key_dim, value_dim;
     float scale, softcap;
     bool causal;
@@ -24,6 +25,10 @@ struct Problem {
     int64_t page_size;       // 0: none
     bool ring;
 
+    // Keys or values are of another type than float32, which takes kernels for any.
+    bool any_storage() const {
+        return k_dtype != HATTN_FLOAT32 || v_dtype != HATTN_FLOAT32;
+    }
     // Keys lie elsewhere than in rows 0, 1, ... of k[b].
     bool scattered() const {
         return page_size > 0 || ring;

@@ -20,8 +20,8 @@ constexpr int64_t kShortKeys = 2048;
 // Up to this many rows per head it matters how they fill tiles.
 constexpr int64_t kFewRows = 96;
 
-const KernelInfo *only_kernel(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
-    const std::vector<const KernelInfo *> found = find_kernels(target, kind, hooks);
+const KernelInfo *score_kernel(const TargetInfo &target, KernelKind kind, bool any_storage, uint32_t hooks) {
+    const std::vector<const KernelInfo *> found = find_kernels(target, kind, any_storage, hooks);
     require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name,
             " with hooks ", hook_names(hooks));
     return found.front();
@@ -83,6 +83,8 @@ uint32_t hooks_of_values(uint32_t hooks) {
 void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
     for (auto *list : kernels.all()) {
         if (list->front()->kind == kernel->kind) {
+            require(kernel->any_storage || !list->front()->any_storage, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ",
+                    kernel->name, " takes float32 keys and values, but the problem has others");
             const uint32_t wanted = kernel->kind == KernelKind::kUnfusedValues ? hooks_of_values(hooks) : hooks;
             require(serves(kernel->hooks, wanted), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
                     " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(wanted));
@@ -133,18 +135,21 @@ bool may_choose(const KernelSet &kernels, hattn_algorithm algorithm) {
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force) {
     KernelSet kernels;
     kernels.target = &target;
-    kernels.naive = find_kernels(target, KernelKind::kNaive, problem.hooks);
-    kernels.flash = find_kernels(target, KernelKind::kFlash, problem.hooks);
-    kernels.split_kv = find_kernels(target, KernelKind::kSplitKv, problem.hooks);
-    kernels.unfused_scores = find_kernels(target, KernelKind::kUnfusedScores, problem.hooks);
-    kernels.unfused_values = find_kernels(target, KernelKind::kUnfusedValues, hooks_of_values(problem.hooks));
+    const bool any = problem.any_storage();
+    kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
+    kernels.flash = find_kernels(target, KernelKind::kFlash, any, problem.hooks);
+    kernels.split_kv = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
+    kernels.unfused_scores = find_kernels(target, KernelKind::kUnfusedScores, any, problem.hooks);
+    kernels.unfused_values = find_kernels(target, KernelKind::kUnfusedValues, any, hooks_of_values(problem.hooks));
     for (const auto *list : kernels.all()) {
         require(!list->empty(), HATTN_INTERNAL_ERROR, "an algorithm has no kernel for ", target.name, " with hooks ",
                 hook_names(problem.hooks));
     }
-    kernels.merge = only_kernel(target, KernelKind::kMerge, 0);
-    kernels.scores = only_kernel(target, KernelKind::kScores, hooks_of_scores(problem));
-    kernels.probabilities = only_kernel(target, KernelKind::kProbabilities, problem.hooks);
+    kernels.merge = &only_kernel(target, KernelKind::kMerge);
+    kernels.widen = &only_kernel(target, KernelKind::kWiden);
+    kernels.narrow = &only_kernel(target, KernelKind::kNarrow);
+    kernels.scores = score_kernel(target, KernelKind::kScores, any, hooks_of_scores(problem));
+    kernels.probabilities = score_kernel(target, KernelKind::kProbabilities, any, problem.hooks);
 
     kernels.algorithm = problem.algorithm;
     kernels.why_algorithm =

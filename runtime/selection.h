@@ -19,6 +19,7 @@ struct KernelSet {
     const KernelInfo *scores = nullptr;                              // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
+    const KernelInfo *widen = nullptr, *narrow = nullptr;  // between 16 bits and float32
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;  // forced or asked for
     std::string why_algorithm;
 

@@ -9,17 +9,27 @@
 
 namespace hattn {
 
-int64_t dtype_bytes(hattn_dtype dtype) {
+bool is_quantized(hattn_dtype dtype) {
+    return dtype == HATTN_INT8 || dtype == HATTN_INT4;
+}
+
+int64_t dtype_bits(hattn_dtype dtype) {
     switch (dtype) {
     case HATTN_FLOAT32:
     case HATTN_INT32:
-        return 4;
+        return 32;
     case HATTN_FLOAT16:
     case HATTN_BFLOAT16:
-        return 2;
+        return 16;
+    case HATTN_INT4:
+        return 4;
     default:
-        return 1;
+        return 8;
     }
+}
+
+int64_t storage_bytes(hattn_dtype dtype, int64_t elements) {
+    return ceil_div(elements * dtype_bits(dtype), 8);
 }
 
 std::string dtype_name(hattn_dtype dtype) {
@@ -62,9 +72,9 @@ ElementSpan element_span(const hattn_tensor &tensor, const char *name) {
             end = checked_add(end, reach, name);
         }
     }
-    const int64_t bytes = dtype_bytes(tensor.dtype);
-    checked_multiply(span.lowest, bytes, name);
-    checked_multiply(checked_add(span.highest, 1, name), bytes, name);
+    const int64_t bits = dtype_bits(tensor.dtype);
+    checked_multiply(span.lowest, bits, name);
+    checked_multiply(checked_add(span.highest, 1, name), bits, name);
     return span;
 }
 
@@ -72,12 +82,8 @@ ElementSpan element_span(const hattn_tensor &tensor, const char *name) {
 
 void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype) {
     read_struct(&tensor, name);
-    require(tensor.dtype == dtype,
-            tensor.dtype >= HATTN_FLOAT32 && tensor.dtype <= HATTN_INT32 && dtype == HATTN_FLOAT32 &&
-                    (tensor.dtype == HATTN_FLOAT16 || tensor.dtype == HATTN_BFLOAT16)
-                ? HATTN_NOT_SUPPORTED
-                : HATTN_INVALID_ARGUMENT,
-            name, ": dtype is ", dtype_name(tensor.dtype), ", but must be ", dtype_name(dtype));
+    require(tensor.dtype == dtype, HATTN_INVALID_ARGUMENT, name, ": dtype is ", dtype_name(tensor.dtype),
+            ", but must be ", dtype_name(dtype));
     require(tensor.device >= HATTN_CPU && tensor.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, name, ": device is ",
             static_cast<int>(tensor.device), ", which is no hattn_device");
     require(tensor.device == HATTN_CPU, HATTN_NOT_SUPPORTED, name, ": device is ", static_cast<int>(tensor.device),
@@ -88,19 +94,25 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
     }
     if (!is_empty(tensor)) {
         require(tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is null");
-        require(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(dtype_bytes(dtype)) == 0,
-                HATTN_INVALID_ARGUMENT, name, ": data is ", tensor.data, ", but must be aligned to ",
-                dtype_bytes(dtype), " bytes");
+        const int64_t bytes = storage_bytes(dtype, 1);
+        require(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(bytes) == 0, HATTN_INVALID_ARGUMENT,
+                name, ": data is ", tensor.data, ", but must be aligned to ", bytes, " bytes");
+        for (int d = 0; d < 3 && dtype == HATTN_INT4; ++d) {
+            require(tensor.extent[d] == 1 || tensor.stride[d] % 2 == 0, HATTN_INVALID_ARGUMENT, name, ": stride[", d,
+                    "] is ", tensor.stride[d], ", but must be even for int4, two to a byte");
+        }
         element_span(tensor, name);
     }
 }
 
 void check_storage_dtype(hattn_dtype dtype, const char *name) {
-    const bool storage = dtype >= HATTN_FLOAT32 && dtype <= HATTN_INT4;
-    require(storage, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype),
-            ", but must be a floating-point type, int8 or int4");
-    require(dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, name, ": is ", dtype_name(dtype),
-            ", but only float32 is supported yet");
+    require(dtype >= HATTN_FLOAT32 && dtype <= HATTN_INT4, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype),
+            ", but must be float32, float16, bfloat16, int8 or int4");
+}
+
+void check_float_dtype(hattn_dtype dtype, const char *name) {
+    require(dtype >= HATTN_FLOAT32 && dtype <= HATTN_BFLOAT16, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype),
+            ", but must be float32, float16 or bfloat16");
 }
 
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
@@ -138,10 +150,15 @@ ByteRange byte_range(const hattn_tensor &tensor) {
         return {};
     }
     const ElementSpan span = element_span(tensor, "tensor");
+    const int64_t first = span.lowest * dtype_bits(tensor.dtype) / 8;  // rows start at bytes
+    const int64_t end = storage_bytes(tensor.dtype, span.highest + 1);
     const auto base = reinterpret_cast<uintptr_t>(tensor.data);
-    const int64_t bytes = dtype_bytes(tensor.dtype);
-    return {base + static_cast<uintptr_t>(span.lowest * bytes),
-            base + static_cast<uintptr_t>((span.highest + 1) * bytes)};
+    return {base + static_cast<uintptr_t>(first), base + static_cast<uintptr_t>(end)};
+}
+
+void *address(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
+    const int64_t elements = b * tensor.stride[0] + h * tensor.stride[1] + s * tensor.stride[2];
+    return static_cast<char *>(tensor.data) + elements * dtype_bits(tensor.dtype) / 8;
 }
 
 bool overlaps(const ByteRange &a, const ByteRange &b) {

@@ -21,8 +21,9 @@ inline constexpr DimensionNames kScoreDimensions = {{"batch", "query heads", "qu
 // empty.
 void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype);
 
-// A type that queries, keys, values and outputs may have, and that this version supports.
+// A type that keys and values may have; one that queries and outputs may have.
 void check_storage_dtype(hattn_dtype dtype, const char *name);
+void check_float_dtype(hattn_dtype dtype, const char *name);
 
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
                          int64_t expected, const char *expected_name);
@@ -38,11 +39,16 @@ struct ByteRange {
 ByteRange byte_range(const hattn_tensor &tensor);
 bool overlaps(const ByteRange &a, const ByteRange &b);
 
-int64_t dtype_bytes(hattn_dtype dtype);
+bool is_quantized(hattn_dtype dtype);
+int64_t dtype_bits(hattn_dtype dtype);
+int64_t storage_bytes(hattn_dtype dtype, int64_t elements);  // rounded up
 std::string dtype_name(hattn_dtype dtype);  // "float32"; a number that is none is named as such
 bool is_empty(const hattn_tensor &tensor);
 
-// Pointer to an element, indices in [B, H, S, D] order; broadcast extents are the caller's to map.
+// The byte an element starts in.
+void *address(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s);
+
+// Pointer to an element of a type of whole bytes, indices in [B, H, S, D] order; broadcast extents are the caller's to map.
 template<typename T>
 T *element(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
     return static_cast<T *>(tensor.data) + b * tensor.stride[0] + h * tensor.stride[1] + s * tensor.stride[2];

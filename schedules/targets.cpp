@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "schedules/generic/convert.h"
 #include "schedules/generic/generic.h"
 #include "schedules/x86/head_in_lanes.h"
 #include "schedules/x86/rows_in_lanes.h"
@@ -39,6 +40,8 @@ const std::vector<TargetRow> &targets() {
             .unfused_values = {generic::schedule_unfused_values},
             .scores = generic::schedule_scores,
             .merge = generic::schedule_merge,
+            .convert = {generic::schedule_widen, generic::schedule_narrow, generic::schedule_block_scales,
+                        generic::schedule_quantize},
             .naive_tiles = {{8, 0}},
             .flash_tiles = {{16, 64}},
             .split_kv_tiles = {{4, 64}},
@@ -129,6 +132,7 @@ TargetRow resolve_target(const std::string &name) {
         inherit(row.unfused_values, parent.unfused_values);
         inherit(row.scores, parent.scores);
         inherit(row.merge, parent.merge);
+        inherit(row.convert, parent.convert);
         inherit(row.naive_tiles, parent.naive_tiles);
         inherit(row.flash_tiles, parent.flash_tiles);
         inherit(row.split_kv_tiles, parent.split_kv_tiles);

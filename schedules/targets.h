@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generators/attention_stages.h"
+#include "generators/convert.h"
 #include "generators/merge.h"
 #include "generators/scores.h"
 #include "generators/unfused.h"
@@ -37,6 +38,14 @@ struct UnfusedValuesSchedule {
 };
 using ScoresSchedule = void (*)(generators::ScoreOutput &, const Tile &, int lanes);
 using MergeSchedule = void (*)(generators::MergeStages &, const Tile &, int lanes);
+struct ConvertSchedules {
+    void (*widen)(generators::Widen &, int lanes) = nullptr;
+    void (*narrow)(generators::Narrow &, int lanes) = nullptr;
+    void (*block_scales)(generators::BlockScales &, int lanes) = nullptr;
+    void (*quantize)(generators::Quantize &, int lanes) = nullptr;
+
+    bool operator==(const ConvertSchedules &) const = default;
+};
 
 // A null schedule or an empty candidate list means: the parent's.
 struct TargetRow {
@@ -51,6 +60,7 @@ struct TargetRow {
     UnfusedValuesSchedule unfused_values = {};
     ScoresSchedule scores = nullptr;
     MergeSchedule merge = nullptr;
+    ConvertSchedules convert = {};
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one

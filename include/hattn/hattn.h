@@ -44,12 +44,14 @@ typedef enum hattn_status HATTN_ENUM_BASE {
     HATTN_INTERNAL_ERROR = 7       /* a bug in hattn */
 } hattn_status;
 
+/* Queries and outputs are float32, float16 or bfloat16, keys and values besides int8 or int4, which come with scales.
+ * Whatever the types, everything is computed and accumulated in float32. */
 typedef enum hattn_dtype HATTN_ENUM_BASE {
     HATTN_FLOAT32 = 1,
-    HATTN_FLOAT16 = 2,
-    HATTN_BFLOAT16 = 3,
-    HATTN_INT8 = 4,
-    HATTN_INT4 = 5,
+    HATTN_FLOAT16 = 2,  /* IEEE 754 binary16 */
+    HATTN_BFLOAT16 = 3, /* the upper half of a float32 */
+    HATTN_INT8 = 4,     /* two's complement */
+    HATTN_INT4 = 5,     /* likewise, two to a byte along the last dimension, the first in the low half */
     HATTN_BOOL = 6, /* one byte, zero is false */
     HATTN_INT32 = 7
 } hattn_dtype;
@@ -77,7 +79,7 @@ typedef struct hattn_plan hattn_plan;         /* immutable after creation; may b
 typedef struct hattn_kv_cache hattn_kv_cache; /* keys and values of a batch of sequences */
 
 /* A strided view of up to four dimensions, in logical order [batch, heads, sequence, head dimension] unless a member
- * says otherwise. Strides count elements, may be zero on inputs that broadcast, and are 1 in the last dimension of
+ * says otherwise. Strides count elements (of int4 they are even, so that rows start at bytes), may be zero on inputs that broadcast, and are 1 in the last dimension of
  * q, k, v and out, and negative ones are allowed. Kernels take strides of up to 2^16 elements between keys, 2^23 between rows and
  * 2^27 between heads; larger ones are HATTN_NOT_SUPPORTED. `data` null means "not given". */
 typedef struct hattn_tensor {
@@ -141,7 +143,7 @@ HATTN_API hattn_status hattn_info(hattn_context *context, char *buffer, size_t c
 /* What a plan is made for: capacities and options. Lengths, offsets and data are given to each execute. */
 typedef struct hattn_attention_desc {
     size_t struct_size;
-    hattn_dtype dtype;    /* of q, k, v and out */
+    hattn_dtype dtype;    /* of q, and of k, v and out unless said below */
     hattn_device device;
     int64_t batch;        /* B >= 0 */
     int64_t query_heads;  /* Hq > 0, a multiple of kv_heads */
@@ -162,6 +164,8 @@ typedef struct hattn_attention_desc {
     int64_t packed_queries; /* 0: q is [B, Hq, Sq, Dk]; > 0: queries are packed (see cu_seqlens_q), at most so many rows */
     int64_t page_size;    /* 0: k and v hold one sequence after the other; 16, 32, 64 or 128: they are pages of so many keys */
     int32_t ring;         /* 0 or 1: k and v keep the last keys of each sequence, see hattn_attention_args */
+    hattn_dtype k_dtype, v_dtype; /* 0: dtype; any storage type, independent of each other */
+    hattn_dtype out_dtype;        /* 0: dtype; float32, float16 or bfloat16 */
 } hattn_attention_desc;
 
 /* Fills desc with defaults: float32, CPU, scale NaN, windows -1, everything else 0. */
@@ -181,7 +185,13 @@ HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
  * cu_seqlens_q[b + 1]. With T = cu_seqlens_q[B], q is [1, Hq, T, Dk], out [1, Hq, T, Dv] and lse [1, Hq, T, 1]. A bias or
  * mask has extent 1 or T for rows and, if that is 1, may have B for the batch. Keys are [B, Hkv, Sk, D] as ever, with
  * kv_lengths, or packed in the same way by cu_seqlens_k: k [1, Hkv, Tk, Dk] and v [1, Hkv, Tk, Dv]; the last extent of a bias
- * or mask then is 1 or at least the keys of the longest sequence. Rows are the same to the bit as those of a padded batch. */
+ * or mask then is 1 or at least the keys of the longest sequence. Rows are the same to the bit as those of a padded batch.
+ *
+ * Scales: an integer n of a quantised k or v stands for n times its scale, a float32 that is one of
+ *   - [1, 1, 1, 1], [1, Hkv, 1, 1]: the tensor's, or the kv head's;
+ *   - [1, 1, 1, D], [1, Hkv, 1, D]: the channel's;
+ *   - the first three extents of k or v, and ceil(D / 32): every key has one for each 32 elements. Where there are pages, a ring
+ *     or packed keys, the scales lie as the keys do. */
 typedef struct hattn_attention_args {
     size_t struct_size;
     hattn_tensor q;      /* [B, Hq, Sq, Dk] */
@@ -203,6 +213,7 @@ typedef struct hattn_attention_args {
     size_t workspace_size;
     const int32_t *block_table;     /* given exactly if the plan has a page_size: [B, block_table_stride] indices of pages */
     int64_t block_table_stride;     /* at least the pages of the longest sequence; entries past a sequence's pages are not read */
+    hattn_tensor k_scale, v_scale;  /* float32, any strides, given exactly for int8 and int4: see above */
 } hattn_attention_args;
 HATTN_API void hattn_attention_args_init(hattn_attention_args *args);
 
@@ -272,6 +283,10 @@ typedef struct hattn_kv_cache_desc {
     int64_t page_size;                 /* 0, or keys per page: 16, 32, 64 or 128 */
     int64_t page_count;                /* pages of all sequences together; 0: enough for batch * capacity keys */
     int64_t window;                    /* 0, or the keys a query may see at most; excludes page_size */
+    hattn_dtype value_dtype;           /* of the values; 0: dtype */
+    /* Of int8 and int4, copied: [1, 1 or Hkv, 1, 1 or D] float32, scales of what is appended. Null: every key gets a scale for
+     * each 32 elements, with which the largest of them becomes 127 or 7. */
+    hattn_tensor k_scale, v_scale;
 } hattn_kv_cache_desc;
 HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
 
@@ -279,7 +294,8 @@ HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
 HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn_kv_cache_desc *desc,
                                              hattn_kv_cache **cache);
 HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
-/* Appends k, v [B, Hkv, S, D]; lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
+/* Appends k, v [B, Hkv, S, D], each float32, float16, bfloat16 or, unless rope is given, of the cache's own type if that has no
+ * scales. They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
  * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache, or if too few pages are free. Writes only
  * the new rows (and those a copied page held before them). */
 HATTN_API hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
@@ -298,13 +314,15 @@ HATTN_API hattn_status hattn_kv_cache_truncate(hattn_kv_cache *cache, const int3
 HATTN_API hattn_status hattn_kv_cache_reset(hattn_kv_cache *cache);
 /* Views of the whole storage as above, for plans of one's own. */
 HATTN_API hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, hattn_tensor *v);
+/* Scales of the storage, as hattn_attention_args takes them; data is null where the type has none. */
+HATTN_API hattn_status hattn_kv_cache_scales(const hattn_kv_cache *cache, hattn_tensor *k_scale, hattn_tensor *v_scale);
 /* Of a paged cache: pages that sequences use, and the others. */
 HATTN_API hattn_status hattn_kv_cache_pages(const hattn_kv_cache *cache, int64_t *used, int64_t *available);
 /* Of a paged cache: the pages of each sequence, [B, *stride] in the order of keys; -1 past its last one. Points into the cache:
  * valid until the next change. */
 HATTN_API hattn_status hattn_kv_cache_block_table(const hattn_kv_cache *cache, const int32_t **table, int64_t *stride);
-/* Fills in the cache's part of an attention, for plans of one's own: desc's kv_heads, key_dim, value_dim, page_size, ring, and
- * kv_length (of the storage, so that a plan serves all later steps); args' k, v, kv_lengths and block table, which point into
+/* Fills in the cache's part of an attention, for plans of one's own: desc's kv_heads, key_dim, value_dim, page_size, ring, k_dtype,
+ * v_dtype and kv_length (of the storage, so that a plan serves all later steps); args' k, v, scales, kv_lengths and block table, which point into
  * the cache: valid until the next change. Of a ring it checks that the rows of args' q (with its q_lengths and
  * causal_offsets) see stored keys only. */
 HATTN_API hattn_status hattn_kv_cache_bind(const hattn_kv_cache *cache, hattn_attention_desc *desc,

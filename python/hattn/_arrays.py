@@ -50,3 +50,22 @@ def same_kind(like: Any, array: Optional[np.ndarray]) -> Any:
         return array
     from_dlpack = _from_dlpack(like)
     return array if from_dlpack is None else from_dlpack(array)
+
+
+def output_kind(like: Any, array: np.ndarray) -> Any:
+    """An output of the dtype of `like` as its kind. The library gives bfloat16 as uint16, which NumPy knows."""
+    output = same_kind(like, array)
+    return output.view(like.dtype) if array.dtype == np.uint16 else output
+
+
+def typed_view(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Bits in uint16 as "float16" or, where the package ml_dtypes is installed, "bfloat16"; another type as it is."""
+    if dtype == "float16":
+        return array.view(np.float16)
+    if dtype != "bfloat16":
+        return array
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        return array
+    return array.view(bfloat16)

@@ -8,13 +8,13 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from hattn import _hattn
-from hattn._arrays import check_host, same_kind
+from hattn._arrays import check_host, output_kind, same_kind
 from hattn._options import attention_options, flag
 
 
 def results(like: Any, given_out: Any, outputs: Tuple[np.ndarray, Optional[np.ndarray], Optional[np.ndarray]]) -> Any:
     """out, or a tuple of out and what was asked for beside it, as the kind of `like`."""
-    out = same_kind(like, outputs[0]) if given_out is None else given_out
+    out = output_kind(like, outputs[0]) if given_out is None else given_out
     extra = tuple(same_kind(like, output) for output in outputs[1:] if output is not None)
     return (out, *extra) if extra else out
 

@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 import numpy as np
 
 from hattn import _hattn, _options
-from hattn._arrays import check_host
+from hattn._arrays import check_host, typed_view
 from hattn._attention import results
 from hattn._rope import Rope, native, row_positions
 
@@ -30,7 +30,11 @@ class KVCache:
             window; S new rows at once need window + S - 1 of them, and so does taking back S - 1 rows.
         head_dim: Dk, head dimension of the keys.
         value_dim: Dv, head dimension of the values; default: head_dim.
-        dtype: "float32" (or its NumPy dtype). 16-bit and quantised storage is not supported yet.
+        dtype: "float32", "float16", "bfloat16", "int8" or "int4" (or a NumPy dtype of that name), in which keys and values
+            are kept. What is appended is rounded to it, to nearest even.
+        value_dtype: the same for the values alone; default: dtype.
+        k_scale, v_scale: of int8 and int4: a number, [Hkv] or [Hkv, D] float32, scales of whatever is appended, which
+            then stays within +-127 or +-7 of them. Default: every key gets a scale of its own for each 32 elements.
         page_size: keys per page: 16, 32, 64 or 128.
         page_count: pages of all sequences together; default: enough for batch * capacity keys.
         window: keys that a query may see; excludes page_size.
@@ -51,6 +55,9 @@ class KVCache:
         page_size: Optional[int] = None,
         page_count: Optional[int] = None,
         window: Optional[int] = None,
+        value_dtype: Optional[Any] = None,
+        k_scale: Optional[Any] = None,
+        v_scale: Optional[Any] = None,
     ) -> None:
         optional = {"value_dim": value_dim, "page_size": page_size, "page_count": page_count, "window": window}
         for name, value in optional.items():
@@ -66,7 +73,11 @@ class KVCache:
             page_size or 0,
             page_count or 0,
             window or 0,
+            None if value_dtype is None else _options.dtype(value_dtype),
+            _options.scale_array("k_scale", k_scale, of_keys=False),
+            _options.scale_array("v_scale", v_scale, of_keys=False),
         )
+        self._dtypes = tuple(_options.dtype_name(given) for given in (dtype, value_dtype or dtype))
 
     def append(
         self,
@@ -77,6 +88,8 @@ class KVCache:
         positions: Optional[Any] = None,
     ) -> None:
         """Appends keys [B, Hkv, S, Dk] and values [B, Hkv, S, Dv] (any strides, 1 in the last dimension).
+
+        Both are float32, float16 or bfloat16 each, whatever the types of the cache. Turning comes before rounding.
 
         Args:
             lengths: [B] integers, how many of the S rows (the leading ones) belong to each sequence; default: all.
@@ -127,9 +140,19 @@ class KVCache:
         """The whole storage of keys and values, read-only and not copied.
 
         [B, Hkv, capacity, D], or [pages, Hkv, page_size, D] as hattn.attention() takes it with block_table and lengths.
-        Rows that hold no key are not initialised. Of a ring with R rows, key j is row j % R.
+        Rows that hold no key are not initialised. Of a ring with R rows, key j is row j % R. int4 is uint8 with two
+        elements a byte, the first in the low half; bfloat16 is that of ml_dtypes, without which it is uint16.
         """
-        return self._cache.view()
+        keys, values = (typed_view(array, name) for array, name in zip(self._cache.view(), self._dtypes))
+        return keys, values
+
+    @property
+    def scales(self) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
+        """Scales of keys and values, read-only and not copied; None where the type has none.
+
+        [1, 1 or Hkv, 1, 1 or D] as given, or [B or pages, Hkv, rows, ceil(D / 32)], those of every key.
+        """
+        return self._cache.scales()
 
     def attend(self, q: Any, *, out: Optional[Any] = None, return_lse: bool = False, **options: Any) -> Any:
         """hattn.attention() of q [B, Hq, Sq, Dk] over the cached keys of each sequence.

@@ -97,23 +97,40 @@ def int32_array(name: str, value: Any, ranks: Sequence[int], dimensions: str) ->
     return np.ascontiguousarray(array, np.int32)
 
 
-def dtype(value: Any) -> _hattn.DType:
-    """A dtype's name, or anything with one: numpy.float32, numpy.dtype("float32")."""
+def dtype_name(value: Any) -> str:
+    """The name of a dtype, or of anything with one: numpy.float32, numpy.dtype("float32")."""
     if isinstance(value, str):
-        name = value
-    else:
-        try:
-            name = str(np.dtype(value).name)
-        except TypeError:
-            raise TypeError(f"dtype: expected a name or a NumPy dtype, got {type(value).__name__}") from None
-    return _choice("dtype", name, _DTYPES)
+        return value
+    try:
+        return str(np.dtype(value).name)
+    except TypeError:
+        raise TypeError(f"dtype: expected a name or a NumPy dtype, got {type(value).__name__}") from None
 
 
-def reject_later(**arguments: Any) -> None:
-    """Raises NotImplementedError for the first argument that is given."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise NotImplementedError(f"{name}: not supported yet")
+def dtype(value: Any) -> _hattn.DType:
+    """The dtype that a name or a NumPy dtype stands for."""
+    return _choice("dtype", dtype_name(value), _DTYPES)
+
+
+def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Optional[np.ndarray]:
+    """Scales of quantised keys or values as [1 or B or pages, heads, sequence, D or blocks] float32.
+
+    value: a number, [Hkv], [Hkv, Dk] or, `of_keys`, four dimensions in the layout of the keys.
+    """
+    if value is None:
+        return None
+    if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
+        return np.full((1, 1, 1, 1), number(name, value), np.float32)
+    array = np.asarray(as_numpy(name, value))
+    if array.dtype != np.float32:
+        raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
+    shapes = {0: (1, 1, 1, 1), 1: (1, -1, 1, 1), 2: (1, array.shape[0] if array.ndim else 1, 1, -1)}
+    if array.ndim in shapes:
+        return array.reshape(shapes[array.ndim]) if array.size else array.reshape((1, 0, 1, 1))
+    if array.ndim != 4 or not of_keys:
+        ranks = "0, 1, 2 or 4" if of_keys else "0, 1 or 2"
+        raise ValueError(f"{name}: rank is {array.ndim}, but must be {ranks}: a number, [kv heads], [kv heads, dim]...")
+    return array.swapaxes(1, 2) if layout == "bshd" else array
 
 
 def _check_device(device: Optional[str]) -> None:
@@ -163,7 +180,6 @@ def attention_options(
     return_scores: Optional[str] = None,
 ) -> _hattn.Problem:
     """The options of hattn.attention() that describe the problem, checked."""
-    reject_later(k_scale=k_scale, v_scale=v_scale)
     _check_device(device)
     check_host(sinks=sinks, bias=bias, mask=mask, alibi_slopes=alibi_slopes)
     problem = _hattn.Problem()
@@ -190,6 +206,8 @@ def attention_options(
             setattr(problem, name, lengths(name, value))
     if block_table is not None:
         problem.block_table = int32_array("block_table", block_table, (2,), "[batch, pages]")
+    problem.k_scale = scale_array("k_scale", k_scale, layout)
+    problem.v_scale = scale_array("v_scale", v_scale, layout)
     problem.sinks = sinks
     problem.bias = bias
     problem.mask = mask

@@ -75,9 +75,9 @@ std::string python_type(nb::handle object) {
     const std::string who = std::string(name) + ": ";
     if (nb::hasattr(object, "dtype")) {
         const std::string dtype = text(nb::object(object.attr("dtype")));
-        for (const char *later : {"bfloat16", "int4"})
-            if (dtype == later)
-                raise(PyExc_NotImplementedError, who + "dtype " + dtype + " is not supported yet");
+        if (dtype == "int4")
+            raise(PyExc_TypeError, who + "dtype is int4, one element a byte, but int4 keys and values are uint8 arrays "
+                                         "with two elements a byte, the first in the low half");
     }
     if (nb::hasattr(object, "__dlpack__")) {
         try {
@@ -142,40 +142,62 @@ void raise(PyObject *type, const std::string &message) {
     throw nb::python_error();
 }
 
-nb::object empty_float32(const std::vector<int64_t> &shape) {
+nb::object empty_array(const std::vector<int64_t> &shape, hattn_dtype dtype) {
     // Looked up once and kept for the life of the process: the look-ups would cost more than the allocation.
     static const nb::handle empty = nb::getattr(nb::module_::import_("numpy"), "empty").release();
-    static const nb::handle float32 = nb::object(nb::module_::import_("numpy").attr("dtype")("float32")).release();
+    static const auto numpy_dtype = [](const char *name) {
+        return nb::object(nb::module_::import_("numpy").attr("dtype")(name)).release();
+    };
+    static const nb::handle float32 = numpy_dtype("float32"), float16 = numpy_dtype("float16"),
+                            uint16 = numpy_dtype("uint16");
     nb::list extents;
     for (const int64_t extent : shape)
         extents.append(extent);
-    return empty(nb::tuple(extents), float32);
+    return empty(nb::tuple(extents), dtype == HATTN_FLOAT16 ? float16 : dtype == HATTN_BFLOAT16 ? uint16 : float32);
 }
+
+namespace {
+
+// NumPy knows bfloat16 through the package ml_dtypes, and exports no such array. Its bits it does.
+bool is_numpy_bfloat16(nb::handle object) {
+    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") &&
+           nb::hasattr(object, "__array_interface__") && text(nb::object(object.attr("dtype"))) == "bfloat16";
+}
+
+nb::object exportable(nb::handle object) {
+    return is_numpy_bfloat16(object) ? nb::object(object.attr("view")("uint16")) : nb::borrow(object);
+}
+
+}  // namespace
 
 Array Array::readable(nb::handle object, const char *name) {
     View view;
-    if (!nb::try_cast(object, view))
+    if (!nb::try_cast(exportable(object), view))
         raise_not_imported(object, name);
-    return Array(std::move(view), name);
+    return Array(std::move(view), name, is_numpy_bfloat16(object));
 }
 
-Array Array::writable(nb::handle object, const char *name) {
+Array Array::writable(nb::handle object, const char *name, bool bits) {
     nb::ndarray<> view;
-    if (nb::try_cast(object, view))
-        return Array(View(view), name);
+    if (nb::try_cast(exportable(object), view))
+        return Array(View(view), name, bits || is_numpy_bfloat16(object));
     readable(object, name);
     raise(PyExc_ValueError, std::string(name) + ": the array is read-only");
 }
 
-hattn_tensor Array::describe() const {
-    const std::optional<hattn_dtype> dtype = library_dtype(view_.dtype());
-    if (!dtype)
+hattn_dtype Array::dtype() const {
+    const std::optional<hattn_dtype> known = is_bfloat16_ ? HATTN_BFLOAT16 : library_dtype(view_.dtype());
+    if (!known)
         raise(PyExc_TypeError,
               std::string(name_) + ": dtype is " + dtype_text(view_.dtype()) + ", which hattn does not take");
+    return *known;
+}
+
+hattn_tensor Array::describe(hattn_dtype dtype) const {
     hattn_tensor tensor = HATTN_TENSOR_INIT;
     // The C structure serves inputs and outputs alike; the library writes outputs only.
     tensor.data = const_cast<void *>(view_.data());
-    tensor.dtype = *dtype;
+    tensor.dtype = dtype;
     tensor.device = library_device(view_.device_type(), name_);
     tensor.device_id = view_.device_id();
     return tensor;
@@ -188,9 +210,13 @@ void Array::require_rank(size_t rank, const char *dimensions) const {
 }
 
 hattn_tensor Array::tensor(Layout layout) const {
+    return arranged(layout, dtype());
+}
+
+hattn_tensor Array::arranged(Layout layout, hattn_dtype dtype) const {
     const bool swapped = layout == Layout::kBshd;
     require_rank(4, swapped ? "[batch, sequence, heads, head dimension]" : "[batch, heads, sequence, head dimension]");
-    hattn_tensor tensor = describe();
+    hattn_tensor tensor = describe(dtype);
     for (size_t i = 0; i < 4; ++i) {
         const size_t from = swapped && (i == 1 || i == 2) ? 3 - i : i;
         tensor.extent[i] = static_cast<int64_t>(view_.shape(from));
@@ -200,12 +226,22 @@ hattn_tensor Array::tensor(Layout layout) const {
     return tensor;
 }
 
+hattn_tensor Array::stored_tensor(Layout layout) const {
+    if (view_.dtype() != nb::dtype<uint8_t>())
+        return tensor(layout);
+    hattn_tensor tensor = arranged(layout, HATTN_INT4);
+    tensor.extent[3] *= 2;
+    for (int i = 0; i < 3; ++i)
+        tensor.stride[i] *= 2;
+    return tensor;
+}
+
 hattn_tensor Array::broadcast_tensor() const {
     const size_t rank = view_.ndim();
     if (rank > 4)
         raise(PyExc_ValueError, std::string(name_) + ": rank is " + std::to_string(rank) +
                                     ", but must be at most 4 [batch, query heads, query length, key length]");
-    hattn_tensor tensor = describe();
+    hattn_tensor tensor = describe(dtype());
     for (size_t i = 0; i < 4; ++i) {
         const bool given = i + rank >= 4;
         tensor.extent[i] = given ? static_cast<int64_t>(view_.shape(i + rank - 4)) : 1;
@@ -216,7 +252,7 @@ hattn_tensor Array::broadcast_tensor() const {
 
 hattn_tensor Array::row_tensor() const {
     require_rank(3, "[batch, heads, sequence]");
-    hattn_tensor tensor = describe();
+    hattn_tensor tensor = describe(dtype());
     for (size_t i = 0; i < 3; ++i) {
         tensor.extent[i] = static_cast<int64_t>(view_.shape(i));
         tensor.stride[i] = view_.stride(i);

@@ -25,10 +25,14 @@ public:
     // object: anything with __dlpack__ or the buffer protocol. Throws TypeError, ValueError or NotImplementedError that
     // starts with `name`, which must outlive the array.
     static Array readable(nb::handle object, const char *name);
-    static Array writable(nb::handle object, const char *name);
+    // bits: the array is one of uint16 that holds bfloat16.
+    static Array writable(nb::handle object, const char *name, bool bits = false);
 
     // [B, H, S, D], reordered from `layout`. Throws ValueError unless the rank is 4.
     hattn_tensor tensor(Layout layout) const;
+    // The same of keys or values, of which uint8 arrays hold two int4 a byte.
+    hattn_tensor stored_tensor(Layout layout) const;
+    hattn_dtype dtype() const;
     // As the trailing dimensions of a rank-4 tensor: leading extents of 1, stride 0 where the extent is 1.
     // Throws ValueError if the rank is above 4.
     hattn_tensor broadcast_tensor() const;
@@ -49,18 +53,24 @@ public:
 private:
     using View = nb::ndarray<nb::ro>;
 
-    Array(View view, const char *name) : view_(std::move(view)), name_(name) {}
-    hattn_tensor describe() const;
+    Array(View view, const char *name, bool is_bfloat16)
+        : view_(std::move(view)), name_(name), is_bfloat16_(is_bfloat16) {}
+    hattn_tensor describe(hattn_dtype dtype) const;
+    hattn_tensor arranged(Layout layout, hattn_dtype dtype) const;
     void require_vector() const;
     void require_count(int64_t count, const char *of_what) const;
     void require_rank(size_t rank, const char *dimensions) const;
 
     View view_;
     const char *name_ = "";
+    bool is_bfloat16_ = false;  // a NumPy array of ml_dtypes.bfloat16, seen as uint16
 };
 
-// numpy.empty(shape, float32).
-nb::object empty_float32(const std::vector<int64_t> &shape);
+// numpy.empty() of float32, float16 or, for bfloat16, uint16.
+nb::object empty_array(const std::vector<int64_t> &shape, hattn_dtype dtype);
+inline nb::object empty_float32(const std::vector<int64_t> &shape) {
+    return empty_array(shape, HATTN_FLOAT32);
+}
 
 [[noreturn]] void raise(PyObject *type, const std::string &message);
 

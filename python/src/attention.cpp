@@ -38,7 +38,7 @@ int64_t longest(const std::vector<int32_t> &ends, int64_t rows) {
 Keys import_keys(nb::handle k, nb::handle v, Layout layout, std::vector<Array> &alive) {
     alive.push_back(Array::readable(k, "k"));
     alive.push_back(Array::readable(v, "v"));
-    Keys keys{alive[0].tensor(layout), alive[1].tensor(layout), 0};
+    Keys keys{alive[0].stored_tensor(layout), alive[1].stored_tensor(layout), 0};
     keys.capacity = keys.k.extent[2];
     return keys;
 }
@@ -61,6 +61,12 @@ AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &k
 
 void AttentionCall::describe(const Problem &problem, const Keys &keys) {
     desc_.dtype = args_.q.dtype;
+    desc_.k_dtype = args_.k.dtype;
+    desc_.v_dtype = args_.v.dtype;
+    desc_.out_dtype = args_.q.dtype;
+    // Of two int4 in a byte one may be padding.
+    if (args_.k.dtype == HATTN_INT4 && args_.k.extent[3] == args_.q.extent[3] + 1)
+        args_.k.extent[3] = args_.q.extent[3];
     desc_.device = args_.q.device;
     desc_.batch = args_.q.extent[0];
     desc_.query_heads = args_.q.extent[1];
@@ -126,6 +132,14 @@ void AttentionCall::add_arrays(const Problem &problem) {
     };
     broadcast(problem.bias, "bias", args_.bias);
     broadcast(problem.mask, "mask", args_.mask);
+    const auto scale = [&](const nb::object &object, const char *name, hattn_tensor &tensor) {
+        if (object.is_none())
+            return;
+        arrays_.push_back(Array::readable(object, name));
+        tensor = arrays_.back().tensor(Layout::kBhsd);
+    };
+    scale(problem.k_scale, "k_scale", args_.k_scale);
+    scale(problem.v_scale, "v_scale", args_.v_scale);
     args_.alibi_slopes = floats(problem.alibi_slopes, "alibi_slopes", alibi_slopes_);
     args_.sinks = floats(problem.sinks, "sinks", sinks_);
     args_.q_lengths = integers(problem.q_lengths, "q_lengths", q_lengths_);
@@ -161,16 +175,22 @@ int64_t AttentionCall::key_extent() const {
     return !lengths || desc_.batch == 0 ? 0 : *std::max_element(lengths, lengths + desc_.batch);
 }
 
+void AttentionCall::set_out_dtype(nb::handle out) {
+    if (!out.is_none())
+        desc_.out_dtype = Array::writable(out, "out").dtype();
+}
+
 nb::object AttentionCall::add_out(nb::handle out) {
     nb::object made;
     if (out.is_none()) {
         const bool swapped = layout_ == Layout::kBshd;
         const int64_t *extent = args_.q.extent;
-        made = empty_float32({extent[0], extent[swapped ? 2 : 1], extent[swapped ? 1 : 2], desc_.value_dim});
+        made = empty_array({extent[0], extent[swapped ? 2 : 1], extent[swapped ? 1 : 2], desc_.value_dim},
+                           desc_.out_dtype);
     } else {
         made = nb::borrow(out);
     }
-    arrays_.push_back(Array::writable(made, "out"));
+    arrays_.push_back(Array::writable(made, "out", out.is_none() && desc_.out_dtype == HATTN_BFLOAT16));
     args_.out = arrays_.back().tensor(layout_);
     return made;
 }
@@ -195,6 +215,7 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     std::vector<Array> alive;
     const Keys keys = import_keys(k, v, problem.layout, alive);
     AttentionCall call(problem, q, keys);
+    call.set_out_dtype(out);
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());
     nb::tuple outputs = call.make_outputs(out, return_lse);

@@ -36,6 +36,8 @@ struct Problem {
     nb::object mask = nb::none();
     nb::object alibi_slopes = nb::none();
     nb::object sinks = nb::none();
+    nb::object k_scale = nb::none();  // rank 4, in the order of hattn.h
+    nb::object v_scale = nb::none();
 };
 
 // The keys and values of a call, and how many of the keys there may ever be (what the plan is made for).
@@ -64,6 +66,9 @@ public:
 
     // Attention over a cache, which must not change while args() is in use. Throws as check().
     void bind(const hattn_kv_cache *cache, const hattn_context *context);
+
+    // The output has the type of `out`, or of q if that is None.
+    void set_out_dtype(nb::handle out);
 
     // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
     // Returns (out, lse or None, scores or None).

@@ -8,6 +8,35 @@ namespace {
 
 constexpr const char *kBatch = "the batch of the cache";
 
+template<typename T>
+nb::object array_of(const hattn_tensor &tensor, nb::handle owner) {
+    const int64_t per_byte = tensor.dtype == HATTN_INT4 ? 2 : 1;
+    size_t shape[4];
+    int64_t strides[4];
+    for (int i = 0; i < 4; ++i) {
+        const int64_t units = i == 3 ? per_byte : 1;
+        shape[i] = static_cast<size_t>((tensor.extent[i] + units - 1) / units);
+        strides[i] = i == 3 ? 1 : tensor.stride[i] / per_byte;
+    }
+    return nb::cast(nb::ndarray<nb::numpy, const T>(tensor.data, 4, shape, owner, strides));
+}
+
+nb::object read_only(const hattn_tensor &tensor, nb::handle owner) {
+    if (!tensor.data)
+        return nb::none();
+    switch (tensor.dtype) {
+    case HATTN_FLOAT16:
+    case HATTN_BFLOAT16:
+        return array_of<uint16_t>(tensor, owner);
+    case HATTN_INT8:
+        return array_of<int8_t>(tensor, owner);
+    case HATTN_INT4:
+        return array_of<uint8_t>(tensor, owner);
+    default:
+        return array_of<float>(tensor, owner);
+    }
+}
+
 // A shared lock taken without the GIL; destroyed with it held.
 std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
     nb::gil_scoped_release release;
@@ -17,7 +46,8 @@ std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
 }  // namespace
 
 KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim,
-                 hattn_dtype dtype, int64_t page_size, int64_t page_count, int64_t window)
+                 hattn_dtype dtype, int64_t page_size, int64_t page_count, int64_t window,
+                 std::optional<hattn_dtype> value_dtype, nb::handle k_scale, nb::handle v_scale)
     : context_(make_context()), batch_(batch) {
     hattn_kv_cache_desc desc;
     hattn_kv_cache_desc_init(&desc);
@@ -30,6 +60,16 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
     desc.page_size = page_size;
     desc.page_count = page_count;
     desc.window = window;
+    desc.value_dtype = value_dtype.value_or(dtype);
+    std::vector<Array> alive;
+    const auto scale = [&](nb::handle given, const char *name, hattn_tensor &tensor) {
+        if (given.is_none())
+            return;
+        alive.push_back(Array::readable(given, name));
+        tensor = alive.back().tensor(Layout::kBhsd);
+    };
+    scale(k_scale, "k_scale", desc.k_scale);
+    scale(v_scale, "v_scale", desc.v_scale);
     hattn_kv_cache *cache = nullptr;
     check(hattn_kv_cache_create(context_.get(), &desc, &cache), context_.get());
     cache_.reset(cache);
@@ -101,12 +141,14 @@ nb::tuple KvCache::view(nb::handle self) {
     const KvCache &cache = *nb::cast<const KvCache *>(self);
     hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
     check(hattn_kv_cache_view(cache.cache_.get(), &k, &v), cache.context_.get());
-    const auto array = [&](const hattn_tensor &tensor) {
-        const size_t shape[] = {static_cast<size_t>(tensor.extent[0]), static_cast<size_t>(tensor.extent[1]),
-                                static_cast<size_t>(tensor.extent[2]), static_cast<size_t>(tensor.extent[3])};
-        return nb::cast(nb::ndarray<nb::numpy, const float>(tensor.data, 4, shape, self, tensor.stride));
-    };
-    return nb::make_tuple(array(k), array(v));
+    return nb::make_tuple(read_only(k, self), read_only(v, self));
+}
+
+nb::tuple KvCache::scales(nb::handle self) {
+    const KvCache &cache = *nb::cast<const KvCache *>(self);
+    hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
+    check(hattn_kv_cache_scales(cache.cache_.get(), &k, &v), cache.context_.get());
+    return nb::make_tuple(read_only(k, self), read_only(v, self));
 }
 
 // Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
@@ -120,6 +162,7 @@ nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, 
                                     std::to_string(call.desc().batch) + ", but the cache has " +
                                     std::to_string(batch_));
     call.bind(cache_.get(), context_.get());
+    call.set_out_dtype(out);
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());
     nb::tuple outputs = call.make_outputs(out, return_lse);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -17,9 +18,11 @@ namespace hattn_python {
 
 class KvCache {
 public:
-    // value_dim 0: key_dim; the last three 0: none. Throws as check().
+    // value_dim 0: key_dim; page_size, page_count, window 0: none; value_dtype none: dtype; scales: rank 4, or None.
+    // Throws as check().
     KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim, hattn_dtype dtype,
-            int64_t page_size, int64_t page_count, int64_t window);
+            int64_t page_size, int64_t page_count, int64_t window, std::optional<hattn_dtype> value_dtype,
+            nb::handle k_scale, nb::handle v_scale);
 
     // k, v: [B, Hkv, S, D]; lengths: [B] integers or None; rope and positions as RopeCall takes them. All or nothing.
     void append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions);
@@ -30,8 +33,11 @@ public:
     nb::tuple pages() const;
     // A copy, int32 [B, most pages of a sequence].
     nb::object block_table() const;
-    // (k, v): read-only arrays of the whole storage, which keep `self` alive.
+    // (k, v): read-only arrays of the whole storage, which keep `self` alive. 16 bits are seen as uint16, two int4
+    // as uint8.
     static nb::tuple view(nb::handle self);
+    // (k, v): the scales of the storage, likewise; None where there are none.
+    static nb::tuple scales(nb::handle self);
     // lengths: [B] integers.
     void truncate(nb::handle lengths);
     void reset();

@@ -67,7 +67,9 @@ void bind_problem(nb::module_ &module) {
         .def_rw("bias", &Problem::bias, optional)
         .def_rw("mask", &Problem::mask, optional)
         .def_rw("alibi_slopes", &Problem::alibi_slopes, optional)
-        .def_rw("sinks", &Problem::sinks, optional);
+        .def_rw("sinks", &Problem::sinks, optional)
+        .def_rw("k_scale", &Problem::k_scale, optional)
+        .def_rw("v_scale", &Problem::v_scale, optional);
 }
 
 void bind_rope(nb::module_ &module) {
@@ -86,13 +88,18 @@ void bind_rope(nb::module_ &module) {
 
 void bind_kv_cache(nb::module_ &module) {
     nb::class_<KvCache>(module, "KvCache")
-        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, hattn_dtype, int64_t, int64_t, int64_t>())
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, hattn_dtype, int64_t, int64_t, int64_t,
+                      std::optional<hattn_dtype>, nb::handle, nb::handle>(),
+             nb::arg("batch"), nb::arg("kv_heads"), nb::arg("capacity"), nb::arg("key_dim"), nb::arg("value_dim"),
+             nb::arg("dtype"), nb::arg("page_size"), nb::arg("page_count"), nb::arg("window"),
+             nb::arg("value_dtype").none(), nb::arg("k_scale").none(), nb::arg("v_scale").none())
         .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("lengths").none(),
              nb::arg("rope").none(), nb::arg("positions").none())
         .def("fork", &KvCache::fork)
         .def("pages", &KvCache::pages)
         .def("block_table", &KvCache::block_table)
         .def("view", [](nb::handle self) { return KvCache::view(self); })
+        .def("scales", [](nb::handle self) { return KvCache::scales(self); })
         .def("lengths", &KvCache::lengths)
         .def("truncate", &KvCache::truncate, nb::arg("lengths").none())
         .def("reset", &KvCache::reset)

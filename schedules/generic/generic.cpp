@@ -1,5 +1,7 @@
 #include "generic.h"
 
+#include "schedules/stored.h"
+
 namespace hattn::schedules::generic {
 
 using namespace Halide;
@@ -50,6 +52,10 @@ void schedule_attention(AttentionStages &s, const Tile &tile, int lanes) {
     }
     s.dot.compute_at(s.logits, s.k).vectorize(s.r, lanes);
     s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes);
+    if (s.any_storage) {
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.logits, s.k), lanes);
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
+    }
     if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
         s.key_seen.update().reorder(s.over_rows, s.k);
@@ -67,6 +73,9 @@ void schedule_unfused_scores(UnfusedScores &s, const Tile &tile, int lanes) {
         f.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
         f.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes);
     }
+    if (s.any_storage) {
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.logits, s.k), lanes);
+    }
 }
 
 void schedule_unfused_values(UnfusedValues &s, const Tile &tile, int lanes) {
@@ -77,6 +86,9 @@ void schedule_unfused_values(UnfusedValues &s, const Tile &tile, int lanes) {
     s.chunk_output.compute_at(s.state, s.d).bound_extent(s.r, tile.rows).vectorize(s.r, lanes);
     s.chunk_output.update().reorder(s.r, s.d, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes);
     s.row_weights.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys);
+    if (s.any_storage) {
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
+    }
     if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys);
         s.key_seen.update().reorder(s.over_rows, s.k);
@@ -96,6 +108,9 @@ void schedule_scores(ScoreOutput &s, const Tile &tile, int lanes) {
         .vectorize(s.r, lanes);
     s.dot.compute_at(s.logits, s.k).vectorize(s.r, lanes);
     s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes);
+    if (s.any_storage) {
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.logits, s.k), lanes);
+    }
 }
 
 void schedule_merge(MergeStages &s, const Tile &, int lanes) {

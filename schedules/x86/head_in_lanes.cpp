@@ -1,5 +1,7 @@
 #include "head_in_lanes.h"
 
+#include "schedules/stored.h"
+
 namespace hattn::schedules::x86 {
 
 using namespace Halide;
@@ -55,6 +57,10 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .vectorize(s.d, lanes)
         .unroll(s.d)
         .unroll(s.r);
+    if (s.any_storage) {
+        // The vectors of a chunk's values that one block of the state takes, for all rows.
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, block), lanes);
+    }
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
 }
@@ -88,6 +94,9 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .unroll(s.r)
         .unroll(inner);
     s.fetched.compute_at(s.dot, block);
+    if (s.any_storage) {
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.dot, block), lanes);
+    }
     lane_sums.compute_at(s.dot, rows)
         .reorder_storage(partial, s.r, s.k, s.c)
         .vectorize(partial, lanes)
@@ -95,7 +104,7 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .unroll(s.k);
     lane_sums.update()
         .reorder(partial, s.r, s.k, outer)
-        .partition(outer, Partition::Always)
+        .partition(outer, s.any_storage ? Partition::Auto : Partition::Always)
         .vectorize(partial, lanes)
         .unroll(s.r)
         .unroll(s.k);

@@ -1,5 +1,7 @@
 #include "rows_in_lanes.h"
 
+#include "schedules/stored.h"
+
 namespace hattn::schedules::x86 {
 
 using namespace Halide;
@@ -34,6 +36,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .split(s.r, rows, s.r, register_rows)
         .reorder(s.r, inner, rows, block, s.over_chunks.x)
         .partition(block, Partition::Always)
+        .partition(s.over_chunks.x, s.any_storage ? Partition::Never : Partition::Auto)
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
@@ -78,6 +81,10 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         .unroll(s.r);
     s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
     s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
+    if (s.any_storage) {
+        // Once for all rows; stays in the first level of cache.
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.logits, block), lanes);
+    }
 }
 
 void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
@@ -105,6 +112,10 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
     if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
         s.key_seen.update().reorder(s.over_rows, s.k).atomic().vectorize(s.over_rows, lanes);
+    }
+    if (s.any_storage) {
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
+    } else if (s.hides_keys) {
         s.chunk_value.compute_at(s.state, s.over_chunks.x)
             .vectorize(s.d, lanes, TailStrategy::RoundUp)
             .partition(s.d, Partition::Always);

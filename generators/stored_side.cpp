@@ -1,0 +1,63 @@
+#include "stored_side.h"
+
+#include "number_formats.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+namespace {
+
+constexpr int kLineBytes = 64;
+
+}  // namespace
+
+Expr granule_element(const ImageParam &storage, const ImageParam &granules, Expr d, Expr granule, Expr slot) {
+    Expr at = unsafe_promise_clamped(granules(std::move(granule)), storage.dim(2).min(), storage.dim(2).max());
+    return storage(std::move(d), std::move(slot), at);
+}
+
+Expr prefetch_line(const ImageParam &storage, Expr offset) {
+    using Internal::Call;
+    Expr base = Internal::Variable::make(Handle(), storage.name(), storage.parameter());
+    const int elements = kLineBytes / storage.type().bytes();
+    return Call::make(Float(32), Call::prefetch, {base, std::move(offset), 1, elements}, Call::Intrinsic);
+}
+
+StoredSide::StoredSide(const std::string &side)
+    : type(side + "_type"),
+      lines(side + "_lines"),
+      halves(UInt(16), 3, side + "_halves"),
+      bytes(UInt(8), 3, side + "_bytes"),
+      channel_scales(Float(32), 1, side + "_channel_scales"),
+      block_scales(Float(32), 3, side + "_block_scales"),
+      scale_granules(Int(32), 1, side + "_scale_granules") {
+    channel_scales.dim(0).set_stride(Expr());
+    block_scales.dim(0).set_stride(Expr());
+}
+
+std::vector<Argument> StoredSide::arguments() const {
+    return {type, lines, halves, bytes, channel_scales, block_scales, scale_granules};
+}
+
+Expr StoredSide::element(const ImageParam &floats, const ImageParam &granules, Expr d, Expr granule, Expr slot) const {
+    const auto stored = [&](const ImageParam &view, Expr at) {
+        return granule_element(view, granules, std::move(at), granule, slot);
+    };
+    Expr scale = granule_element(block_scales, scale_granules, d / kScaleBlock, granule, slot);
+    return select(type == HATTN_FLOAT32, stored(floats, d),                                              //
+                  type == HATTN_FLOAT16, float16_value(stored(halves, d)),                               //
+                  type == HATTN_BFLOAT16, bfloat16_value(stored(halves, d)),                             //
+                  type == HATTN_INT8, cast<float>(reinterpret<int8_t>(stored(bytes, d))) * scale,        //
+                  cast<float>(int4_value(stored(bytes, d / 2), d % 2)) * scale);
+}
+
+// In 64 bits: counted in bytes, offsets may be beyond what the indices of elements have to be within.
+Expr StoredSide::prefetch(const ImageParam &granules, const Expr &line, const Expr &key) const {
+    const auto wide = [](Expr value) { return cast<int64_t>(std::move(value)); };
+    Expr offset = wide(line) * kLineBytes + wide(key % kGranuleKeys) * bytes.dim(1).stride() +
+                  wide(granules(key / kGranuleKeys)) * bytes.dim(2).stride();
+    return prefetch_line(bytes, offset);
+}
+
+}  // namespace hattn::generators

@@ -1,0 +1,54 @@
+// Keys or values in any of the storage types. The kernel is told the type when it is called and brings elements into
+// float32 a few rows at a time; there is one kernel for all types, and the types of keys and values are independent.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "Halide.h"
+#include "hattn/hattn.h"
+
+namespace hattn::generators {
+
+// Keys that are stored evenly spaced. Chunks are whole multiples of it.
+inline constexpr int kGranuleKeys = 16;
+
+// Elements along D that share a scale, where every key has scales of its own.
+inline constexpr int kScaleBlock = 32;
+
+// Types in which keys and values may be stored: those of the interface.
+inline constexpr hattn_dtype kStorageTypes[] = {HATTN_FLOAT32, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_INT8, HATTN_INT4};
+
+// Element d of key slot + kGranuleKeys * granule, where `granules` says that it is.
+Halide::Expr granule_element(const Halide::ImageParam &storage, const Halide::ImageParam &granules, Halide::Expr d,
+                             Halide::Expr granule, Halide::Expr slot);
+
+// Zero. Asks for the cache line with the element at an offset. Halide's own prefetch directive takes whole boxes of a
+// buffer, which a look-up in a table makes boundless.
+Halide::Expr prefetch_line(const Halide::ImageParam &storage, Halide::Expr offset);
+
+struct StoredSide {
+    explicit StoredSide(const std::string &side);
+
+    Halide::Param<int> type;   // a hattn_dtype, of kStorageTypes
+    Halide::Param<int> lines;  // cache lines of a row
+    // The same memory as the float32 input, seen as other types; only the one that fits `type` is read.
+    Halide::ImageParam halves;  // (d, slot, granule) uint16
+    Halide::ImageParam bytes;   // (byte, slot, granule) uint8, strides in bytes whatever the type
+    // An integer n stands for n * channel_scales(d) * block_scales(d / kScaleBlock, key). The kernel multiplies the
+    // queries, or the outputs, by the first.
+    Halide::ImageParam channel_scales;  // (d), stride 0 or 1
+    Halide::ImageParam block_scales;    // (block, slot, granule), strides may be 0
+    Halide::ImageParam scale_granules;  // (granule) table of block_scales
+
+    std::vector<Halide::Argument> arguments() const;
+
+    // In float32, but for channel_scales: a selection over all types. Only in a stage that specialises on `type` (see
+    // schedules/stored.h) does a kernel read nothing but what is there.
+    Halide::Expr element(const Halide::ImageParam &floats, const Halide::ImageParam &granules, Halide::Expr d,
+                         Halide::Expr granule, Halide::Expr slot) const;
+    // Zero. Asks for a cache line of a key's row.
+    Halide::Expr prefetch(const Halide::ImageParam &granules, const Halide::Expr &line, const Halide::Expr &key) const;
+};
+
+}  // namespace hattn::generators
