@@ -11,6 +11,11 @@ set(HATTN_SANITIZE "" CACHE STRING "Sanitizers for the C++ code: empty, \"addres
 set(HATTN_KERNEL_DIR "" CACHE PATH
     "The kernels/ directory of another build tree: its objects are used as they are and Halide is not needed")
 
+set(HATTN_KERNELGEN "" CACHE FILEPATH
+    "A hattn-kernelgen that runs on this machine, from another build tree; needed for cross-compiling")
+set(HATTN_GTEST_SOURCE_DIR "" CACHE PATH
+    "Sources of GoogleTest, to be built with the tests; needed for cross-compiling, where there is no installed one")
+
 if (PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)
 endif ()

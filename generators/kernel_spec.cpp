@@ -159,9 +159,10 @@ std::vector<KernelSpec> kernels_of(const TargetRow &target, KernelKind kind) {
     return specs;
 }
 
-void for_each_kernel(const std::function<void(const KernelSpec &, const TargetRow &)> &visit) {
-    for (const TargetRow &row : schedules::targets()) {
-        const TargetRow target = schedules::resolve_target(row.name);
+void for_each_kernel(const schedules::Architecture &architecture,
+                     const std::function<void(const KernelSpec &, const TargetRow &)> &visit) {
+    for (const TargetRow &row : architecture.targets) {
+        const TargetRow target = schedules::resolve_target(architecture, row.name);
         for (const KindRow &kind : kKinds) {
             for (const KernelSpec &spec : kernels_of(target, kind.kind)) {
                 visit(spec, target);

@@ -32,8 +32,9 @@ bool parse_kind(const std::string &name, KernelKind *kind);
 // Every kernel of a target, of one kind.
 std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, KernelKind kind);
 
-// Every kernel of the library, with its target.
-void for_each_kernel(const std::function<void(const KernelSpec &, const schedules::TargetRow &)> &visit);
+// Every kernel of a library built for the architecture, with its target.
+void for_each_kernel(const schedules::Architecture &architecture,
+                     const std::function<void(const KernelSpec &, const schedules::TargetRow &)> &visit);
 
 // Algorithm and schedule: the pipeline and its arguments, ready to compile.
 struct KernelPipeline {

@@ -12,6 +12,7 @@ namespace hattn::generators {
 namespace {
 
 using namespace Halide;
+using schedules::Architecture;
 using schedules::resolve_target;
 using schedules::TargetRow;
 
@@ -29,8 +30,9 @@ Module compile(const KernelSpec &spec, const TargetRow &target) {
 }
 
 // All kernels of one kind for one target, as one object file.
-void write_object(const std::string &target_name, const std::string &kind, const std::string &path) {
-    const TargetRow target = resolve_target(target_name);
+void write_object(const Architecture &architecture, const std::string &target_name, const std::string &kind,
+                  const std::string &path) {
+    const TargetRow target = resolve_target(architecture, target_name);
     std::vector<Module> modules;
     for (const KernelSpec &spec : kernels_of(target, kind_of(kind))) {
         modules.push_back(compile(spec, target));
@@ -39,9 +41,9 @@ void write_object(const std::string &target_name, const std::string &kind, const
 }
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
-void emit_kernel(const std::string &name, const std::string &directory) {
+void emit_kernel(const Architecture &architecture, const std::string &name, const std::string &directory) {
     bool found = false;
-    for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
+    for_each_kernel(architecture, [&](const KernelSpec &spec, const TargetRow &target) {
         if (spec.name(target.name) == name) {
             compile(spec, target)
                 .compile({{OutputFileType::assembly, directory + "/" + name + ".s"},
@@ -54,21 +56,22 @@ void emit_kernel(const std::string &name, const std::string &directory) {
     }
 }
 
-void write_runtime(const std::string &path) {
-    compile_standalone_runtime(path, Target("x86-64-linux"));
+void write_runtime(const Architecture &architecture, const std::string &path) {
+    compile_standalone_runtime(path, Target(architecture.halide_system));
 }
 
-void write_table(const std::string &path) {
+void write_table(const Architecture &architecture, const std::string &path) {
     std::ofstream out(path);
-    write_kernel_table(out);
+    write_kernel_table(architecture, out);
     if (!out.flush()) {
         throw std::runtime_error("cannot write " + path);
     }
 }
 
-void list_kernels() {
-    for_each_kernel(
-        [](const KernelSpec &spec, const TargetRow &target) { std::cout << spec.name(target.name) << "\n"; });
+void list_kernels(const Architecture &architecture) {
+    for_each_kernel(architecture, [](const KernelSpec &spec, const TargetRow &target) {
+        std::cout << spec.name(target.name) << "\n";
+    });
 }
 
 // Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the
@@ -86,36 +89,41 @@ public:
 };
 
 int usage() {
-    std::cerr << "usage: hattn-kernelgen object TARGET KIND FILE.o   compile the kernels of a kind for a target\n"
-                 "       hattn-kernelgen table FILE.cpp            write the table of all kernels\n"
-                 "       hattn-kernelgen runtime FILE.o            write Halide's runtime (thread pool)\n"
-                 "       hattn-kernelgen emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"
-                 "       hattn-kernelgen list                      print every kernel's name\n";
+    std::cerr << "usage: hattn-kernelgen [--architecture NAME] COMMAND\n"
+                 "The architecture is x86-64 or aarch64, by default that of this machine. Commands:\n"
+                 "  object TARGET KIND FILE.o   compile the kernels of a kind for a target\n"
+                 "  table FILE.cpp            write the table of all kernels\n"
+                 "  runtime FILE.o            write Halide's runtime (thread pool)\n"
+                 "  emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"
+                 "  list                      print every kernel's name\n";
     return 2;
 }
 
-int run_command(int argc, char **argv) {
-    const std::string command = argc > 1 ? argv[1] : "";
-    if (command == "object" && argc == 5) {
-        write_object(argv[2], argv[3], argv[4]);
-    } else if (command == "table" && argc == 3) {
-        write_table(argv[2]);
-    } else if (command == "runtime" && argc == 3) {
-        write_runtime(argv[2]);
-    } else if (command == "emit" && argc == 4) {
-        emit_kernel(argv[2], argv[3]);
-    } else if (command == "list" && argc == 2) {
-        list_kernels();
+int run_command(const Architecture &architecture, const std::vector<std::string> &words) {
+    const std::string command = words.empty() ? "" : words[0];
+    if (command == "object" && words.size() == 4) {
+        write_object(architecture, words[1], words[2], words[3]);
+    } else if (command == "table" && words.size() == 2) {
+        write_table(architecture, words[1]);
+    } else if (command == "runtime" && words.size() == 2) {
+        write_runtime(architecture, words[1]);
+    } else if (command == "emit" && words.size() == 3) {
+        emit_kernel(architecture, words[1], words[2]);
+    } else if (command == "list" && words.size() == 1) {
+        list_kernels(architecture);
     } else {
         return usage();
     }
     return 0;
 }
 
-int run(int argc, char **argv) {
+int run(std::vector<std::string> words) {
     static StrictReporter reporter;
     set_custom_compile_time_error_reporter(&reporter);
-    const int status = run_command(argc, argv);
+    const bool named = words.size() > 1 && words[0] == "--architecture";
+    const Architecture &architecture = named ? schedules::find_architecture(words[1]) : schedules::host_architecture();
+    words.erase(words.begin(), words.begin() + (named ? 2 : 0));
+    const int status = run_command(architecture, words);
     if (!reporter.warnings.empty()) {
         throw std::runtime_error(*reporter.warnings.begin());
     }
@@ -128,7 +136,7 @@ int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     try {
-        return hattn::generators::run(argc, argv);
+        return hattn::generators::run({argv + 1, argv + argc});
     } catch (const std::exception &error) {
         std::cerr << "hattn-kernelgen: " << error.what() << "\n";
         return 1;

@@ -18,7 +18,10 @@ std::span<const KernelInfo> all_kernels() {
     return {kernel_table().kernels, kernel_table().kernel_count};
 }
 
-constexpr std::string_view kArchitecturePrefix = "x86-";
+// "avx2" of "x86-avx2", "neon" of "arm-neon".
+std::string_view without_family(std::string_view target) {
+    return target.substr(target.find('-') + 1);
+}
 
 }  // namespace
 
@@ -46,9 +49,7 @@ const char *kernel_kind_name(KernelKind kind) {
 
 const TargetInfo *find_target(std::string_view name) {
     for (const TargetInfo &target : all_targets()) {
-        const std::string_view full = target.name;
-        if (full == name ||
-            (full.starts_with(kArchitecturePrefix) && full.substr(kArchitecturePrefix.size()) == name)) {
+        if (name == target.name || name == without_family(target.name)) {
             return &target;
         }
     }

@@ -55,10 +55,17 @@ struct TargetRow {
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
 };
 
-// From the least to the most capable.
-const std::vector<TargetRow> &targets();
+// The targets of one architecture: those a library built for it has.
+struct Architecture {
+    const char *name;                // as in cmake/HattnArchitecture.cmake
+    const char *halide_system;       // what Halide's run-time library is compiled for
+    std::vector<TargetRow> targets;  // from the least to the most capable
+};
+const std::vector<Architecture> &architectures();
+const Architecture &find_architecture(const std::string &name);
+const Architecture &host_architecture();  // of the machine this runs on
 
 // The row with everything it inherits filled in.
-TargetRow resolve_target(const std::string &name);
+TargetRow resolve_target(const Architecture &architecture, const std::string &name);
 
 }  // namespace hattn::schedules

@@ -1,6 +1,6 @@
 #include "rows_in_lanes.h"
 
-namespace hattn::schedules::x86 {
+namespace hattn::schedules::simd {
 
 using namespace Halide;
 using generators::AttentionStages;
@@ -139,4 +139,4 @@ void schedule_scores_rows_in_lanes(UnfusedScores &s, const Tile &tile, int lanes
         .vectorize(key, lanes, TailStrategy::GuardWithIf);
 }
 
-}  // namespace hattn::schedules::x86
+}  // namespace hattn::schedules::simd

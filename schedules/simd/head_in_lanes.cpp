@@ -1,6 +1,6 @@
 #include "head_in_lanes.h"
 
-namespace hattn::schedules::x86 {
+namespace hattn::schedules::simd {
 
 using namespace Halide;
 using generators::AttentionStages;
@@ -194,4 +194,4 @@ void schedule_values_head_in_lanes(UnfusedValues &s, const Tile &tile, int lanes
     schedule_key_seen(s, tile, lanes);
 }
 
-}  // namespace hattn::schedules::x86
+}  // namespace hattn::schedules::simd
