@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 #include "softmax_math.h"
 #include "unfused.h"
@@ -56,7 +55,6 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     return {};
 }
 
-// Which combinations of hooks make a difference.
 std::vector<HookMask> hook_sets_of(KernelKind kind) {
     if (kind == KernelKind::kMerge) {
         return {0};
@@ -64,9 +62,7 @@ std::vector<HookMask> hook_sets_of(KernelKind kind) {
     if (kind == KernelKind::kUnfusedValues) {
         return {0, hiding_hooks()};
     }
-    std::vector<HookMask> all(size_t{1} << score_hooks().size());
-    std::iota(all.begin(), all.end(), 0u);
-    return all;
+    return kernel_hook_sets();
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {

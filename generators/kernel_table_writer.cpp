@@ -31,6 +31,10 @@ const char *enumerator(KernelKind kind) {
     return "";
 }
 
+const char *literal(bool value) {
+    return value ? "true" : "false";
+}
+
 void write_rows(const Architecture &architecture, std::ostream &out) {
     out << "const TargetInfo kTargets[] = {\n";
     for (const TargetRow &row : architecture.targets) {
@@ -38,8 +42,8 @@ void write_rows(const Architecture &architecture, std::ostream &out) {
     }
     out << "};\n\nconst ScoreHookInfo kScoreHooks[] = {\n";
     for (const ScoreHook &hook : score_hooks()) {
-        out << "    {\"" << hook.name << "\", " << hook.bit << ", " << (hook.can_hide_keys ? "true" : "false")
-            << "},\n";
+        out << "    {\"" << hook.name << "\", " << hook.bit << ", " << literal(hook.can_hide_keys) << ", "
+            << literal(hook.has_neutral) << "},\n";
     }
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
     for_each_kernel(architecture, [&](const KernelSpec &spec, const TargetRow &target) {

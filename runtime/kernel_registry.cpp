@@ -1,6 +1,7 @@
 #include "kernel_registry.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 
 #include "cpu_features.h"
@@ -21,6 +22,19 @@ std::span<const KernelInfo> all_kernels() {
 // "avx2" of "x86-avx2", "neon" of "arm-neon".
 std::string_view without_family(std::string_view target) {
     return target.substr(target.find('-') + 1);
+}
+
+// The bits of the hooks with a property.
+uint32_t hooks_that(bool ScoreHookInfo::*property) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
+        bits |= kernel_table().hooks[i].*property ? kernel_table().hooks[i].bit : 0;
+    }
+    return bits;
+}
+
+uint32_t neutral_hooks() {
+    return hooks_that(&ScoreHookInfo::has_neutral);
 }
 
 }  // namespace
@@ -79,10 +93,22 @@ const KernelInfo *find_kernel(std::string_view name) {
     return nullptr;
 }
 
+bool serves(uint32_t kernel_hooks, uint32_t wanted) {
+    const uint32_t others = kernel_hooks & ~wanted;
+    return (wanted & ~kernel_hooks) == 0 && (others & ~neutral_hooks()) == 0;
+}
+
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
     std::vector<const KernelInfo *> found;
     for (const KernelInfo &kernel : all_kernels()) {
-        if (kernel.kind == kind && kernel.hooks == hooks && std::string_view(kernel.target) == target.name) {
+        if (kernel.kind != kind || std::string_view(kernel.target) != target.name || !serves(kernel.hooks, hooks)) {
+            continue;
+        }
+        const int others = found.empty() ? 0 : std::popcount(found.front()->hooks) - std::popcount(kernel.hooks);
+        if (others > 0) {
+            found.clear();
+        }
+        if (others >= 0) {
             found.push_back(&kernel);
         }
     }
@@ -101,11 +127,7 @@ uint32_t hook_bit(std::string_view name) {
 }
 
 uint32_t hiding_hooks() {
-    uint32_t bits = 0;
-    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
-        bits |= kernel_table().hooks[i].can_hide_keys ? kernel_table().hooks[i].bit : 0;
-    }
-    return bits;
+    return hooks_that(&ScoreHookInfo::can_hide_keys);
 }
 
 std::string hook_names(uint32_t hooks) {

@@ -18,7 +18,10 @@ const TargetInfo &best_runnable_target();  // throws StatusError if none is
 
 const KernelInfo *find_kernel(std::string_view name);  // null if unknown
 
-// Kernels of a kind for a target and a set of hooks, ordered by rows per tile.
+// Whether kernels with some hooks compute problems with others: those the problem lacks get neutral operands.
+bool serves(uint32_t kernel_hooks, uint32_t wanted);
+
+// Kernels of a kind for a target that serve a set of hooks with the fewest others, ordered by rows per tile.
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks);
 
 uint32_t hook_bit(std::string_view name);  // 0 if unknown

@@ -38,6 +38,7 @@ struct ScoreHookInfo {
     const char *name;
     uint32_t bit;
     bool can_hide_keys;  // may mask a key that the positional limits leave visible
+    bool has_neutral;    // some operand leaves every score as it is
 };
 
 struct KernelTable {

@@ -80,12 +80,12 @@ uint32_t hooks_of_values(uint32_t hooks) {
     return (hooks & hiding) != 0 ? hiding : 0;
 }
 
-void force_kernel(KernelSet &kernels, const KernelInfo *kernel) {
+void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
     for (auto *list : kernels.all()) {
-        const KernelInfo *any = list->front();
-        if (any->kind == kernel->kind) {
-            require(kernel->hooks == any->hooks, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
-                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(any->hooks));
+        if (list->front()->kind == kernel->kind) {
+            const uint32_t wanted = kernel->kind == KernelKind::kUnfusedValues ? hooks_of_values(hooks) : hooks;
+            require(serves(kernel->hooks, wanted), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
+                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(wanted));
             *list = {kernel};
         }
     }
@@ -152,7 +152,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.why_algorithm = "HATTN_FORCE=" + force.text;
     }
     if (force.kernel) {
-        force_kernel(kernels, force.kernel);
+        force_kernel(kernels, force.kernel, problem.hooks);
     }
     return kernels;
 }
