@@ -1,6 +1,7 @@
 # The compiled kernels as a target, `hattn_kernels`: object files, Halide's runtime and the generated kernel table.
 # They come from generators/, which builds hattn-kernelgen with Halide and runs it, or, with HATTN_KERNEL_DIR, from the
-# kernels/ directory of another build tree; Halide is not needed then.
+# kernels/ directory of another build tree; Halide is not needed then. Halide compiles for any architecture, so when
+# cross-compiling generators/ runs the hattn-kernelgen of a tree built for this machine, HATTN_KERNELGEN.
 
 if (HATTN_KERNEL_DIR)
     cmake_path(ABSOLUTE_PATH HATTN_KERNEL_DIR NORMALIZE OUTPUT_VARIABLE HATTN_KERNEL_OUTPUT_DIR)
@@ -40,6 +41,18 @@ if (HATTN_KERNEL_DIR)
     add_custom_target(hattn_kernels)
     set_property(TARGET hattn_kernels PROPERTY HATTN_KERNEL_FILES ${HATTN_BORROWED_KERNELS})
 else ()
+    if (HATTN_KERNELGEN)
+        if (NOT EXISTS ${HATTN_KERNELGEN})
+            message(FATAL_ERROR "HATTN_KERNELGEN: ${HATTN_KERNELGEN} does not exist; build hattn-kernelgen in the tree "
+                                "it belongs to first (./dev build)")
+        endif ()
+        add_executable(hattn-kernelgen IMPORTED)
+        set_target_properties(hattn-kernelgen PROPERTIES IMPORTED_LOCATION ${HATTN_KERNELGEN})
+    elseif (CMAKE_CROSSCOMPILING)
+        message(FATAL_ERROR "HATTN_KERNELGEN: is not set, but when cross-compiling the kernels come from a "
+                            "hattn-kernelgen that runs on this machine: build that without a toolchain file first; "
+                            "or set HATTN_KERNEL_DIR to kernels compiled for ${HATTN_ARCHITECTURE}")
+    endif ()
     include(HattnHalide)
     add_subdirectory(generators)
 endif ()

@@ -13,6 +13,11 @@ set(HATTN_KERNEL_DIR "" CACHE PATH
 set(HATTN_KERNELGEN "" CACHE FILEPATH
     "The hattn-kernelgen of another build tree, for the tests of kernel packs in a tree that borrows its kernels")
 
+set(HATTN_KERNELGEN "" CACHE FILEPATH
+    "A hattn-kernelgen that runs on this machine, from another build tree; needed for cross-compiling")
+set(HATTN_GTEST_SOURCE_DIR "" CACHE PATH
+    "Sources of GoogleTest, to be built with the tests; needed for cross-compiling, where there is no installed one")
+
 if (PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)
 endif ()

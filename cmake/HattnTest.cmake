@@ -1,4 +1,9 @@
-find_package(GTest REQUIRED)
+if (HATTN_GTEST_SOURCE_DIR)
+    set(INSTALL_GTEST OFF)
+    add_subdirectory(${HATTN_GTEST_SOURCE_DIR} ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
+else ()
+    find_package(GTest REQUIRED)
+endif ()
 
 # hattn_add_gtest(<target> [SHARDS <n>]): registers a GoogleTest program with ctest, cut into n entries that may run at
 # the same time. Each leaves its report in <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.

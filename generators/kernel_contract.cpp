@@ -11,7 +11,8 @@ namespace {
 
 // Arguments by name, since order and meaning matter; outputs have places only.
 void describe_family(std::ostream &text, const KernelFamily &family) {
-    const schedules::TargetRow target = schedules::resolve_target(schedules::targets().front().name);
+    const schedules::Architecture &any = schedules::architectures().front();  // the contract is the same for all
+    const schedules::TargetRow target = schedules::resolve_target(any, any.targets.front().name);
     const KernelPipeline kernel = build_kernel(kernels_of(target, family).front(), target);
     text << family.name << "(user_context";
     for (const Halide::Argument &argument : kernel.arguments) {

@@ -23,14 +23,14 @@ Tile tile_in(const std::string &name) {
     return {number(1), number(2), number(3), number(4), number(5)};
 }
 
-std::vector<TargetRow> all_targets_and_stand_ins() {
+std::vector<TargetRow> targets_and_stand_ins(const schedules::Architecture &architecture) {
     std::vector<TargetRow> rows;
-    for (const TargetRow &row : schedules::targets()) {
-        rows.push_back(schedules::resolve_target(row.name));
+    for (const TargetRow &row : architecture.targets) {
+        rows.push_back(schedules::resolve_target(architecture, row.name));
     }
-    for (const TargetRow &row : schedules::targets()) {
-        for (const TargetRow &other : schedules::targets()) {
-            rows.push_back(schedules::resolve_stand_in(row.name, other.name));
+    for (const TargetRow &row : architecture.targets) {
+        for (const TargetRow &other : architecture.targets) {
+            rows.push_back(schedules::resolve_stand_in(architecture, row.name, other.name));
         }
     }
     return rows;
@@ -39,10 +39,10 @@ std::vector<TargetRow> all_targets_and_stand_ins() {
 }  // namespace
 
 // Tries them all, so that names are put together in one place alone.
-NamedKernel kernel_named(const std::string &name) {
+NamedKernel kernel_named(const schedules::Architecture &architecture, const std::string &name) {
     const Tile tile = tile_in(name);
     std::optional<NamedKernel> found;
-    for (const TargetRow &target : all_targets_and_stand_ins()) {
+    for (const TargetRow &target : targets_and_stand_ins(architecture)) {
         for_each_family([&](const KernelFamily &family) {
             for (HookMask hooks = 0; hooks < HookMask{1} << score_hooks().size(); ++hooks) {
                 const KernelSpec spec{family.kind, family.any_storage, hooks, tile};

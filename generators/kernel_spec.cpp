@@ -204,9 +204,10 @@ void for_each_family(const std::function<void(const KernelFamily &)> &visit) {
     }
 }
 
-void for_each_kernel(const std::function<void(const KernelSpec &, const TargetRow &)> &visit) {
-    for (const TargetRow &row : schedules::targets()) {
-        const TargetRow target = schedules::resolve_target(row.name);
+void for_each_kernel(const schedules::Architecture &architecture,
+                     const std::function<void(const KernelSpec &, const TargetRow &)> &visit) {
+    for (const TargetRow &row : architecture.targets) {
+        const TargetRow target = schedules::resolve_target(architecture, row.name);
         for (const KernelFamily &family : kFamilies) {
             for (const KernelSpec &spec : kernels_of(target, family)) {
                 visit(spec, target);

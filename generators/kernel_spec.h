@@ -55,8 +55,9 @@ std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, const Ker
 
 void for_each_family(const std::function<void(const KernelFamily &)> &visit);
 
-// Every kernel of the library, with its target.
-void for_each_kernel(const std::function<void(const KernelSpec &, const schedules::TargetRow &)> &visit);
+// Every kernel of a library built for the architecture, with its target.
+void for_each_kernel(const schedules::Architecture &architecture,
+                     const std::function<void(const KernelSpec &, const schedules::TargetRow &)> &visit);
 
 // Algorithm and schedule: the pipeline and its arguments, ready to compile.
 struct KernelPipeline {
@@ -71,7 +72,7 @@ struct NamedKernel {
     KernelSpec spec;
     schedules::TargetRow target;
 };
-// The inverse of KernelSpec::name(), for all targets and stand-ins; throws std::invalid_argument.
-NamedKernel kernel_named(const std::string &name);
+// The inverse of KernelSpec::name(), for an architecture's targets and stand-ins; throws std::invalid_argument.
+NamedKernel kernel_named(const schedules::Architecture &architecture, const std::string &name);
 
 }  // namespace hattn::generators

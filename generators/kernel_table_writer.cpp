@@ -6,6 +6,7 @@
 
 namespace hattn::generators {
 
+using schedules::Architecture;
 using schedules::TargetRow;
 
 namespace {
@@ -44,9 +45,9 @@ const char *literal(bool value) {
     return value ? "true" : "false";
 }
 
-void write_rows(std::ostream &out) {
+void write_rows(const Architecture &architecture, std::ostream &out) {
     out << "const TargetInfo kTargets[] = {\n";
-    for (const TargetRow &row : schedules::targets()) {
+    for (const TargetRow &row : architecture.targets) {
         out << "    {\"" << row.name << "\", \"" << row.cpu_features << "\", " << row.lanes << "},\n";
     }
     out << "};\n\nconst ScoreHookInfo kScoreHooks[] = {\n";
@@ -55,7 +56,7 @@ void write_rows(std::ostream &out) {
             << literal(hook.has_neutral) << "},\n";
     }
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
-    for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
+    for_each_kernel(architecture, [&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
         out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
             << (spec.any_storage ? "true" : "false") << ", " << spec.hooks << ", {" << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", "
@@ -67,14 +68,14 @@ void write_rows(std::ostream &out) {
 
 }  // namespace
 
-void write_kernel_table(std::ostream &out) {
+void write_kernel_table(const Architecture &architecture, std::ostream &out) {
     out << "// Written by hattn-kernelgen.\n#include \"runtime/kernel_table.h\"\n\n#include <iterator>\n\nextern \"C\" "
            "{\n";
-    for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
+    for_each_kernel(architecture, [&](const KernelSpec &spec, const TargetRow &target) {
         out << "int " << spec.symbol(target.name) << "_argv(void **arguments);\n";
     });
     out << "}\n\nnamespace hattn {\n\nnamespace {\n\n";
-    write_rows(out);
+    write_rows(architecture, out);
     out << "\n}  // namespace\n\n"
            "const KernelTable &kernel_table() {\n"
            "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, "

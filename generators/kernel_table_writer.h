@@ -3,8 +3,10 @@
 
 #include <ostream>
 
+#include "schedules/targets.h"
+
 namespace hattn::generators {
 
-void write_kernel_table(std::ostream &out);
+void write_kernel_table(const schedules::Architecture &architecture, std::ostream &out);
 
 }  // namespace hattn::generators

@@ -15,6 +15,7 @@ namespace hattn::generators {
 namespace {
 
 using namespace Halide;
+using schedules::Architecture;
 using schedules::resolve_target;
 using schedules::TargetRow;
 
@@ -27,8 +28,9 @@ const KernelFamily &family_of(const std::string &name) {
 }
 
 // All kernels of one family for one target, as one object file.
-void write_object(const std::string &target_name, const std::string &family, const std::string &path) {
-    const TargetRow target = resolve_target(target_name);
+void write_object(const Architecture &architecture, const std::string &target_name, const std::string &family,
+                  const std::string &path) {
+    const TargetRow target = resolve_target(architecture, target_name);
     std::vector<Module> modules;
     for (const KernelSpec &spec : kernels_of(target, family_of(family))) {
         modules.push_back(compile_kernel(spec, target));
@@ -37,8 +39,8 @@ void write_object(const std::string &target_name, const std::string &family, con
 }
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
-void emit_kernel(const std::string &name, const std::string &directory) {
-    const NamedKernel kernel = kernel_named(name);
+void emit_kernel(const Architecture &architecture, const std::string &name, const std::string &directory) {
+    const NamedKernel kernel = kernel_named(architecture, name);
     compile_kernel(kernel.spec, kernel.target)
         .compile({{OutputFileType::assembly, directory + "/" + name + ".s"},
                   {OutputFileType::stmt, directory + "/" + name + ".stmt"}});
@@ -61,14 +63,14 @@ std::vector<std::string> read_names(const std::vector<std::string> &words) {
     return names;
 }
 
-void pack_kernels(const std::string &path, const std::vector<std::string> &words) {
+void pack_kernels(const Architecture &architecture, const std::string &path, const std::vector<std::string> &words) {
     std::vector<NamedKernel> kernels;
     std::set<std::string> names;
     for (const std::string &name : read_names(words)) {
         if (!names.insert(name).second) {
             throw std::invalid_argument("kernel '" + name + "' is named twice");
         }
-        kernels.push_back(kernel_named(name));
+        kernels.push_back(kernel_named(architecture, name));
     }
     if (kernels.empty()) {
         throw std::invalid_argument("a pack of no kernels");
@@ -76,21 +78,22 @@ void pack_kernels(const std::string &path, const std::vector<std::string> &words
     write_pack(kernels, path);
 }
 
-void write_runtime(const std::string &path) {
-    compile_standalone_runtime(path, Target("x86-64-linux"));
+void write_runtime(const Architecture &architecture, const std::string &path) {
+    compile_standalone_runtime(path, Target(architecture.halide_system));
 }
 
-void write_table(const std::string &path) {
+void write_table(const Architecture &architecture, const std::string &path) {
     std::ofstream out(path);
-    write_kernel_table(out);
+    write_kernel_table(architecture, out);
     if (!out.flush()) {
         throw std::runtime_error("cannot write " + path);
     }
 }
 
-void list_kernels() {
-    for_each_kernel(
-        [](const KernelSpec &spec, const TargetRow &target) { std::cout << spec.name(target.name) << "\n"; });
+void list_kernels(const Architecture &architecture) {
+    for_each_kernel(architecture, [](const KernelSpec &spec, const TargetRow &target) {
+        std::cout << spec.name(target.name) << "\n";
+    });
 }
 
 // Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the
@@ -111,41 +114,44 @@ public:
 };
 
 int usage() {
-    std::cerr << "usage: hattn-kernelgen object TARGET FAMILY FILE.o compile the kernels of a family for a target\n"
-                 "       hattn-kernelgen table FILE.cpp            write the table of all kernels\n"
-                 "       hattn-kernelgen runtime FILE.o            write Halide's runtime (thread pool)\n"
-                 "       hattn-kernelgen emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"
-                 "       hattn-kernelgen pack FILE.so KERNEL...    compile kernels, by name, for loading at run time; "
-                 "@FILE: names\n"
-                 "                                                 in a file\n"
-                 "       hattn-kernelgen list                      print every kernel's name\n";
+    std::cerr << "usage: hattn-kernelgen [--architecture NAME] COMMAND\n"
+                 "The architecture is x86-64 or aarch64, by default that of this machine. Commands:\n"
+                 "  object TARGET FAMILY FILE.o  compile the kernels of a family for a target\n"
+                 "  table FILE.cpp               write the table of all kernels\n"
+                 "  runtime FILE.o               write Halide's runtime (thread pool)\n"
+                 "  emit KERNEL DIRECTORY        write assembly and lowered statement of one kernel\n"
+                 "  pack FILE.so KERNEL...       compile kernels, by name, for loading at run time; @FILE: names in a file\n"
+                 "  list                         print every kernel's name\n";
     return 2;
 }
 
-int run_command(int argc, char **argv) {
-    const std::string command = argc > 1 ? argv[1] : "";
-    if (command == "object" && argc == 5) {
-        write_object(argv[2], argv[3], argv[4]);
-    } else if (command == "table" && argc == 3) {
-        write_table(argv[2]);
-    } else if (command == "runtime" && argc == 3) {
-        write_runtime(argv[2]);
-    } else if (command == "emit" && argc == 4) {
-        emit_kernel(argv[2], argv[3]);
-    } else if (command == "pack" && argc >= 4) {
-        pack_kernels(argv[2], {argv + 3, argv + argc});
-    } else if (command == "list" && argc == 2) {
-        list_kernels();
+int run_command(const Architecture &architecture, const std::vector<std::string> &words) {
+    const std::string command = words.empty() ? "" : words[0];
+    if (command == "object" && words.size() == 4) {
+        write_object(architecture, words[1], words[2], words[3]);
+    } else if (command == "table" && words.size() == 2) {
+        write_table(architecture, words[1]);
+    } else if (command == "runtime" && words.size() == 2) {
+        write_runtime(architecture, words[1]);
+    } else if (command == "emit" && words.size() == 3) {
+        emit_kernel(architecture, words[1], words[2]);
+    } else if (command == "pack" && words.size() >= 3) {
+        pack_kernels(architecture, words[1], {words.begin() + 2, words.end()});
+    } else if (command == "list" && words.size() == 1) {
+        list_kernels(architecture);
     } else {
         return usage();
     }
     return 0;
 }
 
-int run(int argc, char **argv) {
+int run(std::vector<std::string> words) {
     static StrictReporter reporter;
     set_custom_compile_time_error_reporter(&reporter);
-    const int status = run_command(argc, argv);
+    const bool named = words.size() > 1 && words[0] == "--architecture";
+    const Architecture &architecture = named ? schedules::find_architecture(words[1]) : schedules::host_architecture();
+    words.erase(words.begin(), words.begin() + (named ? 2 : 0));
+    const int status = run_command(architecture, words);
     if (!reporter.warnings.empty()) {
         throw std::runtime_error(*reporter.warnings.begin());
     }
@@ -158,7 +164,7 @@ int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     try {
-        return hattn::generators::run(argc, argv);
+        return hattn::generators::run({argv + 1, argv + argc});
     } catch (const std::exception &error) {
         std::cerr << "hattn-kernelgen: " << error.what() << "\n";
         return 1;

@@ -2,6 +2,11 @@
 
 #include <sched.h>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #include <fstream>
 #include <sstream>
 
@@ -9,8 +14,8 @@ namespace hattn {
 
 namespace {
 
-bool cpu_has(const std::string &feature) {
 #if defined(__x86_64__)
+bool cpu_has(const std::string &feature) {
     // The compiler's builtin takes literals alone. It includes the operating system's support for the wider registers.
     __builtin_cpu_init();
     if (feature == "sse4.1")
@@ -29,8 +34,21 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512dq");
     if (feature == "avx512cd")
         return __builtin_cpu_supports("avx512cd");
-#endif
     return false;
+}
+#elif defined(__aarch64__)
+bool cpu_has(const std::string &feature) {
+    return feature == "asimd" && (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0;
+}
+#else
+#error "hattn is built for x86-64 and aarch64, see docs/add-a-target.md"
+#endif
+
+// What a line of /proc/cpuinfo, "key   : value", says about a key; empty if it is about another.
+std::string value_of(const std::string &line, const std::string &key) {
+    const size_t colon = line.find(':');
+    const bool about_key = colon != std::string::npos && line.find_last_not_of(" \t", colon - 1) + 1 == key.size();
+    return about_key && line.starts_with(key) && colon + 2 <= line.size() ? line.substr(colon + 2) : "";
 }
 
 }  // namespace
@@ -46,16 +64,26 @@ bool cpu_has_features(const char *features) {
     return true;
 }
 
-std::string cpu_model() {
-    std::ifstream info("/proc/cpuinfo");
-    std::string line;
+std::string cpu_model_in(std::istream &info) {
+    std::string line, implementer, models;
     while (std::getline(info, line)) {
-        const size_t colon = line.find(':');
-        if (line.rfind("model name", 0) == 0 && colon != std::string::npos && colon + 2 <= line.size()) {
-            return line.substr(colon + 2);
+        const std::string name = value_of(line, "model name"), part = value_of(line, "CPU part");
+        if (!name.empty()) {
+            return name;
+        }
+        const std::string by = value_of(line, "CPU implementer");
+        implementer = by.empty() ? implementer : by;
+        const std::string core = "implementer " + implementer + " part " + part;
+        if (!part.empty() && models.find(core) == std::string::npos) {
+            models += (models.empty() ? "" : " + ") + core;
         }
     }
-    return "unknown";
+    return models.empty() ? "unknown" : models;
+}
+
+std::string cpu_model() {
+    std::ifstream info("/proc/cpuinfo");
+    return cpu_model_in(info);
 }
 
 int available_cores() {

@@ -20,6 +20,11 @@ std::span<const KernelInfo> all_kernels() {
     return {kernel_table().kernels, kernel_table().kernel_count};
 }
 
+// "avx2" of "x86-avx2", "neon" of "arm-neon".
+std::string_view without_family(std::string_view target) {
+    return target.substr(target.find('-') + 1);
+}
+
 // The bits of the hooks with a property.
 uint32_t hooks_that(bool ScoreHookInfo::*property) {
     uint32_t bits = 0;
@@ -32,8 +37,6 @@ uint32_t hooks_that(bool ScoreHookInfo::*property) {
 uint32_t neutral_hooks() {
     return hooks_that(&ScoreHookInfo::has_neutral);
 }
-
-constexpr std::string_view kArchitecturePrefix = "x86-";
 
 struct KindRow {
     KernelKind kind;
@@ -73,9 +76,7 @@ bool parse_kernel_kind(std::string_view name, KernelKind *kind) {
 
 const TargetInfo *find_target(std::string_view name) {
     for (const TargetInfo &target : all_targets()) {
-        const std::string_view full = target.name;
-        if (full == name ||
-            (full.starts_with(kArchitecturePrefix) && full.substr(kArchitecturePrefix.size()) == name)) {
+        if (name == target.name || name == without_family(target.name)) {
             return &target;
         }
     }

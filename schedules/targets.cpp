@@ -2,10 +2,11 @@
 
 #include <stdexcept>
 
+#include "schedules/arm/rows_in_lanes.h"
 #include "schedules/generic/convert.h"
 #include "schedules/generic/generic.h"
-#include "schedules/x86/head_in_lanes.h"
-#include "schedules/x86/rows_in_lanes.h"
+#include "schedules/simd/head_in_lanes.h"
+#include "schedules/simd/rows_in_lanes.h"
 
 namespace hattn::schedules {
 
@@ -17,37 +18,40 @@ std::string with_kernel_features(const char *target) {
     return std::string(target) + kNoAsserts;
 }
 
-}  // namespace
+// Of every architecture: what its baseline can run, which has vectors of four floats.
+TargetRow generic_target(const char *halide_target, const char *cpu_features) {
+    return {
+        .name = "generic",
+        .halide_target = halide_target,
+        .cpu_features = cpu_features,
+        .lanes = 4,
+        .naive = {generic::schedule_attention},
+        .flash = {generic::schedule_attention},
+        .split_kv = {generic::schedule_attention},
+        .unfused_scores = {generic::schedule_unfused_scores},
+        .unfused_values = {generic::schedule_unfused_values},
+        .scores = generic::schedule_scores,
+        .merge = generic::schedule_merge,
+        .convert = {generic::schedule_widen, generic::schedule_narrow, generic::schedule_block_scales,
+                    generic::schedule_quantize},
+        .naive_tiles = {{8, 0}},
+        .flash_tiles = {{16, 64}},
+        .split_kv_tiles = {{4, 64}},
+        .unfused_scores_tiles = {{8, 64}},
+        .unfused_values_tiles = {{8, 64}},
+    };
+}
 
 // Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}, flash ones for short key ranges first: what a small
 // tile computes above the diagonal is less, what a large one reads again is less. On a Zen 3 core, fp32, D128, causal,
 // GFLOP/s of 24x32 against 48x64: 51 to 40 at S = 200, 73 to 67 at 1024, 71 to 75 at 2048.
-const std::vector<TargetRow> &targets() {
+std::vector<TargetRow> x86_64_targets() {
     static const std::string generic = with_kernel_features("x86-64-linux-sse41");
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
     static const std::string avx512 =
         with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake");
-    static const std::vector<TargetRow> rows = {
-        {
-            .name = "generic",
-            .halide_target = generic.c_str(),
-            .cpu_features = "sse4.1",
-            .lanes = 4,
-            .naive = {generic::schedule_attention},
-            .flash = {generic::schedule_attention},
-            .split_kv = {generic::schedule_attention},
-            .unfused_scores = {generic::schedule_unfused_scores},
-            .unfused_values = {generic::schedule_unfused_values},
-            .scores = generic::schedule_scores,
-            .merge = generic::schedule_merge,
-            .convert = {generic::schedule_widen, generic::schedule_narrow, generic::schedule_block_scales,
-                        generic::schedule_quantize},
-            .naive_tiles = {{8, 0}},
-            .flash_tiles = {{16, 64}},
-            .split_kv_tiles = {{4, 64}},
-            .unfused_scores_tiles = {{8, 64}},
-            .unfused_values_tiles = {{8, 64}},
-        },
+    return {
+        generic_target(generic.c_str(), "sse4.1"),
         {
             // 16 vector registers: 12 accumulators, 3 vectors of rows, 1 broadcast.
             .name = "x86-avx2",
@@ -55,11 +59,11 @@ const std::vector<TargetRow> &targets() {
             .halide_target = avx2.c_str(),
             .cpu_features = "avx2 fma",
             .lanes = 8,
-            .naive = {x86::schedule_rows_in_lanes},
-            .flash = {x86::schedule_rows_in_lanes},
-            .split_kv = {x86::schedule_head_in_lanes, true},
-            .unfused_scores = {x86::schedule_scores_rows_in_lanes, x86::schedule_scores_head_in_lanes},
-            .unfused_values = {x86::schedule_values_head_in_lanes, true},
+            .naive = {simd::schedule_rows_in_lanes},
+            .flash = {simd::schedule_rows_in_lanes},
+            .split_kv = {simd::schedule_head_in_lanes, true},
+            .unfused_scores = {simd::schedule_scores_rows_in_lanes, simd::schedule_scores_head_in_lanes},
+            .unfused_values = {simd::schedule_values_head_in_lanes, true},
             .naive_tiles = {{8, 0, 1, 8, 8}},
             .flash_tiles = {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}},
             .split_kv_tiles = {{1, 32, 1, 4, 4}, {2, 64, 2, 2, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
@@ -92,18 +96,46 @@ const std::vector<TargetRow> &targets() {
                                      {32, 64, 8, 1, 2}},
         },
     };
-    return rows;
 }
 
-namespace {
+std::vector<TargetRow> aarch64_targets() {
+    static const std::string neon = with_kernel_features("arm-64-linux");
+    return {
+        generic_target(neon.c_str(), "asimd"),
+        {
+            // 32 vector registers: 24 accumulators, 4 vectors of key or value elements, 4 of rows.
+            .name = "arm-neon",
+            .parent = "generic",
+            .halide_target = neon.c_str(),
+            .cpu_features = "asimd",
+            .lanes = 4,
+            .naive = {arm::schedule_rows_in_lanes},
+            .flash = {arm::schedule_rows_in_lanes},
+            .split_kv = {simd::schedule_head_in_lanes, true},
+            .unfused_scores = {simd::schedule_scores_rows_in_lanes, simd::schedule_scores_head_in_lanes},
+            .unfused_values = {simd::schedule_values_head_in_lanes, true},
+            .naive_tiles = {{8, 0, 2, 8, 4}},
+            .flash_tiles = {{24, 64, 6, 4, 4}, {48, 64, 6, 4, 4}},
+            .split_kv_tiles = {{1, 32, 1, 8, 8}, {2, 64, 2, 4, 8}, {4, 64, 4, 4, 4}, {8, 64, 4, 4, 4}},
+            .unfused_scores_tiles =
+                {{1, 32, 1, 4}, {2, 64, 2, 4}, {4, 64, 1, 8}, {8, 64, 2, 8}, {16, 64, 4, 4}, {32, 64, 4, 4}},
+            .unfused_values_tiles = {{1, 32, 1, 1, 8},
+                                     {2, 64, 2, 1, 8},
+                                     {4, 64, 4, 1, 4},
+                                     {8, 64, 4, 1, 4},
+                                     {16, 64, 4, 1, 4},
+                                     {32, 64, 4, 1, 4}},
+        },
+    };
+}
 
-const TargetRow &find_target(const std::string &name) {
-    for (const TargetRow &row : targets()) {
+const TargetRow &find_target(const Architecture &architecture, const std::string &name) {
+    for (const TargetRow &row : architecture.targets) {
         if (name == row.name) {
             return row;
         }
     }
-    throw std::invalid_argument("unknown target '" + name + "'");
+    throw std::invalid_argument("unknown target '" + name + "' of " + architecture.name);
 }
 
 template<typename T>
@@ -121,10 +153,31 @@ void inherit(std::vector<Tile> &own, const std::vector<Tile> &parent) {
 
 }  // namespace
 
-TargetRow resolve_target(const std::string &name) {
-    TargetRow row = find_target(name);
+const std::vector<Architecture> &architectures() {
+    static const std::vector<Architecture> all = {
+        {"x86-64", "x86-64-linux", x86_64_targets()},
+        {"aarch64", "arm-64-linux", aarch64_targets()},
+    };
+    return all;
+}
+
+const Architecture &find_architecture(const std::string &name) {
+    for (const Architecture &architecture : architectures()) {
+        if (name == architecture.name) {
+            return architecture;
+        }
+    }
+    throw std::invalid_argument("unknown architecture '" + name + "'");
+}
+
+const Architecture &host_architecture() {
+    return find_architecture(Halide::get_host_target().arch == Halide::Target::ARM ? "aarch64" : "x86-64");
+}
+
+TargetRow resolve_target(const Architecture &architecture, const std::string &name) {
+    TargetRow row = find_target(architecture, name);
     if (row.parent) {
-        const TargetRow parent = resolve_target(row.parent);
+        const TargetRow parent = resolve_target(architecture, row.parent);
         inherit(row.naive, parent.naive);
         inherit(row.flash, parent.flash);
         inherit(row.split_kv, parent.split_kv);
@@ -142,9 +195,9 @@ TargetRow resolve_target(const std::string &name) {
     return row;
 }
 
-TargetRow resolve_stand_in(const std::string &name, const std::string &stand_in) {
-    TargetRow row = resolve_target(name);
-    const TargetRow other = resolve_target(stand_in);
+TargetRow resolve_stand_in(const Architecture &architecture, const std::string &name, const std::string &stand_in) {
+    TargetRow row = resolve_target(architecture, name);
+    const TargetRow other = resolve_target(architecture, stand_in);
     row.name = name + "-on-" + stand_in;
     row.halide_target = other.halide_target;
     row.cpu_features = other.cpu_features;

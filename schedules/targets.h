@@ -70,14 +70,21 @@ struct TargetRow {
     }
 };
 
-// From the least to the most capable.
-const std::vector<TargetRow> &targets();
+// The targets of one architecture: those a library built for it has.
+struct Architecture {
+    const char *name;                // as in cmake/HattnArchitecture.cmake
+    const char *halide_system;       // what Halide's run-time library is compiled for
+    std::vector<TargetRow> targets;  // from the least to the most capable
+};
+const std::vector<Architecture> &architectures();
+const Architecture &find_architecture(const std::string &name);
+const Architecture &host_architecture();  // of the machine this runs on
 
 // The row with everything it inherits filled in.
-TargetRow resolve_target(const std::string &name);
+TargetRow resolve_target(const Architecture &architecture, const std::string &name);
 
 // A row's schedules, tiles and lanes, compiled to the instructions of another target, which LLVM cuts the vectors up
 // for: verifies schedules on a CPU that lacks their own instructions. Named "x86-avx512-on-x86-avx2".
-TargetRow resolve_stand_in(const std::string &name, const std::string &stand_in);
+TargetRow resolve_stand_in(const Architecture &architecture, const std::string &name, const std::string &stand_in);
 
 }  // namespace hattn::schedules

@@ -32,13 +32,14 @@ struct Tables {
     KernelTable table = {};
 
     Tables() {
-        for (const schedules::TargetRow &row : schedules::targets()) {
+        for (const schedules::TargetRow &row : schedules::host_architecture().targets) {
             targets.push_back({row.name, row.cpu_features, row.lanes});
         }
         for (const generators::ScoreHook &hook : generators::score_hooks()) {
             hooks.push_back({hook.name, hook.bit, hook.can_hide_keys});
         }
         generators::for_each_kernel(
+            schedules::host_architecture(),
             [this](const KernelSpec &spec, const schedules::TargetRow &target) { add(spec, target.name); });
     }
 

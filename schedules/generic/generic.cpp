@@ -46,7 +46,7 @@ void schedule_attention(AttentionStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.rescale, s.chunk_sum, s.weights, s.logits}) {
         f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes);
     }
-    s.logits.bound_extent(s.c, 1);  // see schedules/x86/rows_in_lanes.cpp
+    s.logits.bound_extent(s.c, 1);  // see schedules/simd/rows_in_lanes.cpp
     for (Func f : {s.chunk_max, s.chunk_sum}) {
         f.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes);
     }

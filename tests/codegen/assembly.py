@@ -4,31 +4,75 @@ import dataclasses
 import re
 
 _LABEL = re.compile(r"^(\.LBB\d+_\d+):")
-_JUMP = re.compile(r"^\s+j\w+\s+(\.LBB\d+_\d+)")
+# On x86 j..., on ARM b.ne and the like, cbnz x0, tbz w0, #3.
+_JUMP = re.compile(r"^\s+(?:j\w+|b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+, #\d+,)\s+(\.LBB\d+_\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class InstructionSet:
+    """Patterns of instructions."""
+
+    architecture: str  # as hattn-kernelgen --architecture takes it
+    lanes: int
+    fma: str
+    whole_fma: str  # of a full vector
+    arithmetic: str  # other than FMAs, on vectors
+    gather: str  # on ARM, which has none: a lane at a time
+    # A fixed stack slot. Small intermediates live on the stack too, but are indexed by a loop counter.
+    stack: str
+
+
+def _avx(register, lanes):
+    return InstructionSet(
+        architecture="x86-64",
+        lanes=lanes,
+        fma=r"\bvfn?m(add|sub)\d+ps\b",
+        whole_fma=rf"\bvfn?m(add|sub)\d+ps\b.*%{register}\d+",
+        arithmetic=rf"\bv(mul|add|sub|div|max|min|cmp\w*|blendv)ps\b|\bvmov[au]ps\s+%{register}\d+, [^%]",
+        gather=r"\bvp?gather",
+        stack=r"\(%r[sb]p\)",
+    )
+
+
+INSTRUCTION_SETS = {
+    "x86_avx2": _avx("ymm", 8),
+    "x86_avx512": _avx("zmm", 16),
+    "arm_neon": InstructionSet(
+        architecture="aarch64",
+        lanes=4,
+        fma=r"\bfml[as]\b",
+        whole_fma=r"\bfml[as]\s+v\d+\.4s",
+        arithmetic=r"\bf(mul|add|sub|div|max|min|cm\w+)\s+v|\b(bsl|bit|bif)\b|\bmov\s+v|\bstr\s+q",
+        gather=r"\bld1\s+\{.*\}\[\d\]",
+        stack=r"\[sp\b",
+    ),
+}
 
 
 @dataclasses.dataclass
 class Loop:
     first_line: int
     instructions: list  # text, without labels and directives
+    isa: InstructionSet
 
     def count(self, pattern):
         return sum(1 for instruction in self.instructions if re.search(pattern, instruction))
 
     @property
     def fmas(self):
-        return self.count(r"\bvfn?m(add|sub)\d+ps\b")
+        return self.count(self.isa.fma)
 
     @property
-    def spills(self):
-        """Accesses of a fixed stack slot. Small intermediates live on the stack too, but are indexed by a loop counter."""
-        return self.count(r"\(%r[sb]p\)")
+    def is_register_block(self):
+        """FMAs of full width on accumulators that stay in registers: the loop loads, multiplies and does nothing else with vectors."""
+        others = (self.isa.arithmetic, self.isa.gather, self.isa.stack)
+        return self.fmas > 0 and self.count(self.isa.whole_fma) == self.fmas and not any(map(self.count, others))
 
     def text(self):
         return f"loop at line {self.first_line}:\n" + "\n".join(self.instructions)
 
 
-def innermost_loops(text):
+def innermost_loops(text, isa):
     """Backward jumps whose bodies hold no other label."""
     lines = text.splitlines()
     labels = {match.group(1): number for number, line in enumerate(lines) if (match := _LABEL.match(line))}
@@ -40,5 +84,5 @@ def innermost_loops(text):
             continue
         body = lines[start + 1 : number + 1]
         if not any(_LABEL.match(inner) for inner in body):
-            loops.append(Loop(start + 1, [i.strip() for i in body if i.strip() and not i.lstrip().startswith((".", "#"))]))
+            loops.append(Loop(start + 1, [i.strip() for i in body if i.strip() and not i.lstrip().startswith((".", "#", "//"))], isa))
     return loops

@@ -11,29 +11,33 @@ import subprocess
 
 import pytest
 
-from assembly import innermost_loops
+from assembly import INSTRUCTION_SETS, innermost_loops
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELGEN = pathlib.Path(os.environ.get("HATTN_KERNELGEN", ROOT / "build/release/generators/hattn-kernelgen"))
-TARGETS = {"x86_avx2": "ymm", "x86_avx512": "zmm"}
-NAME = re.compile(r"(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k(?P<keys>\d+)v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
-UNFUSED_NAME = re.compile(r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+NAME = re.compile(r"(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k(?P<keys>\d+)v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+UNFUSED_NAME = re.compile(r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 HOOK_SETS = ("", "_softcap_bias_alibi_mask")
 UNFUSED_HOOK_SETS = (*HOOK_SETS, "_bias_mask")
-LANES = {"x86_avx2": 8, "x86_avx512": 16}
+ARCHITECTURES = sorted({isa.architecture for isa in INSTRUCTION_SETS.values()})
+
+
+def kernelgen(architecture, *arguments):
+    command = [KERNELGEN, "--architecture", architecture, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def kernel_names(pattern=NAME, hook_sets=HOOK_SETS):
     if not KERNELGEN.exists():
         return []
-    names = subprocess.run([KERNELGEN, "list"], check=True, capture_output=True, text=True).stdout.split()
+    names = [name for architecture in ARCHITECTURES for name in kernelgen(architecture, "list").split()]
     return [name for name in names if (match := pattern.match(name)) and match["hooks"] in hook_sets]
 
 
 def test_there_are_kernels_to_read():
     names = kernel_names()
     for kind in ("flash", "split_kv"):
-        for target in TARGETS:
+        for target in INSTRUCTION_SETS:
             assert any(name.startswith(f"{kind}_{target}_") for name in names), f"no {kind} kernel for {target} in {KERNELGEN}"
 
 
@@ -41,10 +45,10 @@ def test_there_are_kernels_to_read():
 def emit(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kernels")
 
-    def assembly_of(name):
+    def assembly_of(name, isa):
         path = folder / f"{name}.s"
         if not path.exists():
-            subprocess.run([KERNELGEN, "emit", name, folder], check=True, capture_output=True, text=True)
+            kernelgen(isa.architecture, "emit", name, folder)
         return path.read_text()
 
     return assembly_of
@@ -58,13 +62,13 @@ def expected_blocks(match):
 @pytest.mark.parametrize("name", kernel_names())
 def test_inner_loops(name, emit):
     match = NAME.match(name)
-    text = emit(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
     assert "gather" not in text, f"{name} gathers"
-    register = TARGETS[match["target"]]
     scores, values = expected_blocks(match)
-    loops = [loop for loop in innermost_loops(text) if is_register_block(loop, register)]
+    loops = [loop for loop in innermost_loops(text, isa) if loop.is_register_block]
     # The score block reads its second operand along the head, the value block along the keys; a loop may hold several blocks.
-    found = "\n".join(loop.text() for loop in innermost_loops(text) if loop.fmas)
+    found = "\n".join(loop.text() for loop in innermost_loops(text, isa) if loop.fmas)
     assert any(loop.fmas % scores == 0 for loop in loops), f"{name}: no clean loop of {scores} FMAs; loops with FMAs:\n{found}"
     assert any(loop.fmas % values == 0 for loop in loops), f"{name}: no clean loop of {values} FMAs; loops with FMAs:\n{found}"
     assert len(loops) >= 2, f"{name}: scores and values need a clean loop each; loops with FMAs:\n{found}"
@@ -73,20 +77,23 @@ def test_inner_loops(name, emit):
 @pytest.mark.parametrize("name", kernel_names(UNFUSED_NAME, UNFUSED_HOOK_SETS))
 def test_inner_loop_of_unfused(name, emit):
     match = UNFUSED_NAME.match(name)
-    text = emit(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
     assert "gather" not in text, f"{name} gathers"
     rows, v, u, d = (int(match[part]) for part in ("rows", "v", "u", "d"))
     if match["kind"] == "values":
         expected = v * d
     else:
         # Small tiles have the head in the lanes, and the block holds all their rows.
-        expected = rows * u if rows < LANES[match["target"]] else v * u
-    loops = [loop.fmas for loop in innermost_loops(text) if is_register_block(loop, TARGETS[match["target"]])]
+        expected = rows * u if rows < isa.lanes else v * u
+    loops = [loop.fmas for loop in innermost_loops(text, isa) if loop.is_register_block]
     assert expected in loops, f"{name}: no clean loop of {expected} FMAs among {loops}"
 
 
-def is_register_block(loop, register):
-    """FMAs of full width on accumulators that stay in registers: the loop loads, multiplies and does nothing else with vectors."""
-    whole = loop.count(rf"\bvfn?m(add|sub)\d+ps\b.*%{register}\d+")
-    other = loop.count(rf"\bv(mul|add|sub|div|max|min|cmp\w*|blendv)ps\b") + loop.count(rf"\bvmov[au]ps\s+%{register}\d+, [^%]")
-    return loop.fmas > 0 and whole == loop.fmas and other == 0 and loop.spills == 0
+@pytest.mark.parametrize("name", [name for name in kernel_names(hook_sets=("",)) if name.startswith("flash_arm_neon_")])
+def test_scalars_are_lanes_of_multiply_adds_on_arm(name, emit):
+    """An FMA of NEON takes its scalar from a lane of a register: loading it is enough, without a copy to all lanes."""
+    isa = INSTRUCTION_SETS["arm_neon"]
+    for loop in innermost_loops(emit(name, isa), isa):
+        if loop.is_register_block:
+            assert loop.count(r"\bfmla\b.*\.s\[\d\]$") == loop.fmas, f"{name}:\n{loop.text()}"

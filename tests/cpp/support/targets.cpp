@@ -20,6 +20,11 @@ bool cpu_can_run(const std::string &target) {
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
     }
 #endif
+#if defined(__aarch64__)
+    if (target == "arm-neon") {
+        return true;  // part of the architecture
+    }
+#endif
     return target == "generic";
 }
 
@@ -38,7 +43,11 @@ void start_threads(hattn_context *context) {
 }  // namespace
 
 const std::vector<std::string> &target_names() {
+#if defined(__x86_64__)
     static const std::vector<std::string> names = {"generic", "x86-avx2", "x86-avx512"};
+#elif defined(__aarch64__)
+    static const std::vector<std::string> names = {"generic", "arm-neon"};
+#endif
     return names;
 }
 

@@ -6,9 +6,9 @@
 #include "generators/unfused.h"
 #include "schedules/tile.h"
 
-namespace hattn::schedules::x86 {
+namespace hattn::schedules::simd {
 
 void schedule_rows_in_lanes(generators::AttentionStages &stages, const Tile &tile, int lanes);
 void schedule_scores_rows_in_lanes(generators::UnfusedScores &stages, const Tile &tile, int lanes);
 
-}  // namespace hattn::schedules::x86
+}  // namespace hattn::schedules::simd

@@ -6,10 +6,10 @@
 #include "generators/unfused.h"
 #include "schedules/tile.h"
 
-namespace hattn::schedules::x86 {
+namespace hattn::schedules::simd {
 
 void schedule_head_in_lanes(generators::AttentionStages &stages, const Tile &tile, int lanes);
 void schedule_scores_head_in_lanes(generators::UnfusedScores &stages, const Tile &tile, int lanes);
 void schedule_values_head_in_lanes(generators::UnfusedValues &stages, const Tile &tile, int lanes);
 
-}  // namespace hattn::schedules::x86
+}  // namespace hattn::schedules::simd

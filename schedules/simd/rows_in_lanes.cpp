@@ -2,7 +2,7 @@
 
 #include "schedules/stored.h"
 
-namespace hattn::schedules::x86 {
+namespace hattn::schedules::simd {
 
 using namespace Halide;
 using generators::AttentionStages;
@@ -150,4 +150,4 @@ void schedule_scores_rows_in_lanes(UnfusedScores &s, const Tile &tile, int lanes
         .vectorize(key, lanes, TailStrategy::GuardWithIf);
 }
 
-}  // namespace hattn::schedules::x86
+}  // namespace hattn::schedules::simd

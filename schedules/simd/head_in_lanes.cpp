@@ -2,7 +2,7 @@
 
 #include "schedules/stored.h"
 
-namespace hattn::schedules::x86 {
+namespace hattn::schedules::simd {
 
 using namespace Halide;
 using generators::AttentionStages;
@@ -203,4 +203,4 @@ void schedule_values_head_in_lanes(UnfusedValues &s, const Tile &tile, int lanes
     schedule_key_seen(s, tile, lanes);
 }
 
-}  // namespace hattn::schedules::x86
+}  // namespace hattn::schedules::simd
