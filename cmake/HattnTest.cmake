@@ -1,7 +1,7 @@
 find_package(GTest REQUIRED)
 
 # hattn_add_gtest(<target> [SHARDS <n>]): registers a GoogleTest program with ctest, cut into n entries that may run at
-# the same time. Each leaves its report in <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.
+# the same time. They see no tuning database of the user. Each leaves its report in <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.
 function(hattn_add_gtest target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS" "")
     if (NOT arg_SHARDS)
@@ -15,6 +15,6 @@ function(hattn_add_gtest target)
         set_tests_properties(${entry} PROPERTIES
             TIMEOUT 1800
             ENVIRONMENT "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/gtest/${entry}.xml;GTEST_TOTAL_SHARDS=${arg_SHARDS};\
-GTEST_SHARD_INDEX=${shard};UBSAN_OPTIONS=print_stacktrace=1")
+GTEST_SHARD_INDEX=${shard};HATTN_TUNING=none;UBSAN_OPTIONS=print_stacktrace=1")
     endforeach ()
 endfunction()

@@ -93,7 +93,8 @@ hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context 
         created->allocate = given.allocate;
         created->deallocate = given.deallocate;
         created->allocator_user = given.allocator_user;
-        created->tuning_database = given.tuning_database ? given.tuning_database : "";
+        created->tuning = open_tuning_database(given.tuning_database);
+        created->warning = created->tuning->warning();
         created->force = parse_force(std::getenv("HATTN_FORCE"));
         created->target = created->force.target ? created->force.target : &best_runnable_target();
         *context = created.release();
@@ -102,6 +103,10 @@ hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context 
 
 void hattn_context_destroy(hattn_context *context) {
     delete context;
+}
+
+const char *hattn_context_warning(const hattn_context *context) {
+    return context ? context->warning.c_str() : "";
 }
 
 const char *hattn_version(void) {

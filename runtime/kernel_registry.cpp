@@ -107,12 +107,20 @@ uint32_t hiding_hooks() {
     return bits;
 }
 
-std::string hook_names(uint32_t hooks) {
-    std::string names;
+std::vector<std::string> hook_name_list(uint32_t hooks) {
+    std::vector<std::string> names;
     for (size_t i = 0; i < kernel_table().hook_count; ++i) {
         if (hooks & kernel_table().hooks[i].bit) {
-            names += (names.empty() ? "" : "+") + std::string(kernel_table().hooks[i].name);
+            names.push_back(kernel_table().hooks[i].name);
         }
+    }
+    return names;
+}
+
+std::string hook_names(uint32_t hooks) {
+    std::string names;
+    for (const std::string &name : hook_name_list(hooks)) {
+        names += (names.empty() ? "" : "+") + name;
     }
     return names.empty() ? "none" : names;
 }

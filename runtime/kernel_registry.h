@@ -23,5 +23,6 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
 uint32_t hook_bit(std::string_view name);  // 0 if unknown
 uint32_t hiding_hooks();                   // bits of all that can hide keys
 std::string hook_names(uint32_t hooks);    // "softcap+bias", or "none"
+std::vector<std::string> hook_name_list(uint32_t hooks);
 
 }  // namespace hattn

@@ -11,6 +11,8 @@ enum class KernelKind { kNaive, kFlash, kSplitKv, kUnfusedScores, kUnfusedValues
 // As in schedules/tile.h.
 struct KernelTile {
     int rows, keys, row_vectors, key_unroll, value_unroll;
+
+    bool operator==(const KernelTile &) const = default;
 };
 
 // Keys that kernels take to be evenly spaced, as in generators/kernel_inputs.h. Ranges of keys start at multiples of

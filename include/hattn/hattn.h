@@ -107,7 +107,10 @@ typedef struct hattn_context_desc {
     void *(*allocate)(void *user, size_t bytes, size_t alignment);
     void (*deallocate)(void *user, void *memory);
     void *allocator_user;
-    const char *tuning_database; /* path; null: $HATTN_TUNING, then the user's cache directory. Not read before the autotuner exists */
+    /* Where `hattn tune` left its measurements of this machine: a path, "none" for no file, "rule" for not even the tunings
+     * that come with the library; null: $HATTN_TUNING, which may be the same, then hattn/tuning.json in the user's cache
+     * directory. See hattn_context_warning() for a file that is damaged or of another machine. */
+    const char *tuning_database;
 } hattn_context_desc;
 #define HATTN_CONTEXT_DESC_INIT \
     { sizeof(hattn_context_desc), 0, NULL, NULL, NULL, NULL, NULL, NULL }
@@ -115,6 +118,9 @@ typedef struct hattn_context_desc {
 /* desc may be null (all defaults). HATTN_FORCE is read here; an unknown word in it is HATTN_INVALID_ARGUMENT. */
 HATTN_API hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context **context);
 HATTN_API void hattn_context_destroy(hattn_context *context);
+/* What is worth telling a user about the context, a sentence: a tuning database that is ignored. "" if there is nothing.
+ * Lives as long as the context. */
+HATTN_API const char *hattn_context_warning(const hattn_context *context);
 
 /* The sentence for the last failure on the calling thread, whatever its context; "" if there was none. context may be null. Valid
  * until the thread's next hattn call. */
