@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cold_caches.h"
 #include "statistics.h"
 #include "stopwatch.h"
 
@@ -10,29 +11,14 @@ namespace hattn::autotune {
 
 namespace {
 
-constexpr double kShortest = 1e-4;  // seconds; what is faster runs several times in a turn
-constexpr int kMostRuns = 8;
+constexpr double kTurn = 2e-3;  // seconds; what is faster runs several times in a turn
+constexpr int kMostRuns = 4;
 constexpr int kRoundsBeforeDrops = 2;
-
-// Replaces what caches hold.
-class Sweep {
-public:
-    explicit Sweep(double bytes) : memory_(static_cast<size_t>(bytes)) {}
-    void run() {
-        constexpr size_t kLine = 64;
-        for (size_t at = 0; at < memory_.size(); at += kLine) {
-            ++memory_[at];
-        }
-    }
-
-private:
-    std::vector<unsigned char> memory_;
-};
 
 class Race {
 public:
     Race(std::vector<Trial> &trials, const std::vector<Setting> &settings, const RaceOptions &options)
-        : trials_(trials), settings_(settings), options_(options), sweep_(options.sweep_bytes), laps_(trials.size() + 1) {
+        : trials_(trials), settings_(settings), options_(options), cold_caches_(options.cache_bytes), laps_(trials.size() + 1) {
         for (Lap &lap : laps_) {
             lap.ratios.resize(settings.size());
             lap.seconds.resize(settings.size());
@@ -61,7 +47,7 @@ private:
         for (const Setting &setting : settings_) {
             const double seconds = trials_.front().seconds(setting.problem, 2);
             runs_.push_back(
-                setting.cold ? 1 : std::clamp(static_cast<int>(kShortest / std::max(seconds, 1e-9)), 1, kMostRuns));
+                setting.cold ? 1 : std::clamp(static_cast<int>(kTurn / std::max(seconds, 1e-9)), 1, kMostRuns));
         }
     }
 
@@ -69,10 +55,13 @@ private:
         if (options_.between) {
             options_.between();
         }
+        const size_t problem = settings_[setting].problem;
         if (settings_[setting].cold) {
-            sweep_.run();
+            cold_caches_.evict(trials_[trial].problem(problem));
+        } else if (runs_[setting] > 1) {
+            trials_[trial].execute(problem);  // whatever ran before left other things in the caches
         }
-        return trials_[trial].seconds(settings_[setting].problem, runs_[setting]);
+        return trials_[trial].seconds(problem, runs_[setting]);
     }
 
     // The default first, and once more after the others. Every other round the others run backwards.
@@ -108,7 +97,7 @@ private:
     std::vector<Trial> &trials_;
     const std::vector<Setting> &settings_;
     const RaceOptions &options_;
-    Sweep sweep_;
+    ColdCaches cold_caches_;
     std::vector<Lap> laps_;
     std::vector<int> runs_;  // per turn, by setting
 };

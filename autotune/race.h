@@ -12,12 +12,12 @@ namespace hattn::autotune {
 // A condition that trials run under.
 struct Setting {
     size_t problem;
-    bool cold;  // caches are swept before each run
+    bool cold;  // inputs are in no cache
 };
 
 struct RaceOptions {
     double seconds = 1.0;           // in all; at least kLeastRounds rounds are run
-    double sweep_bytes = 0.0;       // what is read and written to sweep the caches
+    double cache_bytes = 0.0;       // of the largest cache
     double most_behind = 1.25;      // a trial that is so many times slower than the best one is dropped
     std::function<void()> between;  // called between runs; may throw to end the race
 };

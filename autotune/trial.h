@@ -41,6 +41,9 @@ public:
     // algorithm: asked for.
     Trial(Problems &problems, const std::string &database, int threads, hattn_algorithm algorithm);
 
+    const cases::Problem &problem(size_t index) const {
+        return *problems_[index];
+    }
     void execute(size_t problem);
     // Of the fastest of so many runs: passed on the wall, or with one thread spent on its core, which other processes on
     // a busy machine do not add to.

@@ -151,7 +151,7 @@ ordered_json tune(const Bench &bench, const Request &request, const std::functio
     }
     Field field = make_field(bench, request, problems);
     const std::vector<Setting> settings = settings_of(request, field, problems.size());
-    const RaceOptions options{request.seconds, 1.5 * bench.machine.cache_bytes, request.most_behind, between};
+    const RaceOptions options{request.seconds, bench.machine.cache_bytes, request.most_behind, between};
     const std::vector<Lap> laps = race(field.trials, settings, options);
     const Verdict verdict = judge(laps);
 

@@ -121,22 +121,27 @@ def _print_warning(message: Any, *_: Any) -> None:
     print(f"hattn: warning: {message}", file=sys.stderr)
 
 
+def _dispatch(arguments: argparse.Namespace, words: List[str]) -> int:
+    if arguments.command == "bench":
+        return _bench(words[1:])
+    if arguments.command == "tune":
+        return tuning.run(arguments)
+    if arguments.command == "info":
+        print(json.dumps(hattn.info(), indent=2))
+    else:
+        _run(arguments)
+    return 0
+
+
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs the command line; returns the exit status. Bad input gives one line on stderr and status 1."""
     words = sys.argv[1:] if argv is None else argv
-    bench = words[:1] == ["bench"]  # whose options argparse would take for its own
-    arguments = _parser().parse_args(words[:1] if bench else words)
-    warnings.showwarning = _print_warning
-    try:
-        if bench:
-            return _bench(words[1:])
-        if arguments.command == "info":
-            print(json.dumps(hattn.info(), indent=2))
-        elif arguments.command == "tune":
-            return tuning.run(arguments)
-        else:
-            _run(arguments)
-    except (OSError, TypeError, ValueError, NotImplementedError, MemoryError) as error:
-        print(f"hattn: {error}", file=sys.stderr)
-        return 1
-    return 0
+    # The options of bench argparse would take for its own.
+    arguments = _parser().parse_args(words[:1] if words[:1] == ["bench"] else words)
+    with warnings.catch_warnings():
+        warnings.showwarning = _print_warning
+        try:
+            return _dispatch(arguments, words)
+        except (OSError, TypeError, ValueError, NotImplementedError, MemoryError) as error:
+            print(f"hattn: {error}", file=sys.stderr)
+            return 1

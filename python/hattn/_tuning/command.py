@@ -8,7 +8,7 @@ import pathlib
 import re
 import statistics
 import sys
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from tqdm import tqdm
 
@@ -70,9 +70,10 @@ def _line(result: session.Result) -> str:
 
 def _measure(
     problems: List[shapes.Problem], path: pathlib.Path, tuner: "_hattn.Tuner", options: session.Options
-) -> List[session.Result]:
-    """Results so far, also after Ctrl-C: raises nothing then, but returns fewer."""
+) -> Tuple[List[session.Result], bool]:
+    """The results, and whether Ctrl-C kept them from being more."""
     results: List[session.Result] = []
+    interrupted = False
     with tqdm(total=len(problems), unit="problem", file=sys.stderr, dynamic_ncols=True) as bar:
         try:
             for result in session.run(problems, path, tuner, options):
@@ -80,8 +81,9 @@ def _measure(
                 bar.write(_line(result), file=sys.stdout)
                 bar.update()
         except KeyboardInterrupt:
+            interrupted = True
             bar.write("interrupted; what was measured is kept", file=sys.stderr)
-    return results
+    return results, interrupted
 
 
 def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -> None:
@@ -129,9 +131,9 @@ def run(arguments: argparse.Namespace) -> int:
         usual=arguments.usual,
         portable=arguments.portable,
     )
-    results = _measure(problems, path, tuner, options)
+    results, interrupted = _measure(problems, path, tuner, options)
     _summarise(results, len(problems), path)
     if arguments.report is not None:
         report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))
         print(f"report: {arguments.report}")
-    return 0
+    return INTERRUPTED if interrupted else 0

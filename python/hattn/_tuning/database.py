@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -25,6 +26,7 @@ def default_path() -> pathlib.Path:
     return pathlib.Path(path)
 
 
+@functools.lru_cache(maxsize=None)
 def stamp() -> Dict[str, Any]:
     """What tunings depend on: the library, its kernels and the machine."""
     current: Dict[str, Any] = hattn.info()["tuning_database"]["stamp"]
