@@ -10,6 +10,8 @@ option(HATTN_WERROR "Treat compiler warnings as errors" OFF)
 set(HATTN_SANITIZE "" CACHE STRING "Sanitizers for the C++ code: empty, \"address;undefined\" or \"thread\"")
 set(HATTN_KERNEL_DIR "" CACHE PATH
     "The kernels/ directory of another build tree: its objects are used as they are and Halide is not needed")
+set(HATTN_KERNELGEN "" CACHE FILEPATH
+    "The hattn-kernelgen of another build tree, for the tests of kernel packs in a tree that borrows its kernels")
 
 if (PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)

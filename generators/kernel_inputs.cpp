@@ -34,7 +34,7 @@ AttentionInputs::AttentionInputs()
       first_offset("first_offset"),
       last_offset("last_offset"),
       position_offset("position_offset") {
-    for (ImageParam *strided : {&bias, &mask, &known_lse}) {
+    for (ImageParam *strided : {&bias, &mask, &alibi_slopes, &known_lse}) {
         allow_any_stride(*strided);
     }
 }

@@ -30,7 +30,7 @@ struct AttentionInputs {
     Halide::ImageParam value_granules;  // likewise
     Halide::ImageParam bias;            // (j, i, h), strides may be 0
     Halide::ImageParam mask;            // (j, i, h) uint8, strides may be 0; nonzero: visible
-    Halide::ImageParam alibi_slopes;    // (h)
+    Halide::ImageParam alibi_slopes;    // (h), stride may be 0
     Halide::ImageParam sinks;           // (h) natural logits; -inf: none
     Halide::ImageParam known_lse;       // (r) natural; read by the probability kernels alone
     Halide::Param<int> key_count;

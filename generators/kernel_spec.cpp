@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 #include "softmax_math.h"
 #include "unfused.h"
@@ -56,7 +55,6 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     return {};
 }
 
-// Which combinations of hooks make a difference.
 std::vector<HookMask> hook_sets_of(KernelKind kind) {
     if (kind == KernelKind::kMerge) {
         return {0};
@@ -64,9 +62,7 @@ std::vector<HookMask> hook_sets_of(KernelKind kind) {
     if (kind == KernelKind::kUnfusedValues) {
         return {0, hiding_hooks()};
     }
-    std::vector<HookMask> all(size_t{1} << score_hooks().size());
-    std::iota(all.begin(), all.end(), 0u);
-    return all;
+    return kernel_hook_sets();
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
@@ -159,6 +155,12 @@ std::vector<KernelSpec> kernels_of(const TargetRow &target, KernelKind kind) {
     return specs;
 }
 
+void for_each_kind(const std::function<void(KernelKind)> &visit) {
+    for (const KindRow &row : kKinds) {
+        visit(row.kind);
+    }
+}
+
 void for_each_kernel(const std::function<void(const KernelSpec &, const TargetRow &)> &visit) {
     for (const TargetRow &row : schedules::targets()) {
         const TargetRow target = schedules::resolve_target(row.name);
@@ -184,6 +186,12 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     default:
         return build_attention(spec, target);
     }
+}
+
+Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
+    KernelPipeline kernel = build_kernel(spec, target);
+    return kernel.pipeline.compile_to_module(kernel.arguments, spec.symbol(target.name),
+                                             Halide::Target(target.halide_target));
 }
 
 }  // namespace hattn::generators

@@ -32,6 +32,8 @@ bool parse_kind(const std::string &name, KernelKind *kind);
 // Every kernel of a target, of one kind.
 std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, KernelKind kind);
 
+void for_each_kind(const std::function<void(KernelKind)> &visit);
+
 // Every kernel of the library, with its target.
 void for_each_kernel(const std::function<void(const KernelSpec &, const schedules::TargetRow &)> &visit);
 
@@ -41,5 +43,14 @@ struct KernelPipeline {
     std::vector<Halide::Argument> arguments;
 };
 KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
+Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
+
+// A kernel that can be compiled, whether or not it is one of the library's.
+struct NamedKernel {
+    KernelSpec spec;
+    schedules::TargetRow target;
+};
+// The inverse of KernelSpec::name(), for all targets and stand-ins; throws std::invalid_argument.
+NamedKernel kernel_named(const std::string &name);
 
 }  // namespace hattn::generators

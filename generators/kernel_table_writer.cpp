@@ -1,6 +1,8 @@
 #include "kernel_table_writer.h"
 
+#include "kernel_contract.h"
 #include "kernel_spec.h"
+#include "runtime/pack_file.h"
 
 namespace hattn::generators {
 
@@ -30,6 +32,10 @@ const char *enumerator(KernelKind kind) {
     return "";
 }
 
+const char *literal(bool value) {
+    return value ? "true" : "false";
+}
+
 void write_rows(std::ostream &out) {
     out << "const TargetInfo kTargets[] = {\n";
     for (const TargetRow &row : schedules::targets()) {
@@ -37,8 +43,8 @@ void write_rows(std::ostream &out) {
     }
     out << "};\n\nconst ScoreHookInfo kScoreHooks[] = {\n";
     for (const ScoreHook &hook : score_hooks()) {
-        out << "    {\"" << hook.name << "\", " << hook.bit << ", " << (hook.can_hide_keys ? "true" : "false")
-            << "},\n";
+        out << "    {\"" << hook.name << "\", " << hook.bit << ", " << literal(hook.can_hide_keys) << ", "
+            << literal(hook.has_neutral) << "},\n";
     }
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
@@ -65,7 +71,9 @@ void write_kernel_table(std::ostream &out) {
            "const KernelTable &kernel_table() {\n"
            "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, "
            "std::size(kScoreHooks),\n"
-           "                                          kKernels, std::size(kKernels)};\n"
+           "                                          kKernels, std::size(kKernels), 0x"
+        << hash_text(kernel_contract())
+        << "};\n"
            "    return table;\n"
            "}\n\n}  // namespace hattn\n";
 }

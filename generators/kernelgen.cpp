@@ -1,11 +1,13 @@
 // hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage() for what it does.
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
+#include "pack_writer.h"
 
 namespace hattn::generators {
 
@@ -23,35 +25,54 @@ KernelKind kind_of(const std::string &name) {
     return kind;
 }
 
-Module compile(const KernelSpec &spec, const TargetRow &target) {
-    KernelPipeline kernel = build_kernel(spec, target);
-    return kernel.pipeline.compile_to_module(kernel.arguments, spec.symbol(target.name), Target(target.halide_target));
-}
-
 // All kernels of one kind for one target, as one object file.
 void write_object(const std::string &target_name, const std::string &kind, const std::string &path) {
     const TargetRow target = resolve_target(target_name);
     std::vector<Module> modules;
     for (const KernelSpec &spec : kernels_of(target, kind_of(kind))) {
-        modules.push_back(compile(spec, target));
+        modules.push_back(compile_kernel(spec, target));
     }
     link_modules(kind + "_" + target_name, modules).compile({{OutputFileType::object, path}});
 }
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
 void emit_kernel(const std::string &name, const std::string &directory) {
-    bool found = false;
-    for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
-        if (spec.name(target.name) == name) {
-            compile(spec, target)
-                .compile({{OutputFileType::assembly, directory + "/" + name + ".s"},
-                          {OutputFileType::stmt, directory + "/" + name + ".stmt"}});
-            found = true;
+    const NamedKernel kernel = kernel_named(name);
+    compile_kernel(kernel.spec, kernel.target)
+        .compile({{OutputFileType::assembly, directory + "/" + name + ".s"},
+                  {OutputFileType::stmt, directory + "/" + name + ".stmt"}});
+}
+
+// Words that start with @ name files that hold more of them.
+std::vector<std::string> read_names(const std::vector<std::string> &words) {
+    std::vector<std::string> names;
+    for (const std::string &word : words) {
+        if (!word.starts_with('@')) {
+            names.push_back(word);
+            continue;
         }
-    });
-    if (!found) {
-        throw std::invalid_argument("unknown kernel '" + name + "'");
+        std::ifstream file(word.substr(1));
+        if (!file) {
+            throw std::runtime_error("cannot read " + word.substr(1));
+        }
+        names.insert(names.end(), std::istream_iterator<std::string>(file), {});
     }
+    return names;
+}
+
+void pack_kernels(const std::string &path, const std::vector<std::string> &words) {
+    std::vector<NamedKernel> kernels;
+    std::set<std::string> names;
+    for (const std::string &name : read_names(words)) {
+        if (!names.insert(name).second) {
+            throw std::invalid_argument("kernel '" + name + "' is named twice");
+        }
+        kernels.push_back(kernel_named(name));
+    }
+    if (kernels.empty()) {
+        throw std::invalid_argument("a pack of no kernels");
+    }
+    write_pack(kernels, path);
 }
 
 void write_runtime(const std::string &path) {
@@ -90,6 +111,9 @@ int usage() {
                  "       hattn-kernelgen table FILE.cpp            write the table of all kernels\n"
                  "       hattn-kernelgen runtime FILE.o            write Halide's runtime (thread pool)\n"
                  "       hattn-kernelgen emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"
+                 "       hattn-kernelgen pack FILE.so KERNEL...    compile kernels, by name, for loading at run time; "
+                 "@FILE: names\n"
+                 "                                                 in a file\n"
                  "       hattn-kernelgen list                      print every kernel's name\n";
     return 2;
 }
@@ -104,6 +128,8 @@ int run_command(int argc, char **argv) {
         write_runtime(argv[2]);
     } else if (command == "emit" && argc == 4) {
         emit_kernel(argv[2], argv[3]);
+    } else if (command == "pack" && argc >= 4) {
+        pack_kernels(argv[2], {argv + 3, argv + argc});
     } else if (command == "list" && argc == 2) {
         list_kernels();
     } else {

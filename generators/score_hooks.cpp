@@ -1,5 +1,7 @@
 #include "score_hooks.h"
 
+#include <algorithm>
+
 #include "softmax_math.h"
 
 namespace hattn::generators {
@@ -46,10 +48,10 @@ Expr apply_mask(Expr score, const ScoreContext &context) {
 
 const std::vector<ScoreHook> &score_hooks() {
     static const std::vector<ScoreHook> hooks = {
-        {"softcap", 1u << 0, false, apply_softcap},
-        {"bias", 1u << 1, true, apply_bias},
-        {"alibi", 1u << 2, false, apply_alibi},
-        {"mask", 1u << 3, true, apply_mask},
+        {"softcap", 1u << 0, false, false, apply_softcap},
+        {"bias", 1u << 1, true, true, apply_bias},
+        {"alibi", 1u << 2, false, true, apply_alibi},
+        {"mask", 1u << 3, true, true, apply_mask},
     };
     return hooks;
 }
@@ -69,6 +71,23 @@ HookMask hiding_hooks() {
         hiding |= hook.can_hide_keys ? hook.bit : 0;
     }
     return hiding;
+}
+
+std::vector<HookMask> kernel_hook_sets() {
+    HookMask all = 0, neutral = 0;
+    std::vector<HookMask> sets = {0};
+    for (const ScoreHook &hook : score_hooks()) {
+        all |= hook.bit;
+        neutral |= hook.has_neutral ? hook.bit : 0;
+        sets.push_back(hook.bit);
+    }
+    for (HookMask set = 0; set <= all; ++set) {
+        const bool alone = std::find(sets.begin(), sets.end(), set) != sets.end();
+        if ((set & neutral) == neutral && !alone) {
+            sets.push_back(set);
+        }
+    }
+    return sets;
 }
 
 bool can_hide_keys(HookMask hooks) {

@@ -35,6 +35,7 @@ struct ScoreHook {
     const char *name;
     HookMask bit;
     bool can_hide_keys;  // may mask a key that the positional limits leave visible
+    bool has_neutral;    // some operand leaves every score as it is, see runtime/kernel_call.cpp
     Halide::Expr (*apply)(Halide::Expr score, const ScoreContext &context);
 };
 
@@ -43,6 +44,11 @@ const std::vector<ScoreHook> &score_hooks();
 
 Halide::Expr apply_score_hooks(HookMask hooks, Halide::Expr score, const ScoreContext &context);
 HookMask hiding_hooks();  // all that can hide keys
+
+// The sets that kernels are compiled for: none, each hook alone, and all that have a neutral operand with any of those
+// that have none. Every other combination is computed by the smallest of these that contains it, with neutral operands.
+std::vector<HookMask> kernel_hook_sets();
+
 bool can_hide_keys(HookMask hooks);
 std::string hook_suffix(HookMask hooks);  // "" or "_softcap_bias"...
 

@@ -37,6 +37,17 @@ void grow_thread_pool(int32_t threads) {
     }
 }
 
+// Entries whose kernels cannot be had leave the default, so a pack that is no good is worth a warning.
+void load_tuned_kernels(hattn_context &context) {
+    for (const std::string &path : context.tuning->packs) {
+        try {
+            context.packs.load(path);
+        } catch (const StatusError &error) {
+            context.warning = "tuning database " + context.tuning->path + ": " + error.what();
+        }
+    }
+}
+
 }  // namespace
 
 void Executor::run(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) const {
@@ -95,7 +106,9 @@ hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context 
         created->allocator_user = given.allocator_user;
         created->tuning = open_tuning_database(given.tuning_database);
         created->warning = created->tuning->warning();
-        created->force = parse_force(std::getenv("HATTN_FORCE"));
+        load_tuned_kernels(*created);
+        created->packs.load_list(std::getenv("HATTN_PACKS"));
+        created->force = parse_force(std::getenv("HATTN_FORCE"), created->packs);
         created->target = created->force.target ? created->force.target : &best_runnable_target();
         *context = created.release();
     });

@@ -31,6 +31,7 @@ struct hattn_context {
     void *allocator_user = nullptr;
     std::shared_ptr<const hattn::TuningDatabase> tuning;
     std::string warning;
+    hattn::KernelPacks packs;
     hattn::Force force;
     const hattn::TargetInfo *target = nullptr;
 };

@@ -46,10 +46,10 @@ const TargetInfo *parse_target(const std::string &value) {
 }
 
 // A kernel fixes the target too, and the algorithm if it computes attention by itself.
-void parse_kernel(const std::string &value, Force &force) {
-    force.kernel = find_kernel(value);
+void parse_kernel(const std::string &value, const KernelPacks &packs, Force &force) {
+    force.kernel = find_kernel(value, packs);
     require(force.kernel, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel is '", value,
-            "', but there is no such kernel (see hattn info)");
+            "', but there is no such kernel, neither in the library nor in a loaded pack (see hattn info)");
     const TargetInfo *target = parse_target(force.kernel->target);
     require(!force.target || force.target == target, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", value,
             " is for target ", target->name, ", but target is ", force.target ? force.target->name : "");
@@ -89,7 +89,7 @@ const char *algorithm_name(hattn_algorithm algorithm) {
     return "unknown";
 }
 
-Force parse_force(const char *text) {
+Force parse_force(const char *text, const KernelPacks &packs) {
     Force force;
     if (!text || !*text) {
         return force;
@@ -114,7 +114,7 @@ Force parse_force(const char *text) {
         }
     }
     if (kernel) {
-        parse_kernel(*kernel, force);
+        parse_kernel(*kernel, packs, force);
     }
     return force;
 }

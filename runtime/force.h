@@ -4,7 +4,7 @@
 #include <string>
 
 #include "hattn/hattn.h"
-#include "kernel_table.h"
+#include "kernel_pack.h"
 
 namespace hattn {
 
@@ -16,7 +16,7 @@ struct Force {
 };
 
 // Throws StatusError on unknown words, on targets this CPU cannot run, and on words that contradict each other.
-Force parse_force(const char *text);
+Force parse_force(const char *text, const KernelPacks &packs);
 
 const char *algorithm_name(hattn_algorithm algorithm);
 

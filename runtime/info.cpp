@@ -28,6 +28,21 @@ ordered_json tuning_json(const TuningDatabase &tuning) {
             {"stamp", stamp_json(machine_stamp())}};
 }
 
+// Null: none, it is one of the library's.
+ordered_json origin_json(const KernelPack *pack) {
+    return pack ? ordered_json(pack->path()) : ordered_json();
+}
+
+ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
+    return {{"name", kernel.name},
+            {"target", kernel.target},
+            {"algorithm", kernel_kind_name(kernel.kind)},
+            {"hooks", hook_name_list(kernel.hooks)},
+            {"tile", tile_json(kernel.tile)},
+            {"runnable", is_runnable(*find_target(kernel.target))},
+            {"pack", origin_json(pack)}};
+}
+
 ordered_json info_json(const hattn_context &context) {
     const KernelTable &table = kernel_table();
     ordered_json targets = ordered_json::array();
@@ -40,13 +55,16 @@ ordered_json info_json(const hattn_context &context) {
     }
     ordered_json kernels = ordered_json::array();
     for (size_t i = 0; i < table.kernel_count; ++i) {
-        const KernelInfo &kernel = table.kernels[i];
-        kernels.push_back({{"name", kernel.name},
-                           {"target", kernel.target},
-                           {"algorithm", kernel_kind_name(kernel.kind)},
-                           {"hooks", hook_name_list(kernel.hooks)},
-                           {"tile", tile_json(kernel.tile)},
-                           {"runnable", is_runnable(*find_target(kernel.target))}});
+        kernels.push_back(kernel_json(table.kernels[i], nullptr));
+    }
+    ordered_json packs = ordered_json::array();
+    for (const auto &pack : context.packs.all()) {
+        packs.push_back({{"path", pack->path()}, {"kernels", pack->kernels().size()}});
+        for (const KernelInfo &kernel : pack->kernels()) {
+            if (find_kernel(kernel.name, context.packs) == &kernel) {
+                kernels.push_back(kernel_json(kernel, pack.get()));
+            }
+        }
     }
     return {{"version", hattn_version()},
             {"cpu", {{"model", cpu_model()}, {"cores", available_cores()}}},
@@ -56,6 +74,8 @@ ordered_json info_json(const hattn_context &context) {
             {"targets", targets},
             {"tuning_database", tuning_json(*context.tuning)},
             {"scratch_overflows", scratch_overflow_count()},
+            {"packs", packs},
+            {"warnings", context.packs.warnings()},
             {"kernels", kernels}};
 }
 
@@ -88,6 +108,7 @@ ordered_json explain_json(const hattn_plan &plan) {
     const TuningFamily family = family_of(problem, plan.kernels.algorithm, *plan.kernels.target);
     return {{"algorithm", algorithm_name(choice.algorithm)},
             {"kernel", choice.kernel->name},
+            {"pack", origin_json(plan.packs.pack_of(choice.kernel))},
             {"values_kernel", choice.values_kernel ? ordered_json(choice.values_kernel->name) : ordered_json()},
             {"target", choice.kernel->target},
             {"hooks", hook_name_list(problem.hooks)},

@@ -46,20 +46,26 @@ int64_t used_stride(const hattn_tensor &tensor, int dimension) {
     return tensor.extent[dimension] > 1 ? tensor.stride[dimension] : 0;
 }
 
+// Operands that leave every score as it is, for kernels with more hooks than the problem.
+constexpr float kNoBias = 0.0f, kNoSlope = 0.0f;
+constexpr uint8_t kVisible = 1;
+
 // The crop of a bias or mask that a task sees, as (j, i, h).
 template<typename T>
 struct OperandView {
-    T *data = nullptr;
+    const T *data;
     int64_t key_stride = 0, row_stride = 0, head_stride = 0;
 
-    OperandView(const hattn_tensor &tensor, const Task &task, const StoredRows &rows, int64_t first_key) {
+    OperandView(const hattn_tensor &tensor, const T &neutral, const Task &task, const StoredRows &rows,
+                int64_t first_key)
+        : data(&neutral) {
         if (!tensor.data) {
             return;
         }
         key_stride = used_stride(tensor, 3);
         row_stride = used_stride(tensor, 2);
         head_stride = used_stride(tensor, 1);
-        data = static_cast<T *>(tensor.data) + task.batch * used_stride(tensor, 0) + task.head * head_stride +
+        data = static_cast<const T *>(tensor.data) + task.batch * used_stride(tensor, 0) + task.head * head_stride +
                (rows.first + task.row) * row_stride + first_key * key_stride;
     }
 };
@@ -86,8 +92,8 @@ struct InputArguments {
                    const float *known_lse, int64_t known_lse_stride)
         : sequence(site.plan.problem, site.args, task.batch),
           kv_head(task.head / site.plan.problem.group_size()),
-          bias_view(site.args.bias, task, sequence.queries, keys.begin),
-          mask_view(site.args.mask, task, sequence.queries, keys.begin),
+          bias_view(site.args.bias, kNoBias, task, sequence.queries, keys.begin),
+          mask_view(site.args.mask, kVisible, task, sequence.queries, keys.begin),
           query(element<const float>(site.args.q, sequence.queries, task.head, task.row),
                 {{site.plan.problem.key_dim, 1},
                  {task.rows, site.args.q.stride[2]},
@@ -100,7 +106,8 @@ struct InputArguments {
           mask(mask_view.data, {{keys.size(), mask_view.key_stride},
                                 {task.rows, mask_view.row_stride},
                                 {task.heads, mask_view.head_stride}}),
-          alibi_slopes(site.args.alibi_slopes ? site.args.alibi_slopes + task.head : nullptr, {{task.heads, 1}}),
+          alibi_slopes(site.args.alibi_slopes ? site.args.alibi_slopes + task.head : &kNoSlope,
+                       {{task.heads, site.args.alibi_slopes ? 1 : 0}}),
           sink_logits(sinks, {{task.heads, 1}}),
           lse(known_lse, {{task.rows, known_lse_stride}}),
           key_count(static_cast<int32_t>(keys.size())),
@@ -122,8 +129,8 @@ struct InputArguments {
 
     const Sequence sequence;
     const int64_t kv_head;
-    const OperandView<const float> bias_view;
-    const OperandView<const uint8_t> mask_view;
+    const OperandView<float> bias_view;
+    const OperandView<uint8_t> mask_view;
     Buffer query;
     StoredKeys key, value;
     Buffer bias, mask, alibi_slopes, sink_logits, lse;

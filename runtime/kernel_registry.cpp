@@ -1,6 +1,8 @@
 #include "kernel_registry.h"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <span>
 
 #include "cpu_features.h"
@@ -18,30 +20,51 @@ std::span<const KernelInfo> all_kernels() {
     return {kernel_table().kernels, kernel_table().kernel_count};
 }
 
+// The bits of the hooks with a property.
+uint32_t hooks_that(bool ScoreHookInfo::*property) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
+        bits |= kernel_table().hooks[i].*property ? kernel_table().hooks[i].bit : 0;
+    }
+    return bits;
+}
+
+uint32_t neutral_hooks() {
+    return hooks_that(&ScoreHookInfo::has_neutral);
+}
+
 constexpr std::string_view kArchitecturePrefix = "x86-";
+
+struct KindRow {
+    KernelKind kind;
+    const char *name;
+};
+
+constexpr KindRow kKinds[] = {
+    {KernelKind::kNaive, "naive"},
+    {KernelKind::kFlash, "flash"},
+    {KernelKind::kSplitKv, "split_kv"},
+    {KernelKind::kUnfusedScores, "unfused_scores"},
+    {KernelKind::kUnfusedValues, "unfused_values"},
+    {KernelKind::kScores, "scores"},
+    {KernelKind::kProbabilities, "probabilities"},
+    {KernelKind::kMerge, "merge"},
+};
 
 }  // namespace
 
 const char *kernel_kind_name(KernelKind kind) {
-    switch (kind) {
-    case KernelKind::kNaive:
-        return "naive";
-    case KernelKind::kFlash:
-        return "flash";
-    case KernelKind::kSplitKv:
-        return "split_kv";
-    case KernelKind::kUnfusedScores:
-        return "unfused_scores";
-    case KernelKind::kUnfusedValues:
-        return "unfused_values";
-    case KernelKind::kScores:
-        return "scores";
-    case KernelKind::kProbabilities:
-        return "probabilities";
-    case KernelKind::kMerge:
-        return "merge";
+    const KindRow *row = std::ranges::find(kKinds, kind, &KindRow::kind);
+    return row != std::end(kKinds) ? row->name : "unknown";
+}
+
+bool parse_kernel_kind(std::string_view name, KernelKind *kind) {
+    const KindRow *row = std::ranges::find(kKinds, name, &KindRow::name);
+    if (row == std::end(kKinds)) {
+        return false;
     }
-    return "unknown";
+    *kind = row->kind;
+    return true;
 }
 
 const TargetInfo *find_target(std::string_view name) {
@@ -78,10 +101,22 @@ const KernelInfo *find_kernel(std::string_view name) {
     return nullptr;
 }
 
+bool serves(uint32_t kernel_hooks, uint32_t wanted) {
+    const uint32_t others = kernel_hooks & ~wanted;
+    return (wanted & ~kernel_hooks) == 0 && (others & ~neutral_hooks()) == 0;
+}
+
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks) {
     std::vector<const KernelInfo *> found;
     for (const KernelInfo &kernel : all_kernels()) {
-        if (kernel.kind == kind && kernel.hooks == hooks && std::string_view(kernel.target) == target.name) {
+        if (kernel.kind != kind || std::string_view(kernel.target) != target.name || !serves(kernel.hooks, hooks)) {
+            continue;
+        }
+        const int others = found.empty() ? 0 : std::popcount(found.front()->hooks) - std::popcount(kernel.hooks);
+        if (others > 0) {
+            found.clear();
+        }
+        if (others >= 0) {
             found.push_back(&kernel);
         }
     }
@@ -100,11 +135,7 @@ uint32_t hook_bit(std::string_view name) {
 }
 
 uint32_t hiding_hooks() {
-    uint32_t bits = 0;
-    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
-        bits |= kernel_table().hooks[i].can_hide_keys ? kernel_table().hooks[i].bit : 0;
-    }
-    return bits;
+    return hooks_that(&ScoreHookInfo::can_hide_keys);
 }
 
 std::vector<std::string> hook_name_list(uint32_t hooks) {

@@ -10,14 +10,19 @@
 namespace hattn {
 
 const char *kernel_kind_name(KernelKind kind);
+bool parse_kernel_kind(std::string_view name, KernelKind *kind);  // false if unknown
 
 const TargetInfo *find_target(std::string_view name);  // null if unknown; "avx2" also finds "x86-avx2"
 bool is_runnable(const TargetInfo &target);
 const TargetInfo &best_runnable_target();  // throws StatusError if none is
 
-const KernelInfo *find_kernel(std::string_view name);  // null if unknown
+const KernelInfo *find_kernel(std::string_view name);  // of the library; null if unknown
 
-// Kernels of a kind for a target and a set of hooks, ordered by rows per tile.
+// Whether kernels with some hooks compute problems with others: those the problem lacks get neutral operands.
+bool serves(uint32_t kernel_hooks, uint32_t wanted);
+
+// The library's kernels of a kind for a target that serve a set of hooks with the fewest others, ordered by rows per
+// tile.
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks);
 
 uint32_t hook_bit(std::string_view name);  // 0 if unknown

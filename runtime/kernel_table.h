@@ -40,6 +40,7 @@ struct ScoreHookInfo {
     const char *name;
     uint32_t bit;
     bool can_hide_keys;  // may mask a key that the positional limits leave visible
+    bool has_neutral;    // some operand leaves every score as it is
 };
 
 struct KernelTable {
@@ -49,6 +50,7 @@ struct KernelTable {
     size_t hook_count;
     const KernelInfo *kernels;
     size_t kernel_count;
+    uint64_t contract;  // a hash of how kernels are called, see generators/kernel_contract.h
 };
 
 const KernelTable &kernel_table();

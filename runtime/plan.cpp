@@ -17,10 +17,9 @@ namespace {
 // Every kernel any sequence of the plan may be given.
 template<typename Visit>
 void for_each_kernel_of(const KernelSet &kernels, Visit &&visit) {
-    for (const auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv, &kernels.unfused_scores}) {
-        for (const KernelInfo *kernel : *list) {
-            visit(*kernel);
-        }
+    for (hattn_algorithm algorithm :
+         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+        kernels.for_each_of(algorithm, visit);
     }
 }
 
@@ -32,9 +31,9 @@ int64_t scratch_of(const Problem &problem, const KernelSet &kernels) {
     for (hattn_algorithm algorithm :
          {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         if (const Reach &reach = kernels.reach(algorithm); reach.chosen) {
-            for (const KernelInfo *kernel : kernels.of(algorithm)) {
-                count(*kernel, std::min(reach.most_keys, kMaxKeysPerCall));
-            }
+            kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) {
+                count(kernel, std::min(reach.most_keys, kMaxKeysPerCall));
+            });
         }
     }
     if (problem.scores != HATTN_SCORES_NONE) {
@@ -85,7 +84,7 @@ int64_t weights_of(const Problem &problem, const KernelSet &kernels, int64_t hea
         return 0;
     }
     const int64_t row = std::min(problem.kv_length, reach.longest_split) + 2;
-    const int64_t task = kernels.unfused_scores.back()->tile.rows * row;
+    const int64_t task = kernels.most_rows(HATTN_ALGORITHM_UNFUSED) * row;
     const int64_t wanted = std::max(kWeightPoolFloats, checked_multiply(task, threads, "workspace"));
     const int64_t rows = checked_multiply(head_rows, reach.most_splits, "workspace");
     return rows < wanted / row ? std::max(task, rows * row) : wanted;
@@ -136,8 +135,9 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
     if (plan.problem.threads > 0) {
         plan.executor.threads = plan.problem.threads;
     }
+    plan.packs = context.packs;
     plan.tuning = context.tuning;
-    plan.kernels = select_kernels(plan.problem, *context.target, context.force, *plan.tuning);
+    plan.kernels = select_kernels(plan.problem, *context.target, context.force, *plan.tuning, plan.packs);
     plan.layout = lay_out_workspace(plan.problem, plan.kernels, plan.executor.threads);
     return plan;
 }

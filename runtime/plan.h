@@ -37,6 +37,7 @@ struct hattn_plan {
     std::shared_ptr<const hattn::TuningDatabase> tuning;
     hattn::Problem problem;
     hattn::KernelSet kernels;
+    hattn::KernelPacks packs;  // that hold some of them
     hattn::WorkspaceLayout layout;
 };
 

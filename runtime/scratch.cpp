@@ -50,7 +50,7 @@ size_t scratch_overflow_count() {
 }  // namespace hattn
 
 extern "C" {
-// Called by kernels. Not part of the public interface.
+// Not part of the public interface.
 void *hattn_scratch_allocate(void *arena, size_t bytes) {
     return static_cast<hattn::ScratchArena *>(arena)->allocate(bytes);
 }

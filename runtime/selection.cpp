@@ -38,23 +38,48 @@ uint32_t hooks_of_values(uint32_t hooks) {
     return (hooks & hiding) != 0 ? hiding : 0;
 }
 
-void force_kernel(KernelSet &kernels, const KernelInfo *kernel) {
+void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
     for (auto *list : kernels.all()) {
-        const KernelInfo *any = list->front();
-        if (any->kind == kernel->kind) {
-            require(kernel->hooks == any->hooks, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
-                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(any->hooks));
+        if (list->front()->kind == kernel->kind) {
+            const uint32_t wanted = kernel->kind == KernelKind::kUnfusedValues ? hooks_of_values(hooks) : hooks;
+            require(serves(kernel->hooks, wanted), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
+                    " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(wanted));
             *list = {kernel};
         }
     }
     if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
         for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
             std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
+            require(!list->empty(), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name, " has tiles of ",
+                    kernel->tile.rows, " rows, for which the library has no second kernel of unfused");
+        }
+    }
+}
+
+// Kernels of packs that fit the problem. The second kernel of unfused is the library's, so that tiles have to match.
+void add_packed(KernelSet &kernels, const KernelPacks &packs, uint32_t hooks) {
+    const auto has_second = [&](const KernelInfo &kernel) {
+        return kernel.kind != KernelKind::kUnfusedScores ||
+               std::any_of(kernels.unfused_values.begin(), kernels.unfused_values.end(),
+                           [&](const KernelInfo *other) { return other->tile.rows == kernel.tile.rows; });
+    };
+    for (const auto &pack : packs.all()) {
+        for (const KernelInfo &kernel : pack->kernels()) {
+            if (std::string_view(kernel.target) == kernels.target->name && serves(kernel.hooks, hooks) &&
+                has_second(kernel)) {
+                kernels.packed.push_back(&kernel);
+            }
         }
     }
 }
 
 }  // namespace
+
+int64_t KernelSet::most_rows(hattn_algorithm wanted) const {
+    int64_t rows = 0;
+    for_each_of(wanted, [&](const KernelInfo &kernel) { rows = std::max<int64_t>(rows, kernel.tile.rows); });
+    return rows;
+}
 
 const std::vector<const KernelInfo *> &KernelSet::of(hattn_algorithm wanted) const {
     switch (wanted) {
@@ -74,7 +99,7 @@ std::array<std::vector<const KernelInfo *> *, 5> KernelSet::all() {
 }
 
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
-                         const TuningDatabase &tuning) {
+                         const TuningDatabase &tuning, const KernelPacks &packs) {
     KernelSet kernels;
     kernels.target = &target;
     kernels.naive = find_kernels(target, KernelKind::kNaive, problem.hooks);
@@ -97,11 +122,12 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.why_algorithm = "HATTN_FORCE=" + force.text + "; ";
     }
     if (force.kernel) {
-        force_kernel(kernels, force.kernel);
+        force_kernel(kernels, force.kernel, problem.hooks);
     } else {
         const TuningFamily family = family_of(problem, kernels.algorithm, target);
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
+        add_packed(kernels, packs, problem.hooks);
     }
     kernels.reaches = reaches_of(kernels, problem);
     return kernels;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "force.h"
+#include "kernel_pack.h"
 #include "problem.h"
 #include "tuning_database.h"
 
@@ -41,6 +42,7 @@ struct KernelSet {
     const KernelInfo *scores = nullptr;                              // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
+    std::vector<const KernelInfo *> packed;            // of kernel packs; only tuning entries choose them
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;  // forced or asked for
     std::string why_algorithm;                         // empty, or a phrase with a semicolon
     const TuningGrid *machine = nullptr, *shipped = nullptr;  // of the problem's family; may be null
@@ -50,12 +52,24 @@ struct KernelSet {
         return reaches[static_cast<size_t>(wanted)];
     }
     const std::vector<const KernelInfo *> &of(hattn_algorithm algorithm) const;
+    // Those and the packed ones that compute the algorithm.
+    template<typename Visit>
+    void for_each_of(hattn_algorithm wanted, Visit &&visit) const {
+        for (const std::vector<const KernelInfo *> *list : {&of(wanted), &packed}) {
+            for (const KernelInfo *kernel : *list) {
+                if (kernel->kind == of(wanted).front()->kind) {
+                    visit(*kernel);
+                }
+            }
+        }
+    }
+    int64_t most_rows(hattn_algorithm wanted) const;  // of a tile
     std::array<std::vector<const KernelInfo *> *, 5> all();
 };
 
 // Throws StatusError if the request cannot be met.
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
-                         const TuningDatabase &tuning);
+                         const TuningDatabase &tuning, const KernelPacks &packs);
 
 // For one sequence of query_length rows per head and kv_length keys.
 Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length);

@@ -10,10 +10,14 @@ namespace hattn {
 
 namespace {
 
-const KernelInfo *kernel_with(const std::vector<const KernelInfo *> &kernels, const KernelTile &tile) {
-    const auto found =
-        std::find_if(kernels.begin(), kernels.end(), [&](const KernelInfo *kernel) { return kernel->tile == tile; });
-    return found == kernels.end() ? nullptr : *found;
+const KernelInfo *kernel_with(const KernelSet &kernels, hattn_algorithm algorithm, const KernelTile &tile) {
+    const KernelInfo *found = nullptr;
+    kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) {
+        if (!found && kernel.tile == tile) {
+            found = &kernel;
+        }
+    });
+    return found;
 }
 
 // The measured tile, unless the rows at hand would read keys more often than those measured did, or leave more than
@@ -39,7 +43,7 @@ Choice choose_flash(const KernelInfo *kernel, const Problem &problem, int64_t he
 
 bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry, int64_t query_length,
                      Choice &choice) {
-    const KernelInfo *kernel = kernel_with(kernels.of(entry.algorithm), entry.tile);
+    const KernelInfo *kernel = kernel_with(kernels, entry.algorithm, entry.tile);
     if (!kernel || (entry.invariant && problem.window_left >= 0)) {
         return false;
     }

@@ -1,6 +1,7 @@
 #include "tuning_database.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -28,7 +29,7 @@ TuningTable parse_shipped() {
     std::vector<TuningEntry> entries;
     for (const char *text : tuning_defaults()) {
         try {
-            const std::vector<TuningEntry> more = parse_tuning(text, nullptr);
+            const std::vector<TuningEntry> more = parse_tuning(text, nullptr).entries;
             entries.insert(entries.end(), more.begin(), more.end());
         } catch (const TuningError &) {
             // Of a build without that target. A test makes sure that a full build takes all of them.
@@ -50,7 +51,12 @@ void read(TuningDatabase &database) {
         }
         file.seekg(0);
         const std::string text{std::istreambuf_iterator<char>(file), {}};
-        database.machine = TuningTable(parse_tuning(text, &machine_stamp()));
+        const TuningText tuning = parse_tuning(text, &machine_stamp());
+        database.machine = TuningTable(tuning.entries);
+        const std::filesystem::path folder = std::filesystem::path(database.path).parent_path();
+        for (const std::string &name : tuning.packs) {
+            database.packs.push_back((folder / name).string());
+        }
         database.state = TuningState::kInUse;
     } catch (const TuningError &error) {
         database.state = TuningState::kIgnored;

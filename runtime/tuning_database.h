@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tuning.h"
 
@@ -21,6 +22,7 @@ struct TuningDatabase {
     TuningState state = TuningState::kOff;
     std::string why_ignored;
     TuningTable machine;
+    std::vector<std::string> packs;  // paths of the kernel packs that come with the file
     bool use_shipped = true;
 
     // Those of the architecture, made by the same tool.

@@ -129,7 +129,7 @@ void check_stamp(const json &document, const MachineStamp &wanted) {
 
 }  // namespace
 
-std::vector<TuningEntry> parse_tuning(const std::string &text, const MachineStamp *stamp) {
+TuningText parse_tuning(const std::string &text, const MachineStamp *stamp) {
     try {
         const json document = json::parse(text);
         if (document.at("format") != "hattn-tuning") {
@@ -142,11 +142,14 @@ std::vector<TuningEntry> parse_tuning(const std::string &text, const MachineStam
         if (stamp) {
             check_stamp(document, *stamp);
         }
-        std::vector<TuningEntry> entries;
+        TuningText tuning;
         for (const json &entry : document.at("entries")) {
-            entries.push_back(read_entry(entry));
+            tuning.entries.push_back(read_entry(entry));
         }
-        return entries;
+        if (document.contains("packs")) {
+            tuning.packs = document.at("packs").get<std::vector<std::string>>();
+        }
+        return tuning;
     } catch (const json::exception &error) {
         refuse(std::string("it is damaged (") + error.what() + ")");
     }

@@ -25,9 +25,14 @@ private:
     std::string why_;
 };
 
-// All entries of the text, or TuningError: saved tunings are taken whole or not at all. With `stamp`, the text's has to
-// be the same.
-std::vector<TuningEntry> parse_tuning(const std::string &text, const MachineStamp *stamp);
+struct TuningText {
+    std::vector<TuningEntry> entries;
+    std::vector<std::string> packs;  // names of kernel packs, of which entries may name tiles, beside the file
+};
+
+// All of the text, or TuningError: saved tunings are taken whole or not at all. With `stamp`, the text's has to be the
+// same.
+TuningText parse_tuning(const std::string &text, const MachineStamp *stamp);
 
 nlohmann::ordered_json stamp_json(const MachineStamp &stamp);
 nlohmann::ordered_json class_json(const TuningFamily &family, const TuningCell &cell);

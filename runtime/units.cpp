@@ -21,7 +21,7 @@ int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
     int64_t floats = 0;
     for (hattn_algorithm algorithm : {HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         if (const Reach &reach = kernels.reach(algorithm); reach.most_splits > 1) {
-            const int64_t rows = kernels.of(algorithm).back()->tile.rows;
+            const int64_t rows = kernels.most_rows(algorithm);
             floats = std::max(floats, state_floats(rows, reach.most_splits, problem.value_dim));
         }
     }

@@ -138,4 +138,14 @@ TargetRow resolve_target(const std::string &name) {
     return row;
 }
 
+TargetRow resolve_stand_in(const std::string &name, const std::string &stand_in) {
+    TargetRow row = resolve_target(name);
+    const TargetRow other = resolve_target(stand_in);
+    row.name = name + "-on-" + stand_in;
+    row.halide_target = other.halide_target;
+    row.cpu_features = other.cpu_features;
+    row.stand_in = other.name;
+    return row;
+}
+
 }  // namespace hattn::schedules

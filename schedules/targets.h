@@ -40,7 +40,7 @@ using MergeSchedule = void (*)(generators::MergeStages &, const Tile &, int lane
 
 // A null schedule or an empty candidate list means: the parent's.
 struct TargetRow {
-    const char *name = nullptr;
+    std::string name;
     const char *parent = nullptr;
     const char *halide_target = nullptr;
     const char *cpu_features =
@@ -53,6 +53,11 @@ struct TargetRow {
     MergeSchedule merge = nullptr;
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
+    std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one
+
+    const std::string &instructions_of() const {
+        return stand_in.empty() ? name : stand_in;
+    }
 };
 
 // From the least to the most capable.
@@ -60,5 +65,9 @@ const std::vector<TargetRow> &targets();
 
 // The row with everything it inherits filled in.
 TargetRow resolve_target(const std::string &name);
+
+// A row's schedules, tiles and lanes, compiled to the instructions of another target, which LLVM cuts the vectors up
+// for: verifies schedules on a CPU that lacks their own instructions. Named "x86-avx512-on-x86-avx2".
+TargetRow resolve_stand_in(const std::string &name, const std::string &stand_in);
 
 }  // namespace hattn::schedules

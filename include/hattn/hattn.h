@@ -115,12 +115,21 @@ typedef struct hattn_context_desc {
 #define HATTN_CONTEXT_DESC_INIT \
     { sizeof(hattn_context_desc), 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
-/* desc may be null (all defaults). HATTN_FORCE is read here; an unknown word in it is HATTN_INVALID_ARGUMENT. */
+/* desc may be null (all defaults). HATTN_PACKS (see hattn_context_load_kernels()) and HATTN_FORCE are read here; an unknown
+ * word in the latter is HATTN_INVALID_ARGUMENT. */
 HATTN_API hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context **context);
 HATTN_API void hattn_context_destroy(hattn_context *context);
 /* What is worth telling a user about the context, a sentence: a tuning database that is ignored. "" if there is nothing.
  * Lives as long as the context. */
 HATTN_API const char *hattn_context_warning(const hattn_context *context);
+
+/* Adds the kernels of a pack, as hattn-kernelgen writes them, to those that HATTN_FORCE and tunings may name; what plans
+ * choose by default stays. path: a pack, which must be for this library and this CPU, or a folder, of whose files *.so those
+ * that are not are left out, each with a sentence in the "warnings" of hattn_info(). The paths in HATTN_PACKS, with ':'
+ * between them, are loaded when a context is created, before HATTN_FORCE is read. A pack stays loaded as long as the
+ * context, or a plan made after it, needs it. Loading one runs no code of it, executing does: take them from where the
+ * library itself could come from. */
+HATTN_API hattn_status hattn_context_load_kernels(hattn_context *context, const char *path);
 
 /* The sentence for the last failure on the calling thread, whatever its context; "" if there was none. context may be null. Valid
  * until the thread's next hattn call. */

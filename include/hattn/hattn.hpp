@@ -214,6 +214,11 @@ public:
         });
     }
 
+    /* A kernel pack, or a folder of them. */
+    void load_kernels(const std::string &path) {
+        check(hattn_context_load_kernels(handle(), path.c_str()), handle());
+    }
+
     /* Plans, allocates a workspace, executes; args.workspace is ignored. */
     void attention(const hattn_attention_desc &desc, const hattn_attention_args &args) {
         check(hattn_attention(handle(), &desc, &args), handle());

@@ -106,7 +106,8 @@ void bind_tuner(nb::module_ &module) {
         .def(nb::init<int>())
         .def("machine", &Tuner::machine)
         .def("problem_class", &Tuner::problem_class)
-        .def("tune", &Tuner::tune);
+        .def("tune", &Tuner::tune)
+        .def("compare", &Tuner::compare);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ PyObject *exception_type(hattn_status status) {
 
 std::string environment() {
     std::string text;
-    for (const char *name : {"HATTN_FORCE", "HATTN_TUNING"}) {
+    for (const char *name : {"HATTN_FORCE", "HATTN_PACKS", "HATTN_TUNING"}) {
         const char *value = std::getenv(name);
         text += value ? std::string("=") + value : std::string("-");
         text += '\n';

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "autotune/comparison.h"
 #include "autotune/tuner.h"
 #include "bench/stopwatch.h"
 
@@ -30,6 +31,18 @@ private:
     hattn::bench::Stopwatch watch_;
 };
 
+// The text of what measure(between) returns.
+template<typename Measure>
+std::string measure(const Measure &measure) {
+    try {
+        nb::gil_scoped_release release;
+        Signals signals;
+        return measure([&signals] { signals.look(); }).dump();
+    } catch (const Interrupted &) {
+        throw nb::python_error();
+    }
+}
+
 }  // namespace
 
 Tuner::Tuner(int threads) {
@@ -48,14 +61,17 @@ std::string Tuner::problem_class(const std::string &request) const {
 }
 
 std::string Tuner::tune(const std::string &request) const {
-    try {
-        nb::gil_scoped_release release;
-        Signals signals;
+    return measure([&](const auto &between) {
         const auto wanted = hattn::autotune::read_request(nlohmann::json::parse(request));
-        return hattn::autotune::tune(*bench_, wanted, [&signals] { signals.look(); }).dump();
-    } catch (const Interrupted &) {
-        throw nb::python_error();
-    }
+        return hattn::autotune::tune(*bench_, wanted, between);
+    });
+}
+
+std::string Tuner::compare(const std::string &request) const {
+    return measure([&](const auto &between) {
+        const auto wanted = hattn::autotune::read_comparison(nlohmann::json::parse(request));
+        return hattn::autotune::compare(*bench_, wanted, between);
+    });
 }
 
 }  // namespace hattn_python

@@ -19,8 +19,9 @@ public:
     std::string machine() const;
     // The class of a request's first shape.
     std::string problem_class(const std::string &request) const;
-    // With the GIL released; signals are looked after between runs, so that Ctrl-C raises KeyboardInterrupt.
+    // These with the GIL released; signals are looked after between runs, so that Ctrl-C raises KeyboardInterrupt.
     std::string tune(const std::string &request) const;
+    std::string compare(const std::string &request) const;
 
 private:
     std::unique_ptr<hattn::autotune::Bench> bench_;

@@ -118,22 +118,34 @@ TEST(Force, Target) {
     }
 }
 
-TEST(Force, KernelThatTheProblemDoesNotFitIsAnError) {
+std::string generic_flash_kernel(const nlohmann::json &hooks) {
     test::ContextPtr plain = test::make_context();
-    std::string with_hooks;
     const nlohmann::json info = test::info_of(plain.get());
     for (const nlohmann::json &row : info.at("kernels")) {
-        if (row.at("algorithm") == "flash" && row.at("target") == "generic" && row.at("hooks").size() == 1) {
-            with_hooks = row.at("name");
+        if (row.at("algorithm") == "flash" && row.at("target") == "generic" && row.at("hooks") == hooks) {
+            return row.at("name");
         }
     }
-    ASSERT_NE(with_hooks, "");
-    test::ContextPtr context = test::make_context(1, "kernel=" + with_hooks);
+    return "";
+}
+
+TEST(Force, KernelThatTheProblemDoesNotFitIsAnError) {
+    const std::string with_softcap = generic_flash_kernel({"softcap"});
+    ASSERT_NE(with_softcap, "");
+    test::ContextPtr context = test::make_context(1, "kernel=" + with_softcap);
     hattn_attention_desc desc = some_desc();
     hattn_plan *plan = nullptr;
     test::Outcome outcome = test::outcome_of(hattn_plan_create(context.get(), &desc, &plan), context.get());
-    EXPECT_EQ(test::mismatch(outcome, {HATTN_INVALID_ARGUMENT, {"HATTN_FORCE", with_hooks}}), "");
+    EXPECT_EQ(test::mismatch(outcome, {HATTN_INVALID_ARGUMENT, {"HATTN_FORCE", with_softcap}}), "");
     EXPECT_EQ(plan, nullptr);
+}
+
+TEST(Force, KernelWithMoreHooksThanTheProblemIsTaken) {
+    const std::string with_mask = generic_flash_kernel({"mask"});
+    ASSERT_NE(with_mask, "");
+    test::ContextPtr context = test::make_context(1, "kernel=" + with_mask);
+    test::PlanPtr plan = test::make_plan(context.get(), some_desc());
+    EXPECT_EQ(test::explanation_of(plan.get()).at("kernel"), with_mask);
 }
 
 TEST(Force, KernelAndContradictingChoicesAreErrors) {

@@ -106,7 +106,7 @@ TEST(TuningDefaults, AreAllUnderstood) {
 
 TEST(TuningDefaults, NameKernelsThatExist) {
     for (const char *text : tuning_defaults()) {
-        for (const TuningEntry &entry : parse_tuning(text, nullptr)) {
+        for (const TuningEntry &entry : parse_tuning(text, nullptr).entries) {
             if (entry.algorithm == HATTN_ALGORITHM_AUTO) {
                 continue;  // the rule stays
             }

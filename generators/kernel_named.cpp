@@ -1,0 +1,61 @@
+// From a kernel's name back to the kernel.
+#include <algorithm>
+#include <optional>
+#include <regex>
+
+#include "kernel_spec.h"
+
+namespace hattn::generators {
+
+using schedules::TargetRow;
+using schedules::Tile;
+
+namespace {
+
+// The numbers of "..._r24k64v3u4d4..."; a tile without rows if there are none, as in the names of merge kernels.
+Tile tile_in(const std::string &name) {
+    static const std::regex pattern("_r([0-9]{1,6})k([0-9]{1,6})v([0-9]{1,6})u([0-9]{1,6})d([0-9]{1,6})(_|$)");
+    std::smatch numbers;
+    if (!std::regex_search(name, numbers, pattern)) {
+        return {};
+    }
+    const auto number = [&](int i) { return std::stoi(numbers[i]); };
+    return {number(1), number(2), number(3), number(4), number(5)};
+}
+
+std::vector<TargetRow> all_targets_and_stand_ins() {
+    std::vector<TargetRow> rows;
+    for (const TargetRow &row : schedules::targets()) {
+        rows.push_back(schedules::resolve_target(row.name));
+    }
+    for (const TargetRow &row : schedules::targets()) {
+        for (const TargetRow &other : schedules::targets()) {
+            rows.push_back(schedules::resolve_stand_in(row.name, other.name));
+        }
+    }
+    return rows;
+}
+
+}  // namespace
+
+// Tries them all, so that names are put together in one place alone.
+NamedKernel kernel_named(const std::string &name) {
+    const Tile tile = tile_in(name);
+    std::optional<NamedKernel> found;
+    for (const TargetRow &target : all_targets_and_stand_ins()) {
+        for_each_kind([&](KernelKind kind) {
+            for (HookMask hooks = 0; hooks < HookMask{1} << score_hooks().size(); ++hooks) {
+                const KernelSpec spec{kind, hooks, tile};
+                if (spec.name(target.name) == name) {
+                    found = {spec, target};
+                }
+            }
+        });
+    }
+    if (!found) {
+        throw std::invalid_argument("unknown kernel '" + name + "'");
+    }
+    return *found;
+}
+
+}  // namespace hattn::generators

@@ -1,0 +1,68 @@
+// Kernel packs: kernels compiled after the library, in a shared object that is loaded at run time. They are of the same
+// make as those of the library and are told apart by their names alone.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel_table.h"
+
+namespace hattn {
+
+// A loaded pack. Its kernels may be called for as long as it lives.
+class KernelPack {
+public:
+    // Throws StatusError, with the path and what is wrong, unless the file is whole, was written for this library, and
+    // this CPU can run all of its kernels.
+    static std::shared_ptr<const KernelPack> load(const std::string &path);
+
+    const std::string &path() const {
+        return path_;
+    }
+    std::span<const KernelInfo> kernels() const {
+        return kernels_;
+    }
+
+private:
+    KernelPack() = default;
+
+    std::string path_;
+    std::vector<std::string> names_;
+    std::vector<KernelInfo> kernels_;
+    std::shared_ptr<void> library_;
+};
+
+// The packs of a context, which the plans made from it share.
+class KernelPacks {
+public:
+    // A pack, which must be sound, or a folder: of its files NAME.so those that are not are left out, with a sentence
+    // in warnings() each.
+    void load(const std::string &path);
+    // The same for every path of a list with ':' between them, as in an environment variable; null: none.
+    void load_list(const char *paths);
+
+    const KernelInfo *find_kernel(std::string_view name) const;  // null if unknown
+    const KernelPack *pack_of(const KernelInfo *kernel) const;   // null: a kernel of the library
+
+    const std::vector<std::shared_ptr<const KernelPack>> &all() const {
+        return packs_;
+    }
+    const std::vector<std::string> &warnings() const {
+        return warnings_;
+    }
+
+private:
+    void load_folder(const std::string &path);
+
+    std::vector<std::shared_ptr<const KernelPack>> packs_;
+    std::vector<std::string> warnings_;
+};
+
+// The library's kernel of a name, else that of a pack; null if unknown. The planner's own rules see the library's
+// alone.
+const KernelInfo *find_kernel(std::string_view name, const KernelPacks &packs);
+
+}  // namespace hattn

@@ -1,0 +1,46 @@
+// The file of a kernel pack: a shared object, followed by a JSON text that says what it holds, followed by a trailer.
+// Everything is checked before the system's loader sees the file, which trusts what it maps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace hattn {
+
+// The last bytes of the file, little-endian.
+struct PackTrailer {
+    static constexpr uint64_t kFormat = 1;
+    static constexpr std::array<char, 8> kMagic = {'h', 'a', 't', 't', 'n', 'p', 'c', 'k'};
+
+    uint64_t text_bytes = 0;  // of the JSON text
+    uint64_t hash = 0;        // hash_bytes() of all before the trailer
+    uint64_t format = kFormat;
+    std::array<char, 8> magic = kMagic;
+};
+
+// The JSON text:
+//     {"library": "0.1.0", "contract": "16 hex digits", "id": "16 hex digits", "kernels": [
+//       {"name": ..., "target": ..., "kind": ..., "hooks": [...], "tile": [rows, keys, row_vectors, key_unroll,
+//        value_unroll], "symbol": name of the function in the shared object}, ...]}
+// contract: that of KernelTable. id: of this pack, in the symbol kPackIdSymbol too.
+inline constexpr const char *kPackIdSymbol = "hattn_pack_id";
+
+// FNV-1a, 64 bits. Against damage, not against malice.
+inline uint64_t hash_bytes(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325) {
+    for (const char byte : bytes) {
+        hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+    }
+    return hash;
+}
+
+std::string hash_text(uint64_t hash);  // 16 hex digits
+
+// The JSON text of a file that is whole; throws StatusError otherwise.
+std::string read_pack_text(const std::string &path);
+
+// object, text and the trailer that belongs to them.
+std::string pack_file(std::string_view object, std::string_view text);
+
+}  // namespace hattn
