@@ -2,6 +2,9 @@
 # They come from generators/, which builds hattn-kernelgen with Halide and runs it, or, with HATTN_KERNEL_DIR, from the
 # kernels/ directory of another build tree; Halide is not needed then.
 
+# The names of rows of schedules/targets.cpp.
+set(HATTN_TARGETS generic x86-avx2 x86-avx512)
+
 if (HATTN_KERNEL_DIR)
     cmake_path(ABSOLUTE_PATH HATTN_KERNEL_DIR NORMALIZE OUTPUT_VARIABLE HATTN_KERNEL_OUTPUT_DIR)
 else ()

@@ -1,9 +1,10 @@
 find_package(GTest REQUIRED)
 
-# hattn_add_gtest(<target> [SHARDS <n>]): registers a GoogleTest program with ctest, cut into n entries that may run at
-# the same time. They see no tuning database of the user. Each leaves its report in <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.
+# hattn_add_gtest(<target> [SHARDS <n> | ENTRY <name>]): registers a GoogleTest program with ctest, cut into n entries that
+# may run at the same time, or as one of that name. They see no tuning database of the user. Each leaves its report in
+# <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.
 function(hattn_add_gtest target)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS" "")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS;ENTRY" "")
     if (NOT arg_SHARDS)
         set(arg_SHARDS 1)
     endif ()
@@ -11,6 +12,9 @@ function(hattn_add_gtest target)
     math(EXPR last "${arg_SHARDS} - 1")
     foreach (shard RANGE ${last})
         set(entry ${target}.${shard})
+        if (arg_ENTRY)
+            set(entry ${arg_ENTRY})
+        endif ()
         add_test(NAME ${entry} COMMAND ${target})
         set_tests_properties(${entry} PROPERTIES
             TIMEOUT 1800

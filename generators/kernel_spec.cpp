@@ -34,6 +34,8 @@ Tile scores_tile(const TargetRow &target) {
     return {2 * target.lanes, 32};
 }
 
+}  // namespace
+
 std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     switch (kind) {
     case KernelKind::kNaive:
@@ -54,6 +56,8 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     }
     return {};
 }
+
+namespace {
 
 std::vector<HookMask> hook_sets_of(KernelKind kind) {
     if (kind == KernelKind::kMerge) {

@@ -29,6 +29,9 @@ struct KernelSpec {
 const char *kind_name(KernelKind kind);
 bool parse_kind(const std::string &name, KernelKind *kind);
 
+// The tiles of the library's own kernels.
+std::vector<schedules::Tile> tiles_of(const schedules::TargetRow &target, KernelKind kind);
+
 // Every kernel of a target, of one kind.
 std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, KernelKind kind);
 

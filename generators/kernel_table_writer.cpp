@@ -1,5 +1,8 @@
 #include "kernel_table_writer.h"
 
+#include <sstream>
+
+#include "candidates.h"
 #include "kernel_contract.h"
 #include "kernel_spec.h"
 #include "runtime/pack_file.h"
@@ -36,6 +39,13 @@ const char *literal(bool value) {
     return value ? "true" : "false";
 }
 
+std::string braces(const schedules::Tile &tile) {
+    std::ostringstream text;
+    text << "{" << tile.rows << ", " << tile.keys << ", " << tile.row_vectors << ", " << tile.key_unroll << ", "
+         << tile.value_unroll << "}";
+    return text.str();
+}
+
 void write_rows(std::ostream &out) {
     out << "const TargetInfo kTargets[] = {\n";
     for (const TargetRow &row : schedules::targets()) {
@@ -50,10 +60,18 @@ void write_rows(std::ostream &out) {
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
         out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", " << spec.hooks
-            << ", {" << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", "
-            << spec.tile.key_unroll << ", " << spec.tile.value_unroll << "}, " << spec.symbol(target.name)
-            << "_argv},\n";
+            << ", " << braces(spec.tile) << ", " << spec.symbol(target.name) << "_argv},\n";
     });
+    out << "};\n\nconst CandidateInfo kCandidates[] = {\n";
+    for (const TargetRow &row : schedules::targets()) {
+        const TargetRow target = schedules::resolve_target(row.name);
+        for_each_kind([&](KernelKind kind) {
+            for (const schedules::Tile &tile : candidates(target, kind)) {
+                out << "    {\"" << KernelSpec{kind, 0, tile}.name(target.name) << "\", \"" << target.name << "\", "
+                    << enumerator(kind) << ", " << braces(tile) << "},\n";
+            }
+        });
+    }
     out << "};\n";
 }
 
@@ -71,7 +89,8 @@ void write_kernel_table(std::ostream &out) {
            "const KernelTable &kernel_table() {\n"
            "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, "
            "std::size(kScoreHooks),\n"
-           "                                          kKernels, std::size(kKernels), 0x"
+           "                                          kKernels, std::size(kKernels), kCandidates,\n"
+           "                                          std::size(kCandidates), 0x"
         << hash_text(kernel_contract())
         << "};\n"
            "    return table;\n"

@@ -1,21 +1,38 @@
 // hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage() for what it does.
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <set>
 #include <stdexcept>
 
+#include "candidates.h"
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
 #include "pack_writer.h"
+#include "runtime/cpu_features.h"
 
 namespace hattn::generators {
 
 namespace {
 
 using namespace Halide;
+using schedules::resolve_stand_in;
 using schedules::resolve_target;
 using schedules::TargetRow;
+
+std::string widest_runnable_target() {
+    std::string widest;
+    for (const TargetRow &row : schedules::targets()) {
+        if (cpu_has_features(row.cpu_features)) {
+            widest = row.name;
+        }
+    }
+    if (widest.empty()) {
+        throw std::runtime_error("this CPU runs none of the targets");
+    }
+    return widest;
+}
 
 KernelKind kind_of(const std::string &name) {
     KernelKind kind;
@@ -87,6 +104,40 @@ void write_table(const std::string &path) {
     }
 }
 
+// Names, of kernels without hooks.
+void list_candidates(const std::string &target_name, const std::string &kind) {
+    const TargetRow target = resolve_target(target_name);
+    for (const schedules::Tile &tile : candidates(target, kind_of(kind))) {
+        std::cout << KernelSpec{kind_of(kind), 0, tile}.name(target.name) << "\n";
+    }
+}
+
+// What the tests verify beside the library's own kernels: all candidates without hooks, and some with all of them. If
+// this CPU cannot run the target, kernels that stand in for them on the widest target it can.
+void pack_candidates(const std::string &path, const std::string &target_name, const std::string &kind) {
+    TargetRow target = resolve_target(target_name);
+    HookMask all_hooks = 0;
+    for (const KernelSpec &spec : kernels_of(target, kind_of(kind))) {
+        all_hooks |= spec.hooks;
+    }
+    std::vector<schedules::Tile> tiles = candidates(target, kind_of(kind));
+    if (!cpu_has_features(target.cpu_features)) {
+        target = resolve_stand_in(target_name, widest_runnable_target());
+    } else {
+        std::erase_if(tiles, [own = tiles_of(target, kind_of(kind))](const schedules::Tile &tile) {
+            return std::ranges::find(own, tile) != own.end();
+        });
+    }
+    std::vector<NamedKernel> kernels;
+    for (size_t i = 0; i < tiles.size(); ++i) {
+        kernels.push_back({{kind_of(kind), 0, tiles[i]}, target});
+        if (i == 0 || i == tiles.size() / 2 || i == tiles.size() - 1) {
+            kernels.push_back({{kind_of(kind), all_hooks, tiles[i]}, target});
+        }
+    }
+    write_pack(kernels, path);
+}
+
 void list_kernels() {
     for_each_kernel(
         [](const KernelSpec &spec, const TargetRow &target) { std::cout << spec.name(target.name) << "\n"; });
@@ -107,14 +158,18 @@ public:
 };
 
 int usage() {
-    std::cerr << "usage: hattn-kernelgen object TARGET KIND FILE.o   compile the kernels of a kind for a target\n"
-                 "       hattn-kernelgen table FILE.cpp            write the table of all kernels\n"
-                 "       hattn-kernelgen runtime FILE.o            write Halide's runtime (thread pool)\n"
-                 "       hattn-kernelgen emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"
-                 "       hattn-kernelgen pack FILE.so KERNEL...    compile kernels, by name, for loading at run time; "
-                 "@FILE: names\n"
-                 "                                                 in a file\n"
-                 "       hattn-kernelgen list                      print every kernel's name\n";
+    std::cerr << R"(usage: hattn-kernelgen object TARGET KIND FILE.o   compile the kernels of a kind for a target
+       hattn-kernelgen table FILE.cpp            write the table of all kernels
+       hattn-kernelgen runtime FILE.o            write Halide's runtime (thread pool)
+       hattn-kernelgen emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel
+       hattn-kernelgen list                      print every kernel's name
+       hattn-kernelgen candidates TARGET KIND    print the names of the kernels a tuner may choose from
+       hattn-kernelgen pack FILE.so KERNEL...    compile kernels, by name, for loading at run time; @FILE: those named
+                                                 in a file. Needs as and ld of binutils, or $HATTN_AS and $HATTN_LD
+       hattn-kernelgen pack-candidates FILE.so TARGET KIND
+                                                 the pack that verifies a tuner's kernels on this CPU, if need be with
+                                                 the instructions of another target
+)";
     return 2;
 }
 
@@ -130,6 +185,10 @@ int run_command(int argc, char **argv) {
         emit_kernel(argv[2], argv[3]);
     } else if (command == "pack" && argc >= 4) {
         pack_kernels(argv[2], {argv + 3, argv + argc});
+    } else if (command == "candidates" && argc == 4) {
+        list_candidates(argv[2], argv[3]);
+    } else if (command == "pack-candidates" && argc == 5) {
+        pack_candidates(argv[2], argv[3], argv[4]);
     } else if (command == "list" && argc == 2) {
         list_kernels();
     } else {

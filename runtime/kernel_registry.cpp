@@ -125,6 +125,26 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
     return found;
 }
 
+std::vector<const CandidateInfo *> find_candidates(const TargetInfo &target, KernelKind kind) {
+    std::vector<const CandidateInfo *> found;
+    for (const CandidateInfo &candidate : std::span(kernel_table().candidates, kernel_table().candidate_count)) {
+        if (candidate.kind == kind && std::string_view(candidate.target) == target.name) {
+            found.push_back(&candidate);
+        }
+    }
+    return found;
+}
+
+std::string kernel_name(const CandidateInfo &candidate, uint32_t hooks) {
+    std::string name = candidate.name;
+    for (const ScoreHookInfo &hook : std::span(kernel_table().hooks, kernel_table().hook_count)) {
+        if (hooks & hook.bit) {
+            name.append("_").append(hook.name);
+        }
+    }
+    return name;
+}
+
 uint32_t hook_bit(std::string_view name) {
     for (size_t i = 0; i < kernel_table().hook_count; ++i) {
         if (name == kernel_table().hooks[i].name) {

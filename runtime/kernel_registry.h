@@ -25,6 +25,11 @@ bool serves(uint32_t kernel_hooks, uint32_t wanted);
 // tile.
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, uint32_t hooks);
 
+// Kernels to choose from when tuning: at least a dozen, each of which the tests verify.
+std::vector<const CandidateInfo *> find_candidates(const TargetInfo &target, KernelKind kind);
+// Of the kernel with a candidate's tile and some hooks.
+std::string kernel_name(const CandidateInfo &candidate, uint32_t hooks);
+
 uint32_t hook_bit(std::string_view name);  // 0 if unknown
 uint32_t hiding_hooks();                   // bits of all that can hide keys
 std::string hook_names(uint32_t hooks);    // "softcap+bias", or "none"

@@ -52,6 +52,7 @@ const std::vector<TargetRow> &targets() {
             .halide_target = avx2.c_str(),
             .cpu_features = "avx2 fma",
             .lanes = 8,
+            .vector_registers = 16,
             .naive = {x86::schedule_rows_in_lanes},
             .flash = {x86::schedule_rows_in_lanes},
             .split_kv = {x86::schedule_head_in_lanes, true},
@@ -76,6 +77,7 @@ const std::vector<TargetRow> &targets() {
             .halide_target = avx512.c_str(),
             .cpu_features = "avx512f avx512vl avx512bw avx512dq avx512cd",
             .lanes = 16,
+            .vector_registers = 32,
             .naive_tiles = {{16, 0, 1, 8, 8}},
             .flash_tiles = {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}},
             .split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
@@ -122,6 +124,7 @@ TargetRow resolve_target(const std::string &name) {
     TargetRow row = find_target(name);
     if (row.parent) {
         const TargetRow parent = resolve_target(row.parent);
+        inherit(row.vector_registers, parent.vector_registers);
         inherit(row.naive, parent.naive);
         inherit(row.flash, parent.flash);
         inherit(row.split_kv, parent.split_kv);
