@@ -118,6 +118,10 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     if "--roofline" in arguments:
         return roofline.main([argument for argument in arguments if argument != "--roofline"])
+    if "--tuned" in arguments:
+        import tuned  # needs the package
+
+        return tuned.main([argument for argument in arguments if argument != "--tuned"])
     options = parse_arguments(arguments)
     try:
         figures = measure(options)

@@ -14,9 +14,7 @@ namespace hattn::bench {
 
 namespace {
 
-constexpr double kBudget = 4e7;  // multiply-adds in the oracle, about 0.1 s
-
-struct Row {
+struct Place {
     int64_t b, h, i;
 };
 
@@ -39,7 +37,7 @@ hattn_tensor slice(hattn_tensor tensor, int64_t b, int64_t h, int64_t i) {
 }
 
 // One row of the problem as a problem of its own: its place among the keys becomes an explicit offset.
-std::string verify_row(const cases::Problem &problem, const Row &row) {
+cases::Expected evaluate_row(const cases::Problem &problem, const Place &row) {
     const hattn_attention_args &whole = problem.args;
     int64_t q_length = whole.q_lengths ? whole.q_lengths[row.b] : whole.q.extent[2];
     int32_t kv_length = whole.kv_lengths ? whole.kv_lengths[row.b] : static_cast<int32_t>(whole.k.extent[2]);
@@ -63,7 +61,11 @@ std::string verify_row(const cases::Problem &problem, const Row &row) {
     args.kv_lengths = &kv_length;
     args.causal_offsets = &position;
 
-    cases::Expected expected = cases::evaluate(desc, args);
+    return cases::evaluate(desc, args);
+}
+
+std::string row_difference(const cases::Problem &problem, const Place &row, const cases::Expected &expected) {
+    const hattn_attention_args &whole = problem.args;
     std::string text =
         cases::difference("out", slice(whole.out, row.b, row.h, row.i), expected.out, expected.out_bound);
     if (whole.lse.data) {
@@ -80,8 +82,8 @@ std::string verify_row(const cases::Problem &problem, const Row &row) {
            std::to_string(row.i) + ": " + text;
 }
 
-std::vector<Row> sample(const cases::Case &c, int64_t count) {
-    std::vector<Row> rows;
+std::vector<Place> sample(const cases::Case &c, int64_t count) {
+    std::vector<Place> rows;
     for (int64_t h : {int64_t{0}, c.query_heads - 1}) {
         for (int64_t i : {int64_t{0}, c.query_length - 1}) {
             rows.push_back({h == 0 ? 0 : c.batch - 1, h, i});
@@ -109,22 +111,36 @@ std::string find_unwritten(const hattn_tensor &out) {
 
 }  // namespace
 
-std::string verify(const cases::Problem &problem) {
+Verification::Verification(const cases::Problem &problem, double budget) {
     const cases::Case &c = problem.spec;
     double work = visible_flops(c) / 2.0;
-    if (work <= kBudget) {
-        return cases::difference(problem, cases::evaluate(problem.desc, problem.args));
+    if (work <= budget) {
+        whole_ = cases::evaluate(problem.desc, problem.args);
+        return;
     }
     constexpr int64_t kLeast = 16, kMost = 256;
     double rows = static_cast<double>(c.batch * c.query_heads * c.query_length);
-    auto count = std::clamp(static_cast<int64_t>(kBudget / (work / rows)), kLeast, kMost);
-    for (const Row &row : sample(c, count)) {
-        std::string text = verify_row(problem, row);
+    auto count = std::clamp(static_cast<int64_t>(budget / (work / rows)), kLeast, kMost);
+    for (const Place &place : sample(c, count)) {
+        rows_.push_back({place.b, place.h, place.i, evaluate_row(problem, place)});
+    }
+}
+
+std::string Verification::check(const cases::Problem &problem) const {
+    if (rows_.empty()) {
+        return cases::difference(problem, whole_);
+    }
+    for (const Row &row : rows_) {
+        std::string text = row_difference(problem, {row.b, row.h, row.i}, row.expected);
         if (!text.empty()) {
             return text;
         }
     }
     return find_unwritten(problem.out.view);
+}
+
+std::string verify(const cases::Problem &problem) {
+    return Verification(problem).check(problem);
 }
 
 }  // namespace hattn::bench

@@ -3,6 +3,9 @@
 # kernels/ directory of another build tree; Halide is not needed then. Halide compiles for any architecture, so when
 # cross-compiling generators/ runs the hattn-kernelgen of a tree built for this machine, HATTN_KERNELGEN.
 
+# The names of rows of schedules/targets.cpp.
+set(HATTN_TARGETS generic x86-avx2 x86-avx512)
+
 if (HATTN_KERNEL_DIR)
     cmake_path(ABSOLUTE_PATH HATTN_KERNEL_DIR NORMALIZE OUTPUT_VARIABLE HATTN_KERNEL_OUTPUT_DIR)
 else ()

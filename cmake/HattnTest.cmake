@@ -5,10 +5,11 @@ else ()
     find_package(GTest REQUIRED)
 endif ()
 
-# hattn_add_gtest(<target> [SHARDS <n>]): registers a GoogleTest program with ctest, cut into n entries that may run at
-# the same time. Each leaves its report in <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.
+# hattn_add_gtest(<target> [SHARDS <n> | ENTRY <name>]): registers a GoogleTest program with ctest, cut into n entries that
+# may run at the same time, or as one of that name. They see no tuning database of the user. Each leaves its report in
+# <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.
 function(hattn_add_gtest target)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS" "")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS;ENTRY" "")
     if (NOT arg_SHARDS)
         set(arg_SHARDS 1)
     endif ()
@@ -16,10 +17,13 @@ function(hattn_add_gtest target)
     math(EXPR last "${arg_SHARDS} - 1")
     foreach (shard RANGE ${last})
         set(entry ${target}.${shard})
+        if (arg_ENTRY)
+            set(entry ${arg_ENTRY})
+        endif ()
         add_test(NAME ${entry} COMMAND ${target})
         set_tests_properties(${entry} PROPERTIES
             TIMEOUT 1800
             ENVIRONMENT "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/gtest/${entry}.xml;GTEST_TOTAL_SHARDS=${arg_SHARDS};\
-GTEST_SHARD_INDEX=${shard};UBSAN_OPTIONS=print_stacktrace=1")
+GTEST_SHARD_INDEX=${shard};HATTN_TUNING=none;UBSAN_OPTIONS=print_stacktrace=1")
     endforeach ()
 endfunction()

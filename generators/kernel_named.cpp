@@ -3,6 +3,7 @@
 #include <optional>
 #include <regex>
 
+#include "candidates.h"
 #include "kernel_spec.h"
 
 namespace hattn::generators {
@@ -54,6 +55,9 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     }
     if (!found) {
         throw std::invalid_argument("unknown kernel '" + name + "'");
+    }
+    if (const std::string why = why_illegal(found->target, found->spec.kind, found->spec.tile); !why.empty()) {
+        throw std::invalid_argument("kernel '" + name + "': " + why);
     }
     return *found;
 }

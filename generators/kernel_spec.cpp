@@ -47,7 +47,9 @@ Tile scores_tile(const TargetRow &target) {
     return {2 * target.lanes, 32};
 }
 
-std::vector<Tile> tiles_of_kind(const TargetRow &target, KernelKind kind) {
+}  // namespace
+
+std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     switch (kind) {
     case KernelKind::kNaive:
         return target.naive_tiles;
@@ -67,11 +69,10 @@ std::vector<Tile> tiles_of_kind(const TargetRow &target, KernelKind kind) {
     }
 }
 
-// Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
-constexpr int kStoredUnfusedRows[] = {8, 32};
-
 std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
-    std::vector<Tile> tiles = tiles_of_kind(target, family.kind);
+    // Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
+    static constexpr int kStoredUnfusedRows[] = {8, 32};
+    std::vector<Tile> tiles = tiles_of(target, family.kind);
     if (family.any_storage &&
         (family.kind == KernelKind::kUnfusedScores || family.kind == KernelKind::kUnfusedValues)) {
         std::erase_if(tiles, [](const Tile &tile) {
@@ -81,6 +82,8 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     }
     return tiles;
 }
+
+namespace {
 
 std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
     switch (family.kind) {

@@ -50,6 +50,10 @@ const KernelFamily *find_family(const std::string &name);  // null if there is n
 
 const char *kind_name(KernelKind kind);
 
+// The tiles of the library's own kernels: of a kind over float32, and of a family.
+std::vector<schedules::Tile> tiles_of(const schedules::TargetRow &target, KernelKind kind);
+std::vector<schedules::Tile> tiles_of(const schedules::TargetRow &target, const KernelFamily &family);
+
 // Every kernel of a target, of one family.
 std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, const KernelFamily &family);
 

@@ -1,5 +1,8 @@
 #include "kernel_table_writer.h"
 
+#include <sstream>
+
+#include "candidates.h"
 #include "kernel_contract.h"
 #include "kernel_spec.h"
 #include "runtime/pack_file.h"
@@ -45,6 +48,13 @@ const char *literal(bool value) {
     return value ? "true" : "false";
 }
 
+std::string braces(const schedules::Tile &tile) {
+    std::ostringstream text;
+    text << "{" << tile.rows << ", " << tile.keys << ", " << tile.row_vectors << ", " << tile.key_unroll << ", "
+         << tile.value_unroll << "}";
+    return text.str();
+}
+
 void write_rows(const Architecture &architecture, std::ostream &out) {
     out << "const TargetInfo kTargets[] = {\n";
     for (const TargetRow &row : architecture.targets) {
@@ -59,10 +69,17 @@ void write_rows(const Architecture &architecture, std::ostream &out) {
     for_each_kernel(architecture, [&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
         out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
-            << (spec.any_storage ? "true" : "false") << ", " << spec.hooks << ", {" << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", "
-            << spec.tile.key_unroll << ", " << spec.tile.value_unroll << "}, " << spec.symbol(target.name)
-            << "_argv},\n";
+            << literal(spec.any_storage) << ", " << spec.hooks << ", " << braces(spec.tile) << ", "
+            << spec.symbol(target.name) << "_argv},\n";
     });
+    out << "};\n\nconst CandidateInfo kCandidates[] = {\n";
+    for (const TargetRow &row : architecture.targets) {
+        const TargetRow target = schedules::resolve_target(architecture, row.name);
+        for_each_candidate(target, [&](const KernelSpec &spec) {
+            out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << enumerator(spec.kind)
+                << ", " << braces(spec.tile) << "},\n";
+        });
+    }
     out << "};\n";
 }
 
@@ -80,7 +97,8 @@ void write_kernel_table(const Architecture &architecture, std::ostream &out) {
            "const KernelTable &kernel_table() {\n"
            "    static constexpr KernelTable table = {kTargets, std::size(kTargets), kScoreHooks, "
            "std::size(kScoreHooks),\n"
-           "                                          kKernels, std::size(kKernels), 0x"
+           "                                          kKernels, std::size(kKernels), kCandidates,\n"
+           "                                          std::size(kCandidates), 0x"
         << hash_text(kernel_contract())
         << "};\n"
            "    return table;\n"

@@ -1,4 +1,5 @@
 // hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage() for what it does.
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -6,9 +7,11 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "candidates.h"
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
 #include "pack_writer.h"
+#include "runtime/cpu_features.h"
 
 namespace hattn::generators {
 
@@ -16,8 +19,22 @@ namespace {
 
 using namespace Halide;
 using schedules::Architecture;
+using schedules::resolve_stand_in;
 using schedules::resolve_target;
 using schedules::TargetRow;
+
+std::string widest_runnable_target(const Architecture &architecture) {
+    std::string widest;
+    for (const TargetRow &row : architecture.targets) {
+        if (cpu_has_features(row.cpu_features)) {
+            widest = row.name;
+        }
+    }
+    if (widest.empty()) {
+        throw std::runtime_error("this CPU runs none of the targets");
+    }
+    return widest;
+}
 
 const KernelFamily &family_of(const std::string &name) {
     const KernelFamily *family = find_family(name);
@@ -96,6 +113,44 @@ void list_kernels(const Architecture &architecture) {
     });
 }
 
+// Names, of kernels without hooks.
+void list_candidates(const Architecture &architecture, const std::string &target_name, const std::string &family_name) {
+    const TargetRow target = resolve_target(architecture, target_name);
+    const KernelFamily &family = family_of(family_name);
+    for (const schedules::Tile &tile : candidates(target, family.kind)) {
+        std::cout << KernelSpec{family.kind, family.any_storage, 0, tile}.name(target.name) << "\n";
+    }
+}
+
+// What the tests verify beside the library's own kernels: all candidates without hooks, and some with all of them. If
+// this CPU cannot run the target, kernels that stand in for them on the widest target it can.
+void pack_candidates(const Architecture &architecture, const std::string &path, const std::string &target_name,
+                     const std::string &family_name) {
+    TargetRow target = resolve_target(architecture, target_name);
+    const KernelFamily &family = family_of(family_name);
+    HookMask all_hooks = 0;
+    for (const KernelSpec &spec : kernels_of(target, family)) {
+        all_hooks |= spec.hooks;
+    }
+    std::vector<schedules::Tile> tiles = candidates(target, family.kind);
+    if (!cpu_has_features(target.cpu_features)) {
+        target = resolve_stand_in(architecture, target_name, widest_runnable_target(architecture));
+    } else {
+        std::erase_if(tiles, [own = tiles_of(target, family)](const schedules::Tile &tile) {
+            return std::ranges::find(own, tile) != own.end();
+        });
+    }
+    std::vector<NamedKernel> kernels;
+    for (size_t i = 0; i < tiles.size(); ++i) {
+        kernels.push_back({{family.kind, family.any_storage, 0, tiles[i]}, target});
+        if (i == 0 || i == tiles.size() / 2 || i == tiles.size() - 1) {
+            kernels.push_back({{family.kind, family.any_storage, all_hooks, tiles[i]}, target});
+        }
+    }
+    write_pack(kernels, path);
+}
+}
+
 // Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the
 // end.
 class StrictReporter : public CompileTimeErrorReporter {
@@ -114,14 +169,20 @@ public:
 };
 
 int usage() {
-    std::cerr << "usage: hattn-kernelgen [--architecture NAME] COMMAND\n"
-                 "The architecture is x86-64 or aarch64, by default that of this machine. Commands:\n"
-                 "  object TARGET FAMILY FILE.o  compile the kernels of a family for a target\n"
-                 "  table FILE.cpp               write the table of all kernels\n"
-                 "  runtime FILE.o               write Halide's runtime (thread pool)\n"
-                 "  emit KERNEL DIRECTORY        write assembly and lowered statement of one kernel\n"
-                 "  pack FILE.so KERNEL...       compile kernels, by name, for loading at run time; @FILE: names in a file\n"
-                 "  list                         print every kernel's name\n";
+    std::cerr << R"(usage: hattn-kernelgen [--architecture NAME] COMMAND
+The architecture is x86-64 or aarch64, by default that of this machine. Commands:
+  object TARGET FAMILY FILE.o   compile the kernels of a family for a target
+  table FILE.cpp                write the table of all kernels
+  runtime FILE.o                write Halide's runtime (thread pool)
+  emit KERNEL DIRECTORY         write assembly and lowered statement of one kernel
+  list                          print every kernel's name
+  candidates TARGET FAMILY      print the names of the kernels a tuner may choose from
+  pack FILE.so KERNEL...        compile kernels, by name, for loading at run time; @FILE: those named in a file. Needs
+                                as and ld of binutils, or $HATTN_AS and $HATTN_LD
+  pack-candidates FILE.so TARGET FAMILY
+                                the pack that verifies a tuner's kernels on this CPU, if need be with the instructions
+                                of another target
+)";
     return 2;
 }
 
@@ -137,6 +198,10 @@ int run_command(const Architecture &architecture, const std::vector<std::string>
         emit_kernel(architecture, words[1], words[2]);
     } else if (command == "pack" && words.size() >= 3) {
         pack_kernels(architecture, words[1], {words.begin() + 2, words.end()});
+    } else if (command == "candidates" && words.size() == 3) {
+        list_candidates(architecture, words[1], words[2]);
+    } else if (command == "pack-candidates" && words.size() == 4) {
+        pack_candidates(architecture, words[1], words[2], words[3]);
     } else if (command == "list" && words.size() == 1) {
         list_kernels(architecture);
     } else {

@@ -37,6 +37,17 @@ void grow_thread_pool(int32_t threads) {
     }
 }
 
+// Entries whose kernels cannot be had leave the default, so a pack that is no good is worth a warning.
+void load_tuned_kernels(hattn_context &context) {
+    for (const std::string &path : context.tuning->packs) {
+        try {
+            context.packs.load(path);
+        } catch (const StatusError &error) {
+            context.warning = "tuning database " + context.tuning->path + ": " + error.what();
+        }
+    }
+}
+
 }  // namespace
 
 void Executor::run(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) const {
@@ -93,7 +104,9 @@ hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context 
         created->allocate = given.allocate;
         created->deallocate = given.deallocate;
         created->allocator_user = given.allocator_user;
-        created->tuning_database = given.tuning_database ? given.tuning_database : "";
+        created->tuning = open_tuning_database(given.tuning_database);
+        created->warning = created->tuning->warning();
+        load_tuned_kernels(*created);
         created->packs.load_list(std::getenv("HATTN_PACKS"));
         created->force = parse_force(std::getenv("HATTN_FORCE"), created->packs);
         created->target = created->force.target ? created->force.target : &best_runnable_target();
@@ -103,6 +116,10 @@ hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context 
 
 void hattn_context_destroy(hattn_context *context) {
     delete context;
+}
+
+const char *hattn_context_warning(const hattn_context *context) {
+    return context ? context->warning.c_str() : "";
 }
 
 const char *hattn_version(void) {

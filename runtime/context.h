@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "force.h"
 #include "hattn/hattn.h"
+#include "tuning_database.h"
 
 namespace hattn {
 
@@ -27,7 +29,8 @@ struct hattn_context {
     void *(*allocate)(void *user, size_t bytes, size_t alignment) = nullptr;
     void (*deallocate)(void *user, void *memory) = nullptr;
     void *allocator_user = nullptr;
-    std::string tuning_database;
+    std::shared_ptr<const hattn::TuningDatabase> tuning;
+    std::string warning;
     hattn::KernelPacks packs;
     hattn::Force force;
     const hattn::TargetInfo *target = nullptr;

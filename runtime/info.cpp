@@ -1,5 +1,6 @@
 // Introspection: hattn_info and hattn_plan_explain.
 #include <cstring>
+#include <sstream>
 #include <nlohmann/json.hpp>
 
 #include "context.h"
@@ -8,6 +9,7 @@
 #include "plan.h"
 #include "scratch.h"
 #include "status.h"
+#include "tuning_json.h"
 #include "units.h"
 
 namespace hattn {
@@ -16,22 +18,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json tile_json(const KernelTile &tile) {
-    return {{"rows", tile.rows},
-            {"keys", tile.keys},
-            {"row_vectors", tile.row_vectors},
-            {"key_unroll", tile.key_unroll},
-            {"value_unroll", tile.value_unroll}};
-}
-
-ordered_json hooks_json(uint32_t hooks) {
-    ordered_json names = ordered_json::array();
-    for (size_t i = 0; i < kernel_table().hook_count; ++i) {
-        if (hooks & kernel_table().hooks[i].bit) {
-            names.push_back(kernel_table().hooks[i].name);
-        }
-    }
-    return names;
+ordered_json tuning_json(const TuningDatabase &tuning) {
+    return {{"path", tuning.path},
+            {"state", tuning_state_name(tuning.state)},
+            {"why_ignored", tuning.why_ignored},
+            {"entries", tuning.machine.size()},
+            {"invariant", tuning.machine.has_invariant_only()},
+            {"shipped_entries", tuning.shipped().size()},
+            {"stamp", stamp_json(machine_stamp())}};
 }
 
 // Null: none, it is one of the library's.
@@ -43,7 +37,7 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
     return {{"name", kernel.name},
             {"target", kernel.target},
             {"algorithm", kernel_kind_name(kernel.kind)},
-            {"hooks", hooks_json(kernel.hooks)},
+            {"hooks", hook_name_list(kernel.hooks)},
             {"tile", tile_json(kernel.tile)},
             {"runnable", is_runnable(*find_target(kernel.target))},
             {"pack", origin_json(pack)}};
@@ -54,7 +48,10 @@ ordered_json info_json(const hattn_context &context) {
     ordered_json targets = ordered_json::array();
     for (size_t i = 0; i < table.target_count; ++i) {
         const TargetInfo &target = table.targets[i];
-        targets.push_back({{"name", target.name}, {"needs", target.cpu_features}, {"runnable", is_runnable(target)}});
+        targets.push_back({{"name", target.name},
+                           {"needs", target.cpu_features},
+                           {"lanes", target.lanes},
+                           {"runnable", is_runnable(target)}});
     }
     ordered_json kernels = ordered_json::array();
     for (size_t i = 0; i < table.kernel_count; ++i) {
@@ -75,33 +72,56 @@ ordered_json info_json(const hattn_context &context) {
             {"target", context.target->name},
             {"force", context.force.text},
             {"targets", targets},
-            {"tuning_database", nullptr},
+            {"tuning_database", tuning_json(*context.tuning)},
             {"scratch_overflows", scratch_overflow_count()},
             {"packs", packs},
             {"warnings", context.packs.warnings()},
             {"kernels", kernels}};
 }
 
+constexpr const char *kDeciders[] = {"rule", "machine", "shipped"};
+
+// Why the choice is what it is, in words.
+std::string why(const Choice &choice, const TuningCell &cell) {
+    if (!choice.entry) {
+        return "built-in rule by rows per kv head and keys";
+    }
+    const TuningCell &measured = choice.entry->cell;
+    const bool exact = measured.rows == cell.rows && measured.keys == cell.keys;
+    std::ostringstream text;
+    text << (choice.decider == Decider::kMachine ? "tuning database of this machine" : "tunings shipped for the target")
+         << ": " << (exact ? "its class" : "nearest class") << ", rows " << (int64_t{1} << measured.rows) << ", keys "
+         << (int64_t{1} << measured.keys) << ", measured " << choice.entry->gain << "x the default";
+    return text.str();
+}
+
 ordered_json explain_json(const hattn_plan &plan) {
     const Problem &problem = plan.problem;
-    const Choice choice = choose(plan.kernels, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
+    const int64_t rows = std::max<int64_t>(problem.query_length, 1);
+    const Choice choice = choose(plan.kernels, problem, rows, problem.kv_length);
+    const TuningCell cell = tuning_cell(problem, rows, problem.kv_length);
     const TileShape shape = tile_shape(choice);
-    const int64_t split = split_keys(choice.algorithm);
+    const int64_t split = choice.split_keys;
     const int64_t units = problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
                           most_row_blocks(problem, shape.rows);
     const int64_t splits_per_unit = split > 0 ? std::max<int64_t>(1, (problem.kv_length + split - 1) / split) : 1;
+    const TuningFamily family = family_of(problem, plan.kernels.algorithm, *plan.kernels.target);
     return {{"algorithm", algorithm_name(choice.algorithm)},
             {"kernel", choice.kernel->name},
             {"pack", origin_json(plan.packs.pack_of(choice.kernel))},
             {"values_kernel", choice.values_kernel ? ordered_json(choice.values_kernel->name) : ordered_json()},
             {"target", choice.kernel->target},
-            {"hooks", hooks_json(problem.hooks)},
+            {"hooks", hook_name_list(problem.hooks)},
             {"tile", tile_json(choice.kernel->tile)},
+            {"heads_per_tile", choice.heads},
             {"split_keys", split},
             {"tasks", units * splits_per_unit},
             {"threads", plan.executor.threads},
             {"workspace_bytes", plan.layout.bytes},
-            {"why", plan.kernels.why_algorithm}};
+            {"class", class_json(family, cell)},
+            {"decided_by", kDeciders[static_cast<size_t>(choice.decider)]},
+            {"invariant", !choice.entry || choice.entry->invariant},
+            {"why", plan.kernels.why_algorithm + why(choice, cell)}};
 }
 
 void give_text(const std::string &text, char *buffer, size_t capacity, size_t *size) {

@@ -138,6 +138,26 @@ const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind) {
     return *found.front();
 }
 
+std::vector<const CandidateInfo *> find_candidates(const TargetInfo &target, KernelKind kind) {
+    std::vector<const CandidateInfo *> found;
+    for (const CandidateInfo &candidate : std::span(kernel_table().candidates, kernel_table().candidate_count)) {
+        if (candidate.kind == kind && std::string_view(candidate.target) == target.name) {
+            found.push_back(&candidate);
+        }
+    }
+    return found;
+}
+
+std::string kernel_name(const CandidateInfo &candidate, uint32_t hooks) {
+    std::string name = candidate.name;
+    for (const ScoreHookInfo &hook : std::span(kernel_table().hooks, kernel_table().hook_count)) {
+        if (hooks & hook.bit) {
+            name.append("_").append(hook.name);
+        }
+    }
+    return name;
+}
+
 uint32_t hook_bit(std::string_view name) {
     for (size_t i = 0; i < kernel_table().hook_count; ++i) {
         if (name == kernel_table().hooks[i].name) {
@@ -151,12 +171,20 @@ uint32_t hiding_hooks() {
     return hooks_that(&ScoreHookInfo::can_hide_keys);
 }
 
-std::string hook_names(uint32_t hooks) {
-    std::string names;
+std::vector<std::string> hook_name_list(uint32_t hooks) {
+    std::vector<std::string> names;
     for (size_t i = 0; i < kernel_table().hook_count; ++i) {
         if (hooks & kernel_table().hooks[i].bit) {
-            names += (names.empty() ? "" : "+") + std::string(kernel_table().hooks[i].name);
+            names.push_back(kernel_table().hooks[i].name);
         }
+    }
+    return names;
+}
+
+std::string hook_names(uint32_t hooks) {
+    std::string names;
+    for (const std::string &name : hook_name_list(hooks)) {
+        names += (names.empty() ? "" : "+") + name;
     }
     return names.empty() ? "none" : names;
 }

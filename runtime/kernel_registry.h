@@ -30,8 +30,14 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
 // The one of a kind that has no tiles and no hooks.
 const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind);
 
+// Kernels to choose from when tuning: at least a dozen, each of which the tests verify.
+std::vector<const CandidateInfo *> find_candidates(const TargetInfo &target, KernelKind kind);
+// Of the kernel with a candidate's tile and some hooks.
+std::string kernel_name(const CandidateInfo &candidate, uint32_t hooks);
+
 uint32_t hook_bit(std::string_view name);  // 0 if unknown
 uint32_t hiding_hooks();                   // bits of all that can hide keys
 std::string hook_names(uint32_t hooks);    // "softcap+bias", or "none"
+std::vector<std::string> hook_name_list(uint32_t hooks);
 
 }  // namespace hattn

@@ -24,6 +24,8 @@ enum class KernelKind {
 // As in schedules/tile.h.
 struct KernelTile {
     int rows, keys, row_vectors, key_unroll, value_unroll;
+
+    bool operator==(const KernelTile &) const = default;
 };
 
 // Keys that kernels take to be evenly spaced, as in generators/kernel_inputs.h. Ranges of keys start at multiples of
@@ -58,6 +60,15 @@ struct ScoreHookInfo {
     bool has_neutral;    // some operand leaves every score as it is
 };
 
+// A kernel that hattn-kernelgen can put into a pack, whether or not it is in the library. Others have the same tile and
+// further hooks, and a name with "_HOOK" at the end for each of them, in the order of ScoreHookInfo.
+struct CandidateInfo {
+    const char *name;  // of the kernel without hooks
+    const char *target;
+    KernelKind kind;
+    KernelTile tile;
+};
+
 struct KernelTable {
     const TargetInfo *targets;  // from the least to the most capable
     size_t target_count;
@@ -65,6 +76,8 @@ struct KernelTable {
     size_t hook_count;
     const KernelInfo *kernels;
     size_t kernel_count;
+    const CandidateInfo *candidates;
+    size_t candidate_count;
     uint64_t contract;  // a hash of how kernels are called, see generators/kernel_contract.h
 };
 

@@ -17,28 +17,23 @@ namespace {
 // Every kernel any sequence of the plan may be given.
 template<typename Visit>
 void for_each_kernel_of(const KernelSet &kernels, Visit &&visit) {
-    for (const auto *list : {&kernels.naive, &kernels.flash, &kernels.split_kv, &kernels.unfused_scores}) {
-        for (const KernelInfo *kernel : *list) {
-            visit(*kernel);
-        }
+    for (hattn_algorithm algorithm :
+         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+        kernels.for_each_of(algorithm, visit);
     }
 }
 
 int64_t scratch_of(const Problem &problem, const KernelSet &kernels) {
-    const int64_t keys = std::min(problem.kv_length, kMaxKeysPerCall);
     int64_t bytes = 0;
     const auto count = [&](const KernelInfo &kernel, int64_t most_keys) {
         bytes = std::max(bytes, kernel_scratch_bytes(kernel, problem.key_dim, problem.value_dim, most_keys));
     };
     for (hattn_algorithm algorithm :
          {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
-        if (!may_choose(kernels, algorithm)) {
-            continue;
-        }
-        // By its own choice the planner gives naive kernels few keys only.
-        const bool few = algorithm == HATTN_ALGORITHM_NAIVE && kernels.algorithm == HATTN_ALGORITHM_AUTO;
-        for (const KernelInfo *kernel : kernels.of(algorithm)) {
-            count(*kernel, few ? std::min<int64_t>(keys, kernels.flash.front()->tile.keys) : keys);
+        if (const Reach &reach = kernels.reach(algorithm); reach.chosen) {
+            kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) {
+                count(kernel, std::min(reach.most_keys, kMaxKeysPerCall));
+            });
         }
     }
     if (problem.scores != HATTN_SCORES_NONE) {
@@ -62,8 +57,14 @@ int64_t conversion_scratch(const Problem &problem, const KernelSet &kernels) {
     return tile(problem.q_dtype, problem.key_dim) + tile(problem.out_dtype, problem.value_dim);
 }
 
+// Of any unit of the plan.
+int64_t most_splits(const KernelSet &kernels) {
+    return std::max(kernels.reach(HATTN_ALGORITHM_SPLIT_KV).most_splits,
+                    kernels.reach(HATTN_ALGORITHM_UNFUSED).most_splits);
+}
+
 int64_t merge_scratch(const Problem &problem, const KernelSet &kernels) {
-    const int64_t states = std::max<int64_t>(2, ceil_div(problem.kv_length, kSplitKeys));
+    const int64_t states = std::max<int64_t>(2, most_splits(kernels));
     return merge_scratch_bytes(most_tile_rows(kernels), states, problem.value_dim);
 }
 
@@ -73,7 +74,7 @@ int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
     const auto at_most = [](int64_t a, int64_t b) {
         return a > kMaxTasksPerWave / std::max<int64_t>(b, 1) ? kMaxTasksPerWave : a * b;
     };
-    const int64_t splits = std::max<int64_t>(1, ceil_div(problem.kv_length, kSplitKeys));
+    const int64_t splits = most_splits(kernels);
     for_each_kernel_of(kernels, [&](const KernelInfo &kernel) {
         const int64_t unit_rows = kernel.tile.rows / std::min<int64_t>(kernel.tile.rows, problem.group_size());
         // Of every sequence there may be rows past its length to fill.
@@ -87,14 +88,14 @@ int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
 
 // Enough for every worker to have a task, and no more than the problem can use.
 int64_t weights_of(const Problem &problem, const KernelSet &kernels, int64_t head_rows, int32_t threads) {
-    if (!may_choose(kernels, HATTN_ALGORITHM_UNFUSED)) {
+    const Reach &reach = kernels.reach(HATTN_ALGORITHM_UNFUSED);
+    if (!reach.chosen) {
         return 0;
     }
-    const int64_t row = std::min(problem.kv_length, kUnfusedSplitKeys) + 2;
-    const int64_t task = kernels.unfused_scores.back()->tile.rows * row;
+    const int64_t row = std::min(problem.kv_length, reach.longest_split) + 2;
+    const int64_t task = kernels.most_rows(HATTN_ALGORITHM_UNFUSED) * row;
     const int64_t wanted = std::max(kWeightPoolFloats, checked_multiply(task, threads, "workspace"));
-    const int64_t splits = ceil_div(problem.kv_length, kUnfusedSplitKeys);
-    const int64_t rows = checked_multiply(head_rows, splits, "workspace");
+    const int64_t rows = checked_multiply(head_rows, reach.most_splits, "workspace");
     return rows < wanted / row ? std::max(task, rows * row) : wanted;
 }
 
@@ -146,7 +147,8 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
         plan.executor.threads = plan.problem.threads;
     }
     plan.packs = context.packs;
-    plan.kernels = select_kernels(plan.problem, *context.target, context.force);
+    plan.tuning = context.tuning;
+    plan.kernels = select_kernels(plan.problem, *context.target, context.force, *plan.tuning, plan.packs);
     plan.layout = lay_out_workspace(plan.problem, plan.kernels, plan.executor.threads);
     return plan;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "context.h"
 #include "problem.h"
@@ -33,6 +34,7 @@ inline constexpr int64_t kWeightPoolFloats = int64_t{1} << 20;
 
 struct hattn_plan {
     hattn::Executor executor;
+    std::shared_ptr<const hattn::TuningDatabase> tuning;
     hattn::Problem problem;
     hattn::KernelSet kernels;
     hattn::KernelPacks packs;  // that hold some of them

@@ -1,24 +1,17 @@
 #include "selection.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
-#include "checked.h"
 #include "kernel_registry.h"
+#include "reach.h"
+#include "selection_entry.h"
+#include "selection_rule.h"
 #include "status.h"
 
 namespace hattn {
 
 namespace {
-
-// Up to this many rows per kv head, reading K and V once as vectors beats the wider arithmetic of rows in lanes.
-constexpr int64_t kDecodeRows = 16;
-
-// Up to this many keys flash takes its small tile. Measured, see schedules/targets.cpp.
-constexpr int64_t kShortKeys = 2048;
-
-// Up to this many rows per head it matters how they fill tiles.
-constexpr int64_t kFewRows = 96;
 
 const KernelInfo *score_kernel(const TargetInfo &target, KernelKind kind, bool any_storage, uint32_t hooks) {
     const std::vector<const KernelInfo *> found = find_kernels(target, kind, any_storage, hooks);
@@ -37,41 +30,6 @@ uint32_t hooks_of_scores(const Problem &problem) {
     default:
         return problem.hooks;
     }
-}
-
-// The smallest tile that holds all rows, else the largest.
-const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows) {
-    for (const KernelInfo *kernel : by_rows) {
-        if (kernel->tile.rows >= rows) {
-            return kernel;
-        }
-    }
-    return by_rows.back();
-}
-
-// Rows of a head fill flash tiles, unless they are few: then rows of several heads of a kv head do, in the kernel and
-// the shape that leave the fewest rows of tiles empty.
-Choice choose_flash(const std::vector<const KernelInfo *> &kernels, const Problem &problem, int64_t query_length,
-                    int64_t kv_length) {
-    const bool is_short = kv_length <= kShortKeys;
-    const KernelInfo *usual = is_short ? kernels.front() : kernels.back();
-    const KernelInfo *other = is_short ? kernels.back() : kernels.front();
-    Choice best{HATTN_ALGORITHM_FLASH, usual, nullptr, 1};
-    if (query_length > kFewRows) {
-        return best;
-    }
-    int64_t fewest = std::numeric_limits<int64_t>::max();
-    for (const KernelInfo *kernel : {usual, other}) {
-        for (int64_t heads = 1; heads <= std::min(problem.group_size(), kMaxTileHeads); ++heads) {
-            const int64_t tiles =
-                ceil_div(query_length, kernel->tile.rows / heads) * ceil_div(problem.group_size(), heads);
-            if (tiles * kernel->tile.rows < fewest) {
-                fewest = tiles * kernel->tile.rows;
-                best = {HATTN_ALGORITHM_FLASH, kernel, nullptr, heads};
-            }
-        }
-    }
-    return best;
 }
 
 // Of the hooks, those that the values kernels know.
@@ -100,7 +58,30 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) 
     }
 }
 
+// Kernels of packs that fit the problem. The second kernel of unfused is the library's, so that tiles have to match.
+void add_packed(KernelSet &kernels, const KernelPacks &packs, bool any_storage, uint32_t hooks) {
+    const auto has_second = [&](const KernelInfo &kernel) {
+        return kernel.kind != KernelKind::kUnfusedScores ||
+               std::any_of(kernels.unfused_values.begin(), kernels.unfused_values.end(),
+                           [&](const KernelInfo *other) { return other->tile.rows == kernel.tile.rows; });
+    };
+    for (const auto &pack : packs.all()) {
+        for (const KernelInfo &kernel : pack->kernels()) {
+            if (std::string_view(kernel.target) == kernels.target->name && kernel.any_storage == any_storage &&
+                serves(kernel.hooks, hooks) && has_second(kernel)) {
+                kernels.packed.push_back(&kernel);
+            }
+        }
+    }
+}
+
 }  // namespace
+
+int64_t KernelSet::most_rows(hattn_algorithm wanted) const {
+    int64_t rows = 0;
+    for_each_of(wanted, [&](const KernelInfo &kernel) { rows = std::max<int64_t>(rows, kernel.tile.rows); });
+    return rows;
+}
 
 const std::vector<const KernelInfo *> &KernelSet::of(hattn_algorithm wanted) const {
     switch (wanted) {
@@ -119,20 +100,8 @@ std::array<std::vector<const KernelInfo *> *, 5> KernelSet::all() {
     return {&naive, &flash, &split_kv, &unfused_scores, &unfused_values};
 }
 
-int64_t split_keys(hattn_algorithm algorithm) {
-    return algorithm == HATTN_ALGORITHM_SPLIT_KV  ? kSplitKeys
-           : algorithm == HATTN_ALGORITHM_UNFUSED ? kUnfusedSplitKeys
-                                                  : 0;
-}
-
-bool may_choose(const KernelSet &kernels, hattn_algorithm algorithm) {
-    // By its own choice the planner never takes unfused: nowhere was it measured to be faster, see
-    // docs/decisions/0011-unfused-in-batches.md.
-    return kernels.algorithm == algorithm ||
-           (kernels.algorithm == HATTN_ALGORITHM_AUTO && algorithm != HATTN_ALGORITHM_UNFUSED);
-}
-
-KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force) {
+KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
+                         const TuningDatabase &tuning, const KernelPacks &packs) {
     KernelSet kernels;
     kernels.target = &target;
     const bool any = problem.any_storage();
@@ -152,39 +121,47 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.probabilities = score_kernel(target, KernelKind::kProbabilities, any, problem.hooks);
 
     kernels.algorithm = problem.algorithm;
-    kernels.why_algorithm =
-        problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for";
+    kernels.why_algorithm = problem.algorithm == HATTN_ALGORITHM_AUTO ? "" : "algorithm asked for; ";
     if (force.algorithm != HATTN_ALGORITHM_AUTO) {
         kernels.algorithm = force.algorithm;
-        kernels.why_algorithm = "HATTN_FORCE=" + force.text;
+        kernels.why_algorithm = "HATTN_FORCE=" + force.text + "; ";
     }
     if (force.kernel) {
         force_kernel(kernels, force.kernel, problem.hooks);
+    } else {
+        const TuningFamily family = family_of(problem, kernels.algorithm, target);
+        kernels.machine = tuning.machine.find(family);
+        kernels.shipped = tuning.shipped().find(family);
+        add_packed(kernels, packs, any, problem.hooks);
     }
+    kernels.reaches = reaches_of(kernels, problem);
     return kernels;
 }
 
+TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const bool ends = problem.causal || problem.window_right >= 0;
+    const int64_t right = problem.causal ? 0 : problem.window_right;
+    // Of a sequence with a window, the keys its rows see together.
+    const int64_t keys = problem.window_left >= 0 && ends
+                             ? std::min(kv_length, problem.window_left + right + query_length)
+                             : kv_length;
+    return cell_of(query_length, keys);
+}
+
 Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const int64_t rows_of_kv_head = query_length * problem.group_size();
-    hattn_algorithm algorithm = kernels.algorithm;
-    if (algorithm == HATTN_ALGORITHM_AUTO) {
-        const bool tiny =
-            kv_length <= kernels.flash.front()->tile.keys && query_length <= kernels.naive.back()->tile.rows;
-        algorithm = rows_of_kv_head <= kDecodeRows ? HATTN_ALGORITHM_SPLIT_KV
-                    : tiny                         ? HATTN_ALGORITHM_NAIVE
-                                                   : HATTN_ALGORITHM_FLASH;
+    const TuningCell cell = tuning_cell(problem, query_length, kv_length);
+    for (const auto &[grid, decider] : {std::pair(kernels.machine, Decider::kMachine),
+                                        std::pair(kernels.shipped, Decider::kShipped)}) {
+        const TuningEntry *entry = grid ? grid->find(cell) : nullptr;
+        if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
+            if (Choice choice; choose_by_entry(kernels, problem, *entry, query_length, choice)) {
+                choice.decider = decider;
+                choice.entry = entry;
+                return choice;
+            }
+        }
     }
-    if (algorithm == HATTN_ALGORITHM_FLASH) {
-        return choose_flash(kernels.flash, problem, query_length, kv_length);
-    }
-    if (algorithm == HATTN_ALGORITHM_NAIVE) {
-        return {algorithm, fitting(kernels.naive, query_length), nullptr, 1};
-    }
-    // All heads of a kv head read the same keys, so they share a tile as far as it goes.
-    const KernelInfo *kernel = fitting(kernels.of(algorithm), rows_of_kv_head);
-    return {algorithm, kernel,
-            algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows_of_kv_head) : nullptr,
-            std::min<int64_t>(kernel->tile.rows, problem.group_size())};
+    return choose_by_rule(kernels, problem, query_length, kv_length);
 }
 
 }  // namespace hattn

@@ -7,9 +7,32 @@
 #include <vector>
 
 #include "force.h"
+#include "kernel_pack.h"
 #include "problem.h"
+#include "tuning_database.h"
 
 namespace hattn {
+
+// What decided about a sequence.
+enum class Decider { kRule, kMachine, kShipped };
+
+struct Choice {
+    hattn_algorithm algorithm;
+    const KernelInfo *kernel;
+    const KernelInfo *values_kernel;  // the second kernel of unfused, else null
+    int64_t heads;                    // query heads of one kv head that share a tile
+    int64_t split_keys;               // keys per split; 0: the algorithm does not split
+    Decider decider = Decider::kRule;
+    const TuningEntry *entry = nullptr;  // unless the rule decided; lives as long as the database
+};
+
+// What the sequences that a plan has room for may ask of an algorithm.
+struct Reach {
+    bool chosen = false;         // whether any may be computed by it
+    int64_t most_keys = 0;       // of a sequence
+    int64_t most_splits = 1;     // of a unit
+    int64_t longest_split = 0;   // keys
+};
 
 // The kernels that fit a problem on a target, per algorithm by rows per tile.
 struct KernelSet {
@@ -20,38 +43,45 @@ struct KernelSet {
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
     const KernelInfo *widen = nullptr, *narrow = nullptr;  // between 16 bits and float32
+    std::vector<const KernelInfo *> packed;            // of kernel packs; only tuning entries choose them
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;  // forced or asked for
-    std::string why_algorithm;
+    std::string why_algorithm;                         // empty, or a phrase with a semicolon
+    const TuningGrid *machine = nullptr, *shipped = nullptr;  // of the problem's family; may be null
+    std::array<Reach, 5> reaches{};                           // by algorithm
 
+    const Reach &reach(hattn_algorithm wanted) const {
+        return reaches[static_cast<size_t>(wanted)];
+    }
     const std::vector<const KernelInfo *> &of(hattn_algorithm algorithm) const;
+    // Those and the packed ones that compute the algorithm.
+    template<typename Visit>
+    void for_each_of(hattn_algorithm wanted, Visit &&visit) const {
+        for (const std::vector<const KernelInfo *> *list : {&of(wanted), &packed}) {
+            for (const KernelInfo *kernel : *list) {
+                if (kernel->kind == of(wanted).front()->kind) {
+                    visit(*kernel);
+                }
+            }
+        }
+    }
+    int64_t most_rows(hattn_algorithm wanted) const;  // of a tile
     std::array<std::vector<const KernelInfo *> *, 5> all();
 };
 
-struct Choice {
-    hattn_algorithm algorithm;
-    const KernelInfo *kernel;
-    const KernelInfo *values_kernel;  // the second kernel of unfused, else null
-    int64_t heads;                    // query heads of one kv head that share a tile
-};
-
 // Throws StatusError if the request cannot be met.
-KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force);
+KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
+                         const TuningDatabase &tuning, const KernelPacks &packs);
 
 // For one sequence of query_length rows per head and kv_length keys.
 Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length);
 
-// Keys per split of split_kv and of unfused, and the most keys one kernel call is given.
-inline constexpr int64_t kSplitKeys = 512;
-inline constexpr int64_t kUnfusedSplitKeys = 1024;
+// The class whose entry decides about such a sequence.
+TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_length);
+
+// The most keys one kernel call is given.
 inline constexpr int64_t kMaxKeysPerCall = 8192;
 
 // The most query heads of a tile; see the limits of strides in execute_args.cpp.
 inline constexpr int64_t kMaxTileHeads = 8;
-
-// Keys per split of an algorithm that splits the key range and whose tiles hold rows of several heads; 0: it does not.
-int64_t split_keys(hattn_algorithm algorithm);
-
-// Whether any sequence of the plan may be computed by the algorithm.
-bool may_choose(const KernelSet &kernels, hattn_algorithm algorithm);
 
 }  // namespace hattn

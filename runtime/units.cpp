@@ -20,9 +20,9 @@ int64_t most_row_blocks(const Problem &problem, int64_t rows) {
 int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
     int64_t floats = 0;
     for (hattn_algorithm algorithm : {HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
-        if (may_choose(kernels, algorithm) && problem.kv_length > split_keys(algorithm)) {
-            const int64_t splits = ceil_div(problem.kv_length, split_keys(algorithm));
-            floats = std::max(floats, state_floats(kernels.of(algorithm).back()->tile.rows, splits, problem.value_dim));
+        if (const Reach &reach = kernels.reach(algorithm); reach.most_splits > 1) {
+            const int64_t rows = kernels.most_rows(algorithm);
+            floats = std::max(floats, state_floats(rows, reach.most_splits, problem.value_dim));
         }
     }
     return floats;
@@ -135,7 +135,7 @@ bool TaskWriter::add_attention(const Sequence &sequence, int64_t head, int64_t h
     task.keys = static_cast<int32_t>(keys.size());
     task.kernel = choice_.kernel;
     task.values_kernel = keys.empty() ? nullptr : choice_.values_kernel;
-    if (const int64_t split = split_keys(choice_.algorithm); split > 0 && keys.size() > split) {
+    if (const int64_t split = choice_.split_keys; split > 0 && keys.size() > split) {
         return add_splits(task, keys);
     }
     if (task_count_ == capacity_) {
@@ -147,7 +147,7 @@ bool TaskWriter::add_attention(const Sequence &sequence, int64_t head, int64_t h
 }
 
 bool TaskWriter::add_splits(const Task &unit, const KeyRange &keys) {
-    const int64_t split_size = split_keys(choice_.algorithm);
+    const int64_t split_size = choice_.split_keys;
     const int64_t splits = ceil_div(keys.size(), split_size);
     const int64_t floats = state_floats(int64_t{unit.rows} * unit.heads, splits, plan_.problem.value_dim);
     if (task_count_ + splits > capacity_ || states_used_ + floats > plan_.layout.state_floats) {

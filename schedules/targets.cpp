@@ -59,6 +59,7 @@ std::vector<TargetRow> x86_64_targets() {
             .halide_target = avx2.c_str(),
             .cpu_features = "avx2 fma",
             .lanes = 8,
+            .vector_registers = 16,
             .naive = {simd::schedule_rows_in_lanes},
             .flash = {simd::schedule_rows_in_lanes},
             .split_kv = {simd::schedule_head_in_lanes, true},
@@ -83,6 +84,7 @@ std::vector<TargetRow> x86_64_targets() {
             .halide_target = avx512.c_str(),
             .cpu_features = "avx512f avx512vl avx512bw avx512dq avx512cd",
             .lanes = 16,
+            .vector_registers = 32,
             .naive_tiles = {{16, 0, 1, 8, 8}},
             .flash_tiles = {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}},
             .split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
@@ -109,6 +111,7 @@ std::vector<TargetRow> aarch64_targets() {
             .halide_target = neon.c_str(),
             .cpu_features = "asimd",
             .lanes = 4,
+            .vector_registers = 32,
             .naive = {arm::schedule_rows_in_lanes},
             .flash = {arm::schedule_rows_in_lanes},
             .split_kv = {simd::schedule_head_in_lanes, true},
@@ -178,6 +181,7 @@ TargetRow resolve_target(const Architecture &architecture, const std::string &na
     TargetRow row = find_target(architecture, name);
     if (row.parent) {
         const TargetRow parent = resolve_target(architecture, row.parent);
+        inherit(row.vector_registers, parent.vector_registers);
         inherit(row.naive, parent.naive);
         inherit(row.flash, parent.flash);
         inherit(row.split_kv, parent.split_kv);

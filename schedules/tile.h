@@ -10,6 +10,8 @@ struct Tile {
     int key_unroll = 1;   // keys per block of the score loop
     int value_unroll =
         1;  // head elements per block of the value loop (rows in lanes), or vectors of them (head in lanes)
+
+    bool operator==(const Tile &) const = default;
 };
 
 }  // namespace hattn::schedules

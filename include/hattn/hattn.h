@@ -109,7 +109,10 @@ typedef struct hattn_context_desc {
     void *(*allocate)(void *user, size_t bytes, size_t alignment);
     void (*deallocate)(void *user, void *memory);
     void *allocator_user;
-    const char *tuning_database; /* path; null: $HATTN_TUNING, then the user's cache directory. Not read before the autotuner exists */
+    /* Where `hattn tune` left its measurements of this machine: a path, "none" for no file, "rule" for not even the tunings
+     * that come with the library; null: $HATTN_TUNING, which may be the same, then hattn/tuning.json in the user's cache
+     * directory. See hattn_context_warning() for a file that is damaged or of another machine. */
+    const char *tuning_database;
 } hattn_context_desc;
 #define HATTN_CONTEXT_DESC_INIT \
     { sizeof(hattn_context_desc), 0, NULL, NULL, NULL, NULL, NULL, NULL }
@@ -118,6 +121,9 @@ typedef struct hattn_context_desc {
  * word in the latter is HATTN_INVALID_ARGUMENT. */
 HATTN_API hattn_status hattn_context_create(const hattn_context_desc *desc, hattn_context **context);
 HATTN_API void hattn_context_destroy(hattn_context *context);
+/* What is worth telling a user about the context, a sentence: a tuning database that is ignored. "" if there is nothing.
+ * Lives as long as the context. */
+HATTN_API const char *hattn_context_warning(const hattn_context *context);
 
 /* Adds the kernels of a pack, as hattn-kernelgen writes them, to those that HATTN_FORCE and tunings may name; what plans
  * choose by default stays. path: a pack, which must be for this library and this CPU, or a folder, of whose files *.so those

@@ -1,4 +1,4 @@
-"""The `hattn` command: `hattn info`, `hattn run FILE.npz` and `hattn bench`."""
+"""The `hattn` command: `hattn info`, `hattn tune`, `hattn run FILE.npz` and `hattn bench`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 import pathlib
 import subprocess
 import sys
+import warnings
 from typing import Any, Dict, List, Optional
 
 import numpy as np
 
 import hattn
 from hattn._options import ALGORITHMS, LAYOUTS, SCORES
+from hattn._tuning import command as tuning
 
 # Arrays that a file may hold beside q, k and v: the array options of hattn.attention().
 _ARRAY_OPTIONS = (
@@ -33,6 +35,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=hattn.__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="print the library's version, targets, kernels and tuning database as JSON")
+    tuning.add_arguments(
+        commands.add_parser(
+            "tune",
+            help="measure this machine and keep the winners for every later process",
+            description="Measures which algorithm, tile and split are fastest here, and writes them to the tuning "
+            "database, which every later process reads. Nothing it does changes what is computed, but for the last "
+            "bits of results.",
+        )
+    )
     run = commands.add_parser(
         "run",
         help="compute attention on the arrays of an .npz file",
@@ -105,19 +116,32 @@ def _run(arguments: argparse.Namespace) -> None:
         print(f"{arguments.output}: {name} {list(array.shape)} {array.dtype}")
 
 
+def _print_warning(message: Any, *_: Any) -> None:
+    """One line, as for errors."""
+    print(f"hattn: warning: {message}", file=sys.stderr)
+
+
+def _dispatch(arguments: argparse.Namespace, words: List[str]) -> int:
+    if arguments.command == "bench":
+        return _bench(words[1:])
+    if arguments.command == "tune":
+        return tuning.run(arguments)
+    if arguments.command == "info":
+        print(json.dumps(hattn.info(), indent=2))
+    else:
+        _run(arguments)
+    return 0
+
+
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs the command line; returns the exit status. Bad input gives one line on stderr and status 1."""
     words = sys.argv[1:] if argv is None else argv
-    bench = words[:1] == ["bench"]  # whose options argparse would take for its own
-    arguments = _parser().parse_args(words[:1] if bench else words)
-    try:
-        if bench:
-            return _bench(words[1:])
-        if arguments.command == "info":
-            print(json.dumps(hattn.info(), indent=2))
-        else:
-            _run(arguments)
-    except (OSError, TypeError, ValueError, NotImplementedError, MemoryError) as error:
-        print(f"hattn: {error}", file=sys.stderr)
-        return 1
-    return 0
+    # The options of bench argparse would take for its own.
+    arguments = _parser().parse_args(words[:1] if words[:1] == ["bench"] else words)
+    with warnings.catch_warnings():
+        warnings.showwarning = _print_warning
+        try:
+            return _dispatch(arguments, words)
+        except (OSError, TypeError, ValueError, NotImplementedError, MemoryError) as error:
+            print(f"hattn: {error}", file=sys.stderr)
+            return 1

@@ -9,6 +9,7 @@
 #include "kv_cache.h"
 #include "rope.h"
 #include "session.h"
+#include "tuner.h"
 
 namespace {
 
@@ -107,6 +108,15 @@ void bind_kv_cache(nb::module_ &module) {
              nb::arg("return_lse"));
 }
 
+void bind_tuner(nb::module_ &module) {
+    nb::class_<Tuner>(module, "Tuner")
+        .def(nb::init<int>())
+        .def("machine", &Tuner::machine)
+        .def("problem_class", &Tuner::problem_class)
+        .def("tune", &Tuner::tune)
+        .def("compare", &Tuner::compare);
+}
+
 }  // namespace
 
 NB_MODULE(_hattn, module) {
@@ -115,6 +125,7 @@ NB_MODULE(_hattn, module) {
     bind_problem(module);
     bind_rope(module);
     bind_kv_cache(module);
+    bind_tuner(module);
     module.def("info", &info);
     module.def("attention", &attention, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
                nb::arg("out").none(), nb::arg("problem"), nb::arg("return_lse"));

@@ -1,8 +1,10 @@
 #include "session.h"
 
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 
 #include <nanobind/nanobind.h>
 
@@ -72,7 +74,23 @@ std::string query_text(const hattn_context *context,
     return text;
 }
 
-Session::Session() : environment_(environment()), context_(make_context()) {}
+namespace {
+
+// Once per sentence and process, whatever the filters for warnings are.
+void warn_once(const std::string &sentence) {
+    static std::mutex mutex;
+    static std::set<std::string> given;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!sentence.empty() && given.insert(sentence).second &&
+        PyErr_WarnEx(PyExc_RuntimeWarning, sentence.c_str(), 1) != 0)
+        throw nb::python_error();
+}
+
+}  // namespace
+
+Session::Session() : environment_(environment()), context_(make_context()) {
+    warn_once(hattn_context_warning(context_.get()));
+}
 
 Session &Session::current() {
     thread_local std::unique_ptr<Session> session;

@@ -1,0 +1,125 @@
+#include "cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hattn::autotune {
+
+namespace {
+
+// Fitted to no machine in particular; ranks matter, not times.
+constexpr double kTaskSeconds = 4e-7;        // of handing a task out and calling a kernel
+constexpr double kWaveSeconds = 2e-6;        // of waiting for all tasks before what follows
+constexpr double kFlopsPerExponential = 24;  // of a weight: exponential, maximum, sum
+constexpr double kFullAccumulators = 10;     // that hide the latency of multiply-adds
+constexpr double kHorizontal = 4;            // steps that sum a vector up, per dot product
+
+double ceil_div(double a, double b) {
+    return std::ceil(a / b);
+}
+
+// How a candidate cuts a problem up. Rows are those of one call of a kernel.
+struct Cut {
+    double tiles;    // of the whole problem
+    double rows;     // of a tile, filled or not
+    double passes;   // over the keys of a kv head
+    double splits;   // of a tile's keys
+    double keys;     // a tile computes with
+    bool lanes_hold_rows;
+};
+
+double usual_heads(const Candidate &candidate, const Shape &shape) {
+    const auto group = static_cast<double>(shape.group());
+    if (candidate.heads > 0 || shape.query_length > candidate.tile.rows) {
+        return std::max(1.0, static_cast<double>(candidate.heads));
+    }
+    return std::min(group, std::floor(candidate.tile.rows / static_cast<double>(shape.query_length)));
+}
+
+// Keys that a tile of so many positions sees on average.
+double mean_keys(const Shape &shape, double positions) {
+    const auto keys = static_cast<double>(shape.kv_length), rows = static_cast<double>(shape.query_length);
+    if (!shape.causal) {
+        return keys;
+    }
+    const double first = keys - rows;  // of the last row less the rows
+    const double seen = first + (rows + positions) / 2.0;
+    return std::clamp(seen, 1.0, keys);
+}
+
+Cut cut_of(const Candidate &candidate, const Shape &shape, int lanes) {
+    const double kv_heads = static_cast<double>(shape.batch * shape.kv_heads);
+    const double rows = static_cast<double>(shape.query_length), group = static_cast<double>(shape.group());
+    const bool shares_keys = candidate.split_keys > 0;
+    const double heads = shares_keys ? std::min<double>(candidate.tile.rows, group) : usual_heads(candidate, shape);
+    const double positions = std::max(1.0, std::floor(candidate.tile.rows / heads));
+    Cut cut{};
+    cut.rows = candidate.tile.rows;
+    cut.passes = ceil_div(group, heads) * ceil_div(rows, positions);
+    cut.tiles = kv_heads * cut.passes;
+    cut.keys = mean_keys(shape, std::min(positions, rows));
+    if (candidate.tile.keys > 0) {
+        cut.keys = ceil_div(cut.keys, candidate.tile.keys) * candidate.tile.keys;
+    }
+    cut.splits = shares_keys ? ceil_div(cut.keys, static_cast<double>(candidate.split_keys)) : 1.0;
+    cut.lanes_hold_rows = candidate.algorithm != "split_kv" && candidate.tile.rows >= lanes;
+    return cut;
+}
+
+// The share of the multiply-add peak that a register block reaches: two loads and two multiply-adds a cycle, and enough
+// accumulators to hide their latency.
+double block_share(double vectors, double scalars) {
+    const double multiply_adds = vectors * scalars;
+    return std::min({1.0, multiply_adds / (vectors + scalars), multiply_adds / kFullAccumulators});
+}
+
+double arithmetic_seconds(const Candidate &candidate, const Shape &shape, const Cut &cut, const Machine &machine,
+                          int lanes) {
+    const double weights = cut.tiles * cut.rows * cut.keys;
+    const auto key_dim = static_cast<double>(shape.key_dim), value_dim = static_cast<double>(shape.value_dim);
+    double scores = 2.0 * weights * key_dim / block_share(candidate.tile.row_vectors, candidate.tile.key_unroll);
+    if (!cut.lanes_hold_rows) {
+        scores += 2.0 * weights * kHorizontal * lanes;
+    }
+    const double values =
+        2.0 * weights * value_dim / block_share(candidate.tile.row_vectors, candidate.tile.value_unroll);
+    const double exponentials = weights * kFlopsPerExponential;
+    return (scores + values + exponentials) / machine.flops_per_second;
+}
+
+double memory_seconds(const Candidate &candidate, const Shape &shape, const Cut &cut, const Machine &machine) {
+    const double bytes_of_head =
+        sizeof(float) * mean_keys(shape, 1.0) * static_cast<double>(shape.key_dim + shape.value_dim);
+    const double heads = static_cast<double>(shape.batch * shape.kv_heads);
+    const double first = heads * bytes_of_head / machine.read_speed(heads * bytes_of_head);
+    const double again = heads * (cut.passes - 1.0) * bytes_of_head / machine.read_speed(bytes_of_head);
+    double weights = 0.0;  // written and read
+    if (candidate.algorithm == "unfused") {
+        const double bytes = 2.0 * sizeof(float) * cut.tiles * cut.rows * cut.keys;
+        weights = bytes / machine.read_speed(bytes);
+    }
+    return first + again + weights;
+}
+
+double merge_seconds(const Shape &shape, const Cut &cut, const Machine &machine) {
+    if (cut.splits <= 1.0) {
+        return 0.0;
+    }
+    const double floats = cut.tiles * cut.splits * cut.rows * static_cast<double>(shape.value_dim + 1);
+    return kWaveSeconds + cut.tiles * kTaskSeconds / machine.threads +
+           2.0 * sizeof(float) * floats / machine.read_speed(sizeof(float) * floats);
+}
+
+}  // namespace
+
+double predicted_seconds(const Candidate &candidate, const Shape &shape, const Machine &machine, int lanes) {
+    const Cut cut = cut_of(candidate, shape, lanes);
+    const double tasks = cut.tiles * cut.splits * (candidate.algorithm == "unfused" ? 2.0 : 1.0);
+    // The last tasks leave some threads without work.
+    const double uneven = ceil_div(tasks, machine.threads) / (tasks / machine.threads);
+    const double arithmetic = arithmetic_seconds(candidate, shape, cut, machine, lanes) * uneven / machine.threads;
+    return std::max(arithmetic, memory_seconds(candidate, shape, cut, machine)) + 0.2 * arithmetic +
+           tasks * kTaskSeconds / machine.threads + merge_seconds(shape, cut, machine);
+}
+
+}  // namespace hattn::autotune

@@ -1,0 +1,199 @@
+#include "entrants.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cost_model.h"
+#include "verify.h"
+
+namespace hattn::autotune {
+
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr double kOracleBudget = 2e6;  // multiply-adds per problem
+constexpr int64_t kPortableSplit = 512;
+
+// The row of a kernel in hattn_info().
+const json &row_of(const json &info, const std::string &kernel) {
+    for (const json &row : info.at("kernels")) {
+        if (row.at("name") == kernel) {
+            return row;
+        }
+    }
+    throw std::runtime_error("hattn_info: no kernel " + kernel);
+}
+
+// The kernels that go with the ones the planner takes when it is asked for each algorithm.
+std::vector<AlgorithmKernels> kernels_for(const Bench &bench, const Request &request, Problems &problems) {
+    std::vector<AlgorithmKernels> all;
+    for (const std::string algorithm : {"naive", "flash", "split_kv", "unfused"}) {
+        if (request.algorithm != "auto" && request.algorithm != algorithm) {
+            continue;
+        }
+        const Trial trial(problems, request.usual, bench.machine.threads, algorithm_of(algorithm));
+        const json usual = row_of(bench.info, trial.explain(0).at("kernel"));
+        AlgorithmKernels kernels{algorithm, {}};
+        for (const json &row : bench.info.at("kernels")) {
+            if (row.at("algorithm") == usual.at("algorithm") && row.at("target") == usual.at("target") &&
+                row.at("hooks") == usual.at("hooks")) {
+                kernels.tiles.push_back(row.at("tile").get<Tile>());
+            }
+        }
+        all.push_back(std::move(kernels));
+    }
+    return all;
+}
+
+int lanes_of(const json &info, const std::string &target) {
+    for (const json &row : info.at("targets")) {
+        if (row.at("name") == target) {
+            return row.at("lanes");
+        }
+    }
+    return 1;
+}
+
+std::string plan_of(const Trial &trial, const Problems &problems) {
+    std::string text;
+    for (size_t i = 0; i < problems.size(); ++i) {
+        const json plan = trial.explain(i);
+        const int64_t split = plan.at("split_keys");
+        const int64_t cut = split < problems[i]->spec.kv_length ? split : 0;
+        text += plan.at("kernel").get<std::string>() + "/heads" + plan.at("heads_per_tile").dump() + "/split" +
+                std::to_string(cut) + " ";
+    }
+    return text;
+}
+
+Candidate usual_candidate(const json &explanation) {
+    return {explanation.at("algorithm"), explanation.at("tile").get<Tile>(), explanation.at("split_keys"), 0};
+}
+
+ordered_json database_json(const Bench &bench, const std::vector<json> &classes, const Candidate &candidate) {
+    ordered_json entries = ordered_json::array();
+    for (const json &problem_class : classes) {
+        entries.push_back(entry_json(problem_class, candidate, 1.0, false));
+    }
+    return {{"format", "hattn-tuning"},
+            {"version", 1},
+            {"stamp", bench.info.at("tuning_database").at("stamp")},
+            {"entries", entries}};
+}
+
+// The candidates in the model's order, cut to the request's number, of each algorithm the best one at least.
+std::vector<Entrant> ranked(const Bench &bench, const Request &request, std::vector<Candidate> space, int lanes) {
+    std::vector<Entrant> all;
+    for (Candidate &candidate : space) {
+        const double seconds = predicted_seconds(candidate, request.shapes.front(), bench.machine, lanes);
+        all.push_back({std::move(candidate), "", seconds, ""});
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Entrant &a, const Entrant &b) { return a.predicted_seconds < b.predicted_seconds; });
+    std::vector<Entrant> kept;
+    for (Entrant &entrant : all) {
+        const bool is_first = std::none_of(kept.begin(), kept.end(), [&](const Entrant &other) {
+            return other.candidate.algorithm == entrant.candidate.algorithm;
+        });
+        if (kept.size() < request.most_candidates || is_first) {
+            kept.push_back(std::move(entrant));
+        }
+    }
+    return kept;
+}
+
+// Holds results against the oracle and, where asked for, against the default's bits.
+class Judge {
+public:
+    Judge(Problems &problems, bool invariant, Trial &usual) : problems_(problems), invariant_(invariant) {
+        for (const auto &problem : problems) {
+            verifications_.emplace_back(*problem, kOracleBudget);
+        }
+        for (size_t i = 0; i < problems.size() && invariant; ++i) {
+            usual.execute(i);
+            bits_.push_back(cases::dense_floats(problems[i]->args.out));
+        }
+    }
+
+    // Empty, or why the trial may not take part.
+    std::string objection(Trial &trial) {
+        for (size_t i = 0; i < problems_.size(); ++i) {
+            problems_[i]->fill_outputs();
+            trial.execute(i);
+            if (const std::string wrong = verifications_[i].check(*problems_[i]); !wrong.empty()) {
+                return "wrong: " + wrong;
+            }
+            if (invariant_) {
+                const std::vector<float> out = cases::dense_floats(problems_[i]->args.out);
+                if (std::memcmp(out.data(), bits_[i].data(), out.size() * sizeof(float)) != 0) {
+                    return "other bits than the default";
+                }
+            }
+        }
+        return "";
+    }
+
+private:
+    Problems &problems_;
+    bool invariant_;
+    std::vector<bench::Verification> verifications_;
+    std::vector<std::vector<float>> bits_;
+};
+
+}  // namespace
+
+ordered_json entry_json(const json &problem_class, const std::optional<Candidate> &choice, double gain,
+                        bool invariant) {
+    return {{"class", problem_class},
+            {"choice", choice ? ordered_json(json(*choice)) : ordered_json()},
+            {"gain", gain},
+            {"invariant", invariant}};
+}
+
+Field make_field(const Bench &bench, const Request &request, Problems &problems) {
+    const int threads = bench.machine.threads;
+    const hattn_algorithm algorithm = algorithm_of(request.algorithm);
+    Field field;
+    field.trials.emplace_back(problems, request.usual, threads, algorithm);
+    field.usual = field.trials.front().explain(0);
+    std::vector<json> classes;
+    for (size_t i = 0; i < problems.size(); ++i) {
+        classes.push_back(field.trials.front().explain(i).at("class"));
+    }
+    const int lanes = lanes_of(bench.info, field.usual.at("target"));
+    const Candidate usual = usual_candidate(field.usual);
+    field.entrants.push_back({usual, plan_of(field.trials.front(), problems),
+                              predicted_seconds(usual, request.shapes.front(), bench.machine, lanes), ""});
+    field.racing.push_back(0);
+
+    Judge judge(problems, request.invariant, field.trials.front());
+    std::vector<Candidate> space = space_of(request.shapes.front(), kernels_for(bench, request, problems));
+    if (request.invariant) {
+        space = invariant_space(space, usual);
+    }
+    if (request.portable) {
+        // Longer splits than the library's rule has are fewer tasks, of which machines with more cores want more.
+        std::erase_if(space, [](const Candidate &candidate) { return candidate.split_keys > kPortableSplit; });
+    }
+    for (Entrant &entrant : ranked(bench, request, std::move(space), lanes)) {
+        const TemporaryFile database(database_json(bench, classes, entrant.candidate).dump());
+        Trial trial(problems, database.path(), threads, algorithm);
+        entrant.plan = plan_of(trial, problems);
+        const bool is_known = std::any_of(field.entrants.begin(), field.entrants.end(),
+                                          [&](const Entrant &other) { return other.plan == entrant.plan; });
+        if (is_known) {
+            continue;
+        }
+        entrant.refused = judge.objection(trial);
+        if (entrant.refused.empty()) {
+            field.racing.push_back(field.entrants.size());
+            field.trials.push_back(std::move(trial));
+        }
+        field.entrants.push_back(std::move(entrant));
+    }
+    return field;
+}
+
+}  // namespace hattn::autotune

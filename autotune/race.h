@@ -1,0 +1,40 @@
+// Measures trials against each other: rounds in which each runs in turn beside the default, so that what disturbs the
+// machine disturbs all of them.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "trial.h"
+
+namespace hattn::autotune {
+
+// A condition that trials run under.
+struct Setting {
+    size_t problem;
+    bool cold;  // inputs are in no cache
+};
+
+struct RaceOptions {
+    double seconds = 1.0;           // in all; at least kLeastRounds rounds are run
+    double cache_bytes = 0.0;       // of the largest cache
+    double most_behind = 1.25;      // a trial that is so many times slower than the best one is dropped
+    std::function<void()> between;  // called between runs; may throw to end the race
+};
+inline constexpr int kLeastRounds = 3, kMostRounds = 40;
+
+// Of one trial. Ratios are logarithms of its time over the default's, in the same round.
+struct Lap {
+    std::vector<std::vector<double>> ratios, seconds;  // [setting][round]
+    bool dropped = false;
+
+    double score() const;                // mean over settings of the median ratios
+    double uncertainty() const;          // of the score
+    double worst_ratio() const;          // of all settings, the largest median
+    double median_seconds(size_t setting) const;
+};
+
+// trials[0] is the default. A second run of it per round measures what ratios are worth: result[trials.size()].
+std::vector<Lap> race(std::vector<Trial> &trials, const std::vector<Setting> &settings, const RaceOptions &options);
+
+}  // namespace hattn::autotune

@@ -1,0 +1,37 @@
+// A problem to tune for, and the choices among which the winner is sought.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "case.h"
+
+namespace hattn::autotune {
+
+// Attention as people run it; hooks are what makes kernels differ.
+struct Shape {
+    int64_t batch = 1, query_heads = 1, kv_heads = 1;
+    int64_t query_length = 1, kv_length = 1;
+    int64_t key_dim = 64, value_dim = 64;
+    bool causal = true;
+    int64_t window_left = -1;
+    bool mask = false, bias = false, softcap = false, alibi = false;
+
+    int64_t group() const {
+        return query_heads / kv_heads;
+    }
+};
+
+// Throws nlohmann::json::exception or std::invalid_argument; members that are missing take their defaults.
+Shape read_shape(const nlohmann::json &object);
+nlohmann::ordered_json shape_json(const Shape &shape);
+
+// What a plan for it is made from.
+hattn_attention_desc desc_of(const Shape &shape);
+
+// With random data that is a function of the shape alone.
+cases::Case case_of(const Shape &shape);
+
+}  // namespace hattn::autotune

@@ -1,0 +1,149 @@
+"""What tuning is worth, against the goals of docs/tuning.md: tunes this machine into a temporary database, then measures.
+
+1. Tuned against the default, and against the library's rule, on shapes that were not tuned on.
+2. The same with a foreign default: what was best for another target, on the kernels of this one.
+3. Whether the planner picks the fastest algorithm, over a grid of rows and keys.
+4. What reading the database and looking choices up takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from hattn import _hattn
+from hattn._tuning import database, session, shapes
+
+BUILD = pathlib.Path(__file__).resolve().parents[1] / "build" / "release"
+HELD_OUT = 40
+GRID_ROWS = (1, 3, 8, 24, 96, 384)
+GRID_KEYS = (48, 192, 768, 3072, 12288)
+FOREIGN_TARGET = "generic"
+
+
+def held_out_shapes():
+    """Shapes between the classes that are tuned on: the same for everybody."""
+    source = random.Random(20)
+    chosen = []
+    while len(chosen) < HELD_OUT:
+        kv_heads, group = source.choice((1, 2, 4)), source.choice((1, 3, 4, 6))
+        rows = source.choice((1, 1, 1, 2, 3, 5, 7, 12, 20, 48, 100, 200, 384, 700))
+        shape = {
+            "query_heads": kv_heads * group,
+            "kv_heads": kv_heads,
+            "query_length": rows,
+            "kv_length": int(2 ** source.uniform(6, 13.5)),
+            "key_dim": source.choice((64, 80, 96, 128)),
+            "causal": True,
+        }
+        if shape["kv_length"] >= rows and shapes.work(shape) < 1e9:
+            chosen.append(shape)
+    return chosen
+
+
+def tune(path, tuner, seconds, **options):
+    """Tunes into `path`, and returns the results."""
+    return list(session.run(shapes.quick(), path, tuner, session.Options(seconds=seconds, **options)))
+
+
+def foreign_entries(path, seconds, threads):
+    """Entries of another target, each with the tile of ours that is nearest in rows, as its default for this machine."""
+    command = [sys.executable, __file__, "--foreign-results", path, "--seconds", str(seconds), "--threads", str(threads)]
+    environment = {**os.environ, "HATTN_FORCE": f"target={FOREIGN_TARGET}"}
+    subprocess.run(command, check=True, env=environment)
+    context = json.loads(_hattn.info())
+    entries = []
+    for result in json.loads(path.read_text()):
+        choice = result["candidates"][result["fastest"]]["choice"]
+        kind = "unfused_scores" if choice["algorithm"] == "unfused" else choice["algorithm"]
+        tiles = [
+            kernel["tile"]
+            for kernel in context["kernels"]
+            if kernel["algorithm"] == kind and kernel["target"] == context["target"] and not kernel["hooks"]
+        ]
+        tile = min(tiles, key=lambda tile: abs(tile["rows"] - choice["tile"]["rows"]))
+        problem_class = {**result["entry"]["class"], "target": context["target"]}
+        entries.append({**result["entry"], "class": problem_class, "choice": {**choice, "tile": tile}})
+    return entries
+
+
+def print_speeds(title, speeds, goal_mean, goal_least=None):
+    """One line on a list of ratios."""
+    goals = f"goal {goal_mean:.2f}x" + (f", none below {goal_least:.2f}x" if goal_least else "")
+    slower = sum(speed < (goal_least or 0) for speed in speeds)
+    print(
+        f"{title}: geometric mean {statistics.geometric_mean(speeds):.3f}x, least {min(speeds):.2f}x, "
+        f"most {max(speeds):.2f}x; {slower} of {len(speeds)} below the least allowed ({goals})"
+    )
+
+
+def compare_held_out(tuner, databases, seconds):
+    """Speeds by database over the first one's, and the noise, per held-out shape."""
+    rows = []
+    for shape in held_out_shapes():
+        request = {"shape": shape, "databases": databases, "seconds": seconds}
+        result = json.loads(tuner.compare(json.dumps(request)))
+        speeds = [row["speed"] for row in result["rows"]]
+        rows.append((*speeds, result["noise"]))
+        plans = " | ".join(f"{row['plan']['kernel']}/{row['plan']['split_keys']}" for row in result["rows"])
+        numbers = " ".join(f"{speed:.2f}" for speed in speeds)
+        print(f"  {shapes.Problem([shape]).title}: {numbers}  noise {result['noise']:.2f}  {plans}", flush=True)
+    return rows
+
+
+def crossovers(tuner, path, seconds):
+    """The share of cells in which the planner's pick is within 5% of the fastest candidate."""
+    right, cells = 0, 0
+    for problem in shapes.grid(GRID_ROWS, GRID_KEYS, ((128, 4), (64, 1))):
+        request = {"shapes": problem.shapes[:1], "usual": path, "seconds": seconds, "cold": False, "most_candidates": 8}
+        result = json.loads(tuner.tune(json.dumps(request)))
+        best = max(row["speed"] for row in result["candidates"] if not row["refused"])
+        cells += 1
+        right += best <= 1.05
+        if best > 1.05:
+            fastest = result["candidates"][result["fastest"]]
+            print(f"  {problem.title}: {fastest['plan'].split()[0]} is {best:.2f}x as fast, noise {result['noise']:.2f}")
+    print(f"crossovers: the pick is within 5% of the fastest in {right} of {cells} cells (goal 95%)")
+
+
+def main(words=None):
+    """Prints everything; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="build tree, for the times of look-ups")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=60, help="to tune for, as a user would")
+    parser.add_argument("--each", type=float, default=0.5, help="seconds of comparing a held-out shape or a cell")
+    parser.add_argument("--foreign-results", type=pathlib.Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args(words)
+    tuner = _hattn.Tuner(arguments.threads)
+    if arguments.foreign_results:
+        results = tune(None, tuner, arguments.seconds, usual="rule")
+        arguments.foreign_results.write_text(json.dumps(results))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        path, foreign = pathlib.Path(folder, "tuning.json"), pathlib.Path(folder, "foreign.json")
+        results = tune(path, tuner, arguments.seconds)
+        wins = sum(result["replaces_default"] for result in results)
+        print(f"tuned {len(results)} problems in {arguments.seconds:.0f} s, {wins} winners")
+        results_path = pathlib.Path(folder, "results.json")
+        database.merge(foreign, foreign_entries(results_path, arguments.seconds, arguments.threads))
+        print("held-out shapes; speeds over the default of: the default, the rule, tuned, a foreign default")
+        rows = compare_held_out(tuner, ["none", "rule", str(path), str(foreign)], arguments.each)
+        print_speeds("tuned over the default", [row[2] for row in rows], 1.05, 0.98)
+        print_speeds("tuned over the rule", [row[2] / row[1] for row in rows], 1.05, 0.98)
+        print_speeds("tuned over a foreign default", [row[2] / row[3] for row in rows], 1.25)
+        print(f"noise: {100 * (statistics.median(row[-1] for row in rows) - 1):.1f}% (median)")
+        crossovers(tuner, str(path), arguments.each)
+        subprocess.run([arguments.build / "bench" / "hattn-bench-lookup", path], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

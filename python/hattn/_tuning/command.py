@@ -1,0 +1,139 @@
+"""The command line of `hattn tune`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import re
+import statistics
+import sys
+from typing import List, Optional, Tuple
+
+from tqdm import tqdm
+
+from hattn import _hattn
+from hattn._tuning import database, report, session, shapes
+
+INTERRUPTED = 130  # exit status, as shells give it
+
+
+def seconds(text: str) -> float:
+    """ "90", "90s", "2m" or "1h" in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
+    if not match or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f'is "{text}", but must be a time such as 60s, 5m or 1h')
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `hattn tune` takes."""
+    parser.add_argument("--budget", type=seconds, default=60.0, metavar="TIME", help="60s, 5m, 1h; default: 60s")
+    parser.add_argument(
+        "--shapes",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="what to tune for: a JSON list of shapes, a model's config.json or a .gguf file; default: a grid",
+    )
+    parser.add_argument("--dtype", default="float32", choices=("float32",), help="default: float32")
+    parser.add_argument("--threads", type=int, default=0, help="to measure with; default: one per core")
+    parser.add_argument("--all", action="store_true", help="a finer grid, which takes an hour or so")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
+    parser.add_argument("--resume", action="store_true", help="only what the database does not have yet")
+    parser.add_argument("--force", action="store_true", help="forget what the database has")
+    parser.add_argument(
+        "--invariant", action="store_true", help="only choices that give the bits of the default's results"
+    )
+    parser.add_argument("--portable", action="store_true", help="only choices that suit machines of more cores, too")
+    parser.add_argument(
+        "--usual",
+        default="none",
+        metavar="DATABASE",
+        help='what to beat: "none" (the tunings that come with the library), "rule" (its built-in rule) or a file',
+    )
+    parser.add_argument("--report", type=pathlib.Path, metavar="FILE.html", help="write a page with charts")
+    parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="default: the database in use")
+
+
+def _print_plan(problems: List[shapes.Problem], path: pathlib.Path) -> None:
+    for problem in problems:
+        print(problem.title)
+    print(f"{len(problems)} problems, to be written to {path}")
+
+
+def _line(result: session.Result) -> str:
+    best = result["candidates"][result["fastest"]]
+    if not result["replaces_default"]:
+        return f"{result['title']}: default stays"
+    return f"{result['title']}: {best['plan'].split()[0]} {result['entry']['gain']:.2f}x"
+
+
+def _measure(
+    problems: List[shapes.Problem], path: pathlib.Path, tuner: "_hattn.Tuner", options: session.Options
+) -> Tuple[List[session.Result], bool]:
+    """The results, and whether Ctrl-C kept them from being more."""
+    results: List[session.Result] = []
+    interrupted = False
+    with tqdm(total=len(problems), unit="problem", file=sys.stderr, dynamic_ncols=True) as bar:
+        try:
+            for result in session.run(problems, path, tuner, options):
+                results.append(result)
+                bar.write(_line(result), file=sys.stdout)
+                bar.update()
+        except KeyboardInterrupt:
+            interrupted = True
+            bar.write("interrupted; what was measured is kept", file=sys.stderr)
+    return results, interrupted
+
+
+def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -> None:
+    if not results:
+        print("nothing was measured")
+        return
+    gains = [result["entry"]["gain"] for result in results]
+    wins = sum(result["replaces_default"] for result in results)
+    print(f"{len(results)} of {wanted} problems measured; {wins} winners, default stays for {len(results) - wins}")
+    print(f"gain over the default: geometric mean {statistics.geometric_mean(gains):.3f}x, most {max(gains):.2f}x")
+    ranks = [result["model"]["rank_correlation"] for result in results if result["model"]["candidates"] > 2]
+    first = [result["model"]["place_of_fastest"] <= 3 for result in results]
+    if ranks:
+        print(
+            f"cost model: rank correlation {statistics.median(ranks):.2f} (median), fastest among its first three in "
+            f"{100 * sum(first) / len(first):.0f}%"
+        )
+    noise = statistics.median(result["noise"] for result in results)
+    print(f"noise: {100 * (noise - 1):.1f}% (median)\nwritten to {path}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs `hattn tune`; returns the exit status."""
+    if arguments.threads < 0:
+        raise ValueError(f"--threads: is {arguments.threads}, but must not be negative")
+    if arguments.resume and arguments.force:
+        raise ValueError("--resume, --force: exclude each other")
+    path: Optional[pathlib.Path] = arguments.output
+    path = database.default_path() if path is None else path
+    problems = shapes.everything() if arguments.all else shapes.quick()
+    if arguments.shapes is not None:
+        problems = shapes.read(arguments.shapes)
+    if arguments.dry_run:
+        _print_plan(problems, path)
+        return 0
+    tuner = _hattn.Tuner(arguments.threads)
+    if arguments.force:
+        database.clear(path)
+        session.results_path(path).unlink(missing_ok=True)
+    if arguments.resume:
+        problems = session.remaining(problems, path, tuner)
+    options = session.Options(
+        seconds=arguments.budget,
+        invariant=arguments.invariant,
+        usual=arguments.usual,
+        portable=arguments.portable,
+    )
+    results, interrupted = _measure(problems, path, tuner, options)
+    _summarise(results, len(problems), path)
+    if arguments.report is not None:
+        report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))
+        print(f"report: {arguments.report}")
+    return INTERRUPTED if interrupted else 0

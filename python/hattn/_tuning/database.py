@@ -1,0 +1,94 @@
+"""The file that `hattn tune` writes and every later process reads. Its schema is in docs/tuning.md."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any, Dict, Iterable, Iterator, List
+
+import hattn
+
+VERSION = 1
+
+Entry = Dict[str, Any]
+
+
+def default_path() -> pathlib.Path:
+    """The file that processes of this user read, as the library sees it."""
+    path = hattn.info()["tuning_database"]["path"]
+    if not path:
+        raise ValueError("HATTN_TUNING: names no file; unset it, or give --output")
+    return pathlib.Path(path)
+
+
+@functools.lru_cache(maxsize=None)
+def stamp() -> Dict[str, Any]:
+    """What tunings depend on: the library, its kernels and the machine."""
+    current: Dict[str, Any] = hattn.info()["tuning_database"]["stamp"]
+    return current
+
+
+def class_key(entry: Entry) -> str:
+    """A text that two entries share exactly if they are of one class."""
+    return json.dumps(entry["class"], sort_keys=True)
+
+
+def read(path: pathlib.Path) -> List[Entry]:
+    """The entries of the file; none if it is missing, damaged or of another machine."""
+    try:
+        document = json.loads(path.read_text())
+        same = document["format"] == "hattn-tuning" and document["version"] == VERSION and document["stamp"] == stamp()
+        entries: List[Entry] = document["entries"] if same else []
+        for entry in entries:
+            class_key(entry)
+        return entries
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Alone with the file, among processes that ask. The lock is a file of its own, for the other one is replaced."""
+    with open(f"{path}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
+    """Readers see the old file or the new one, whole, whatever happens."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def merge(path: pathlib.Path, entries: Iterable[Entry]) -> None:
+    """Adds entries to the file, in place of those of the same classes. Concurrent callers lose nothing.
+
+    Raises:
+        OSError: the file or its folder cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        merged = {class_key(entry): entry for entry in read(path)}
+        merged.update((class_key(entry), entry) for entry in entries)
+        in_order = [merged[key] for key in sorted(merged)]
+        _write(path, {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "entries": in_order})
+
+
+def clear(path: pathlib.Path) -> None:
+    """Removes all entries."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        _write(path, {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "entries": []})

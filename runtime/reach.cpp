@@ -1,0 +1,60 @@
+#include "reach.h"
+
+#include <algorithm>
+
+#include "checked.h"
+#include "selection_rule.h"
+
+namespace hattn {
+
+namespace {
+
+// Sequences of up to so many keys are given to the algorithm.
+void extend(Reach &reach, int64_t keys, int64_t split_keys) {
+    reach.chosen = true;
+    reach.most_keys = std::max(reach.most_keys, keys);
+    if (split_keys > 0) {
+        reach.most_splits = std::max(reach.most_splits, ceil_div(keys, split_keys));
+        reach.longest_split = std::max(reach.longest_split, split_keys);
+    }
+}
+
+void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, int64_t kv_length) {
+    for (const hattn_algorithm algorithm :
+         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+        const bool by_itself = kernels.algorithm == HATTN_ALGORITHM_AUTO && algorithm != HATTN_ALGORITHM_UNFUSED;
+        if (kernels.algorithm == algorithm || by_itself) {
+            const bool few = by_itself && algorithm == HATTN_ALGORITHM_NAIVE;
+            extend(reaches[static_cast<size_t>(algorithm)], few ? std::min(kv_length, few_keys(kernels)) : kv_length,
+                   usual_split_keys(algorithm));
+        }
+    }
+}
+
+}  // namespace
+
+std::array<Reach, 5> reaches_of(const KernelSet &kernels, const Problem &problem) {
+    std::array<Reach, 5> reaches{};
+    extend_by_rule(reaches, kernels, problem.kv_length);
+    const TuningCell most = cell_of(problem.query_length, problem.kv_length);
+    // Rings take sequences that are longer than what they keep.
+    const int last_keys = problem.ring ? kKeyClasses - 1 : most.keys;
+    for (const TuningGrid *grid : {kernels.machine, kernels.shipped}) {
+        for (TuningCell cell; grid && cell.rows <= most.rows; ++cell.rows) {
+            for (cell.keys = 0; cell.keys <= last_keys; ++cell.keys) {
+                const TuningEntry *entry = grid->find(cell);
+                if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
+                    const bool unbounded = cell.keys == kKeyClasses - 1 || problem.ring;
+                    // A range of keys starts at a granule, so it may be longer than what its rows see.
+                    const int64_t keys =
+                        unbounded ? problem.kv_length
+                                  : std::min(problem.kv_length, largest_of_exponent(cell.keys) + kGranuleKeys - 1);
+                    extend(reaches[static_cast<size_t>(entry->algorithm)], keys, entry->split_keys);
+                }
+            }
+        }
+    }
+    return reaches;
+}
+
+}  // namespace hattn

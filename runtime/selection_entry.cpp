@@ -1,0 +1,69 @@
+#include "selection_entry.h"
+
+#include <algorithm>
+#include <array>
+
+#include "checked.h"
+#include "selection_rule.h"
+
+namespace hattn {
+
+namespace {
+
+const KernelInfo *kernel_with(const KernelSet &kernels, hattn_algorithm algorithm, const KernelTile &tile) {
+    const KernelInfo *found = nullptr;
+    kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) {
+        if (!found && kernel.tile == tile) {
+            found = &kernel;
+        }
+    });
+    return found;
+}
+
+// The measured tile, unless the rows at hand would read keys more often than those measured did, or leave more than
+// half of a tile empty: then the smallest tile that reads keys as often.
+const KernelInfo *kernel_of_passes(const std::vector<const KernelInfo *> &by_rows, const KernelInfo *measured,
+                                   const TuningEntry &entry, int64_t rows_of_kv_head) {
+    const int64_t measured_rows = int64_t{1} << (entry.cell.rows + entry.family.group_exponent);
+    const int64_t passes = ceil_div(measured_rows, measured->tile.rows);
+    const int64_t needed = ceil_div(rows_of_kv_head, passes);
+    const bool fits = needed <= measured->tile.rows && 2 * needed > measured->tile.rows;
+    return fits ? measured : fitting(by_rows, needed);
+}
+
+Choice choose_flash(const KernelInfo *kernel, const Problem &problem, int64_t heads, int64_t query_length) {
+    if (heads > 0) {
+        heads = std::min<int64_t>({heads, problem.group_size(), kMaxTileHeads, kernel->tile.rows});
+        return {HATTN_ALGORITHM_FLASH, kernel, nullptr, heads, 0};
+    }
+    return fill_flash_tiles(std::array{kernel}, problem, query_length);
+}
+
+}  // namespace
+
+bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry, int64_t query_length,
+                     Choice &choice) {
+    const KernelInfo *kernel = kernel_with(kernels, entry.algorithm, entry.tile);
+    if (!kernel || (entry.invariant && problem.window_left >= 0)) {
+        return false;
+    }
+    if (entry.algorithm == HATTN_ALGORITHM_FLASH) {
+        choice = choose_flash(kernel, problem, entry.heads, query_length);
+        return true;
+    }
+    if (entry.algorithm == HATTN_ALGORITHM_NAIVE) {
+        choice = {entry.algorithm, kernel, nullptr, 1, 0};
+        return true;
+    }
+    const int64_t rows_of_kv_head = query_length * problem.group_size();
+    kernel = kernel_of_passes(kernels.of(entry.algorithm), kernel, entry, rows_of_kv_head);
+    const KernelInfo *values = nullptr;
+    if (entry.algorithm == HATTN_ALGORITHM_UNFUSED) {
+        values = fitting(kernels.unfused_values, kernel->tile.rows);
+    }
+    choice = {entry.algorithm, kernel, values, std::min<int64_t>(kernel->tile.rows, problem.group_size()),
+              entry.split_keys};
+    return true;
+}
+
+}  // namespace hattn

@@ -1,0 +1,97 @@
+#include "selection_rule.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "checked.h"
+
+namespace hattn {
+
+namespace {
+
+// Up to this many rows per kv head, reading K and V once as vectors beats the wider arithmetic of rows in lanes.
+constexpr int64_t kDecodeRows = 16;
+
+// Up to this many keys flash takes its small tile. Measured, see schedules/targets.cpp.
+constexpr int64_t kShortKeys = 2048;
+
+// Up to this many rows per head it matters how they fill tiles.
+constexpr int64_t kFewRows = 96;
+
+constexpr int64_t kSplitKeys = 512;
+constexpr int64_t kUnfusedSplitKeys = 1024;
+
+Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
+                    int64_t kv_length) {
+    const bool is_short = kv_length <= kShortKeys;
+    const KernelInfo *usual = is_short ? by_rows.front() : by_rows.back();
+    const KernelInfo *other = is_short ? by_rows.back() : by_rows.front();
+    return fill_flash_tiles(std::array{usual, other}, problem, query_length);
+}
+
+}  // namespace
+
+int64_t usual_split_keys(hattn_algorithm algorithm) {
+    return algorithm == HATTN_ALGORITHM_SPLIT_KV  ? kSplitKeys
+           : algorithm == HATTN_ALGORITHM_UNFUSED ? kUnfusedSplitKeys
+                                                  : 0;
+}
+
+int64_t few_keys(const KernelSet &kernels) {
+    return kernels.flash.front()->tile.keys;
+}
+
+const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows) {
+    for (const KernelInfo *kernel : by_rows) {
+        if (kernel->tile.rows >= rows) {
+            return kernel;
+        }
+    }
+    return by_rows.back();
+}
+
+Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const Problem &problem,
+                        int64_t query_length) {
+    Choice best{HATTN_ALGORITHM_FLASH, by_preference.front(), nullptr, 1, 0};
+    if (query_length > kFewRows) {
+        return best;
+    }
+    int64_t fewest = std::numeric_limits<int64_t>::max();
+    for (const KernelInfo *kernel : by_preference) {
+        for (int64_t heads = 1; heads <= std::min(problem.group_size(), kMaxTileHeads); ++heads) {
+            const int64_t tiles =
+                ceil_div(query_length, kernel->tile.rows / heads) * ceil_div(problem.group_size(), heads);
+            if (tiles * kernel->tile.rows < fewest) {
+                fewest = tiles * kernel->tile.rows;
+                best.kernel = kernel;
+                best.heads = heads;
+            }
+        }
+    }
+    return best;
+}
+
+Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const int64_t rows_of_kv_head = query_length * problem.group_size();
+    hattn_algorithm algorithm = kernels.algorithm;
+    if (algorithm == HATTN_ALGORITHM_AUTO) {
+        const bool tiny = kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows;
+        algorithm = rows_of_kv_head <= kDecodeRows ? HATTN_ALGORITHM_SPLIT_KV
+                    : tiny                         ? HATTN_ALGORITHM_NAIVE
+                                                   : HATTN_ALGORITHM_FLASH;
+    }
+    if (algorithm == HATTN_ALGORITHM_FLASH) {
+        return choose_flash(kernels.flash, problem, query_length, kv_length);
+    }
+    if (algorithm == HATTN_ALGORITHM_NAIVE) {
+        return {algorithm, fitting(kernels.naive, query_length), nullptr, 1, 0};
+    }
+    // All heads of a kv head read the same keys, so they share a tile as far as it goes.
+    const KernelInfo *kernel = fitting(kernels.of(algorithm), rows_of_kv_head);
+    return {algorithm, kernel,
+            algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows_of_kv_head) : nullptr,
+            std::min<int64_t>(kernel->tile.rows, problem.group_size()), usual_split_keys(algorithm)};
+}
+
+}  // namespace hattn

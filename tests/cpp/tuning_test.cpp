@@ -1,0 +1,302 @@
+// Tuning databases: which entry decides about a problem, what happens to files that are no good, and that whatever an
+// entry says results stay right.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+
+#include "problem.h"
+#include "support/json_text.h"
+#include "support/run.h"
+#include "support/tuning_file.h"
+
+namespace {
+
+using namespace hattn;
+using nlohmann::json;
+
+cases::Case some_case(int64_t rows, int64_t keys, int64_t query_heads = 4, int64_t kv_heads = 2) {
+    cases::Case c;
+    c.name = "tuned_" + std::to_string(rows) + "_" + std::to_string(keys);
+    c.query_heads = query_heads;
+    c.kv_heads = kv_heads;
+    c.query_length = rows;
+    c.kv_length = keys;
+    c.key_dim = c.value_dim = 64;
+    c.causal = true;
+    return c;
+}
+
+json explain(hattn_context *context, const cases::Case &c, hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO) {
+    hattn_attention_desc desc = cases::Problem(c).desc;
+    desc.algorithm = algorithm;
+    return test::explanation_of(test::make_plan(context, desc).get());
+}
+
+// What the rule makes of a case when it is asked for an algorithm, as a choice.
+json choice_of(const cases::Case &c, hattn_algorithm algorithm) {
+    test::ContextPtr context = test::context_with_tuning("rule");
+    const json plan = explain(context.get(), c, algorithm);
+    return {{"algorithm", plan.at("algorithm")},
+            {"tile", plan.at("tile")},
+            {"split_keys", plan.at("split_keys")},
+            {"heads", 0}};
+}
+
+json class_of(const cases::Case &c) {
+    test::ContextPtr context = test::context_with_tuning("rule");
+    return explain(context.get(), c).at("class");
+}
+
+// A database with one choice, for the class of the case.
+json database_for(const cases::Case &c, const json &choice, bool invariant = false) {
+    return test::tuning_document({test::tuning_entry(class_of(c), choice, invariant)});
+}
+
+TEST(Tuning, TheRuleDecidesWithoutAny) {
+    test::ContextPtr context = test::context_with_tuning("rule");
+    const json plan = explain(context.get(), some_case(1, 700));
+    EXPECT_EQ(plan.at("decided_by"), "rule");
+    EXPECT_EQ(plan.at("algorithm"), "split_kv");
+    EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "off");
+}
+
+TEST(Tuning, AnEntryDecidesAboutItsClass) {
+    const cases::Case c = some_case(1, 700);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    const json plan = explain(context.get(), c);
+    EXPECT_EQ(plan.at("algorithm"), "naive");
+    EXPECT_EQ(plan.at("decided_by"), "machine");
+    EXPECT_NE(plan.at("why").get<std::string>().find("its class"), std::string::npos) << plan;
+    const json info = test::info_of(context.get()).at("tuning_database");
+    EXPECT_EQ(info.at("state"), "in use");
+    EXPECT_EQ(info.at("path"), file.path());
+    EXPECT_EQ(info.at("entries"), 1);
+    EXPECT_STREQ(hattn_context_warning(context.get()), "");
+}
+
+TEST(Tuning, AnEntryDecidesAboutClassesNearIts) {
+    const cases::Case c = some_case(4, 1024);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    const auto decided_by = [&](int64_t rows, int64_t keys, int64_t query_heads = 4) {
+        return explain(context.get(), some_case(rows, keys, query_heads)).at("decided_by");
+    };
+    for (const auto &[rows, keys] : {std::pair<int64_t, int64_t>{2, 1024}, {8, 1024}, {4, 256}, {4, 4096}, {3, 900}}) {
+        EXPECT_EQ(decided_by(rows, keys), "machine") << rows << " x " << keys;
+    }
+    for (const auto &[rows, keys] : {std::pair<int64_t, int64_t>{1, 1024}, {16, 1024}, {4, 100}, {4, 10000}}) {
+        EXPECT_NE(decided_by(rows, keys), "machine") << rows << " x " << keys;
+    }
+    EXPECT_EQ(decided_by(4, 1024, 8), "machine") << "the nearest number of heads per kv head";
+    EXPECT_NE(explain(context.get(), c, HATTN_ALGORITHM_FLASH).at("decided_by"), "machine") << "asked for flash";
+}
+
+TEST(Tuning, TheNearestEntryWins) {
+    const cases::Case near = some_case(4, 1024), far = some_case(8, 1024);
+    const test::TuningFile file(
+        test::tuning_document({test::tuning_entry(class_of(far), choice_of(far, HATTN_ALGORITHM_UNFUSED)),
+                               test::tuning_entry(class_of(near), choice_of(near, HATTN_ALGORITHM_NAIVE))}));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_EQ(explain(context.get(), some_case(4, 300)).at("algorithm"), "naive");
+    EXPECT_EQ(explain(context.get(), some_case(8, 1024)).at("algorithm"), "unfused");
+    EXPECT_EQ(explain(context.get(), some_case(16, 1024)).at("algorithm"), "unfused");
+}
+
+TEST(Tuning, EntriesWithoutHooksServeProblemsWithHooks) {
+    const cases::Case c = some_case(4, 1024);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    cases::Case hooked = c;
+    hooked.mask = cases::varying("qk");
+    EXPECT_EQ(explain(context.get(), hooked).at("algorithm"), "naive");
+}
+
+TEST(Tuning, AnEmptyChoiceLeavesTheDefault) {
+    const cases::Case c = some_case(1, 700);
+    const test::TuningFile file(database_for(c, nullptr));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
+    EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("entries"), 1);
+}
+
+TEST(Tuning, ATileThatNoKernelHasLeavesTheDefault) {
+    const cases::Case c = some_case(1, 700);
+    json choice = choice_of(c, HATTN_ALGORITHM_FLASH);
+    choice["tile"]["rows"] = 7;
+    const test::TuningFile file(database_for(c, choice));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
+}
+
+// Decoding reads keys as often as it was measured to, whatever the number of rows is.
+TEST(Tuning, OtherRowsOfAClassGetATileThatHoldsThem) {
+    const cases::Case measured = some_case(1, 700, 8, 2), other = some_case(1, 700, 10, 2);
+    const test::TuningFile file(database_for(measured, choice_of(measured, HATTN_ALGORITHM_SPLIT_KV)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_EQ(explain(context.get(), measured).at("tile").at("rows"), 4);
+    const json plan = explain(context.get(), other);
+    EXPECT_EQ(plan.at("decided_by"), "machine");
+    EXPECT_GE(plan.at("tile").at("rows"), 5);
+}
+
+// With a window, tiles of other rows start at other keys.
+TEST(Tuning, InvariantEntriesAreNotForWindows) {
+    cases::Case c = some_case(40, 700);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_FLASH), true));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_EQ(explain(context.get(), c).at("decided_by"), "machine");
+    EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("invariant"), true);
+    c.window_left = 600;
+    EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
+}
+
+TEST(Tuning, ForcedKernelsComeFirst) {
+    const cases::Case c = some_case(1, 700);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)));
+    test::ContextPtr plain = test::context_with_tuning("rule");
+    const std::string kernel = explain(plain.get(), c).at("kernel");
+    hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
+    desc.tuning_database = file.path().c_str();
+    test::ContextPtr context = test::new_context("kernel=" + kernel, &desc).context;
+    EXPECT_EQ(explain(context.get(), c).at("kernel"), kernel);
+}
+
+// ---- files ---------------------------------------------------------------------------------------------------------
+
+struct BadFile {
+    const char *name;
+    std::function<void(json &)> change;
+    const char *why;
+};
+
+const BadFile kBadFiles[] = {
+    {"format", [](json &d) { d["format"] = "wisdom"; }, "no tuning database"},
+    {"version", [](json &d) { d["version"] = 2; }, "version is 2"},
+    {"library", [](json &d) { d["stamp"]["library"] = "9.9.9"; }, "library \"9.9.9\""},
+    {"kernels", [](json &d) { d["stamp"]["kernels"] = "0"; }, "kernels \"0\""},
+    {"cpu", [](json &d) { d["stamp"]["cpu"] = "Z80"; }, "cpu \"Z80\""},
+    {"cores", [](json &d) { d["stamp"]["cores"] = 4711; }, "cores 4711"},
+    {"caches", [](json &d) { d["stamp"]["caches"]["l2"] = 1; }, "caches"},
+    {"no_stamp", [](json &d) { d.erase("stamp"); }, "damaged"},
+    {"no_class", [](json &d) { d["entries"][0].erase("class"); }, "damaged"},
+    {"target", [](json &d) { d["entries"][0]["class"]["target"] = "z80"; }, "unknown target"},
+    {"rows", [](json &d) { d["entries"][0]["class"]["rows"] = 3; }, "power of two"},
+    {"threads", [](json &d) { d["entries"][0]["class"]["threads"] = 2; }, "threads is 2"},
+    {"algorithm", [](json &d) { d["entries"][0]["choice"]["algorithm"] = "fast"; }, "unknown algorithm"},
+    {"split", [](json &d) { d["entries"][0]["choice"]["split_keys"] = 500; }, "multiple of 16"},
+    {"long_split", [](json &d) { d["entries"][0]["choice"]["split_keys"] = 1 << 20; }, "split_keys is 1048576"},
+    {"type", [](json &d) { d["entries"] = 7; }, "damaged"},
+};
+
+class BadTuningFile : public testing::TestWithParam<size_t> {};
+
+// Ignored with a sentence, never fatal, and as a whole.
+TEST_P(BadTuningFile, IsIgnoredWithAWarning) {
+    const BadFile &bad = kBadFiles[GetParam()];
+    const cases::Case c = some_case(1, 700);
+    json document = database_for(c, choice_of(c, HATTN_ALGORITHM_SPLIT_KV));
+    bad.change(document);
+    const test::TuningFile file(document);
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    ASSERT_TRUE(context);
+    const std::string warning = hattn_context_warning(context.get());
+    EXPECT_NE(warning.find(bad.why), std::string::npos) << warning;
+    EXPECT_NE(warning.find(file.path()), std::string::npos) << warning;
+    EXPECT_EQ(warning.find('\n'), std::string::npos) << warning;
+    EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "ignored");
+    EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
+}
+INSTANTIATE_TEST_SUITE_P(Each, BadTuningFile, testing::Range<size_t>(0, std::size(kBadFiles)),
+                         [](const auto &run) { return kBadFiles[run.param].name; });
+
+TEST(TuningFile, CutOffAnywhereIsIgnored) {
+    const cases::Case c = some_case(1, 700);
+    const std::string text = database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)).dump();
+    for (size_t length = 0; length < text.size(); length += 97) {
+        const test::TuningFile file(text.substr(0, length));
+        test::ContextPtr context = test::context_with_tuning(file.path());
+        EXPECT_NE(std::string(hattn_context_warning(context.get())), "") << length;
+        EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine") << length;
+    }
+}
+
+TEST(TuningFile, MissingIsNoCauseForAWarning) {
+    test::ContextPtr context = test::context_with_tuning("/nowhere/tuning.json");
+    EXPECT_STREQ(hattn_context_warning(context.get()), "");
+    EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "missing");
+}
+
+// ---- results -------------------------------------------------------------------------------------------------------
+
+struct Decision {
+    hattn_algorithm algorithm;
+    int64_t split_keys;  // 0: as usual
+    int64_t heads;
+};
+
+using Param = std::tuple<Decision, std::pair<int64_t, int64_t>>;
+
+class Tuned : public testing::TestWithParam<Param> {};
+
+// Entries make workspaces and waves of other sizes, in which everything still has to fit.
+TEST_P(Tuned, ResultsAreRight) {
+    const auto &[decision, lengths] = GetParam();
+    cases::Case c = some_case(lengths.first, lengths.second);
+    c.batch = 2;
+    json choice = choice_of(c, decision.algorithm);
+    choice["split_keys"] = decision.split_keys > 0 ? json(decision.split_keys) : choice["split_keys"];
+    choice["heads"] = decision.heads;
+    const test::TuningFile file(database_for(c, choice));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    ASSERT_EQ(explain(context.get(), c).at("decided_by"), "machine");
+    EXPECT_EQ(explain(context.get(), c).at("split_keys"), choice["split_keys"]);
+    for (const bool windowed : {false, true}) {
+        c.window_left = windowed ? 3 * c.kv_length / 4 : -1;
+        c.kv_lengths = {static_cast<int32_t>(c.kv_length), static_cast<int32_t>(c.kv_length / 3 + 1)};
+        test::Prepared data(c);
+        const test::Outcome outcome = test::run(context.get(), data.problem);
+        ASSERT_TRUE(outcome.ok()) << outcome.text();
+        EXPECT_EQ(outcome.allocations, 0u);
+        EXPECT_EQ(cases::difference(data.problem, data.expected), "");
+        const std::vector<float> reference = test::output_values(data.problem);
+        ASSERT_TRUE(test::run(context.get(), data.problem, HATTN_ALGORITHM_AUTO, 7).ok());
+        EXPECT_TRUE(test::same_bits(test::output_values(data.problem), reference)) << "seven threads";
+    }
+}
+
+constexpr Decision kDecisions[] = {
+    {HATTN_ALGORITHM_NAIVE, 0, 1},       {HATTN_ALGORITHM_FLASH, 0, 0},      {HATTN_ALGORITHM_FLASH, 0, 2},
+    {HATTN_ALGORITHM_SPLIT_KV, 16, 0},   {HATTN_ALGORITHM_SPLIT_KV, 128, 0}, {HATTN_ALGORITHM_SPLIT_KV, 8192, 0},
+    {HATTN_ALGORITHM_UNFUSED, 256, 0},   {HATTN_ALGORITHM_UNFUSED, 4096, 0},
+};
+constexpr std::pair<int64_t, int64_t> kLengths[] = {{1, 5000}, {3, 700}, {40, 300}, {130, 130}};
+
+std::string name_of(const testing::TestParamInfo<Param> &run) {
+    const Decision decision = std::get<0>(run.param);
+    const std::pair<int64_t, int64_t> lengths = std::get<1>(run.param);
+    return std::string(test::algorithm_name(decision.algorithm)) + "_" + std::to_string(decision.split_keys) + "_" +
+           std::to_string(decision.heads) + "__" + std::to_string(lengths.first) + "_" +
+           std::to_string(lengths.second);
+}
+INSTANTIATE_TEST_SUITE_P(All, Tuned, testing::Combine(testing::ValuesIn(kDecisions), testing::ValuesIn(kLengths)),
+                         name_of);
+
+// A plan for long sequences serves short ones, which other entries decide about.
+TEST(Tuned, APlanHasRoomForWhatAnyEntryDecides) {
+    const cases::Case small = some_case(1, 64), large = some_case(1, 5000);
+    json choice = choice_of(small, HATTN_ALGORITHM_SPLIT_KV);
+    choice["split_keys"] = 16;
+    const test::TuningFile file(database_for(small, choice));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    test::PlanPtr plan = test::make_plan(context.get(), cases::Problem(large).desc);
+    for (int64_t keys : {1, 64, 90, 200, 360, 5000}) {
+        test::Prepared data(some_case(1, keys));
+        const test::Outcome outcome = test::execute(plan.get(), data.problem.args);
+        ASSERT_TRUE(outcome.ok()) << outcome.text();
+        EXPECT_EQ(cases::difference(data.problem, data.expected), "") << keys;
+    }
+}
+
+}  // namespace

@@ -1,0 +1,351 @@
+"""`hattn tune` and its database, as a user meets them."""
+
+import json
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import hattn
+from hattn import _hattn, cli
+from hattn._tuning import command, database, session, shapes
+from helpers import assert_same_bits, random_qkv
+
+SMALL = [
+    {"query_heads": 4, "kv_heads": 2, "query_length": 1, "kv_length": 300, "key_dim": 32},
+    {"query_heads": 2, "kv_heads": 2, "query_length": 40, "kv_length": 60, "key_dim": 16, "value_dim": 24},
+]
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """The database of this test, which does not exist yet."""
+    path = tmp_path / "tuning.json"
+    monkeypatch.setenv("HATTN_TUNING", str(path))
+    return path
+
+
+@pytest.fixture
+def shapes_file(tmp_path):
+    """A list of shapes that take no time."""
+    file = tmp_path / "shapes.json"
+    file.write_text(json.dumps(SMALL))
+    return file
+
+
+def tune(*arguments):
+    """Runs the command line."""
+    return cli.main(["tune", "--threads", "1", "--budget", "1s", *map(str, arguments)])
+
+
+def arrays_of(rng, shape):
+    """q, k and v of a shape."""
+
+    def array(heads, rows, size):
+        return rng.standard_normal((1, heads, rows, size), np.float32)
+
+    keys = shape["kv_heads"], shape["kv_length"]
+    return (
+        array(shape["query_heads"], shape["query_length"], shape["key_dim"]),
+        array(*keys, shape["key_dim"]),
+        array(*keys, shape.get("value_dim", shape["key_dim"])),
+    )
+
+
+def entry_for(arrays, algorithm, invariant=False, **options):
+    """An entry that gives the arrays' class to an algorithm, as it is by default."""
+    plan = hattn.explain(*arrays, algorithm=algorithm, **options)
+    choice = {name: plan[name] for name in ("algorithm", "tile", "split_keys")}
+    problem_class = hattn.explain(*arrays, **options)["class"]
+    return {"class": problem_class, "choice": {**choice, "heads": 0}, "gain": 1.25, "invariant": invariant}
+
+
+def stays(number, choice=None):
+    """An entry of a class of its own, in which the default stays."""
+    problem_class = {
+        "algorithm": "auto",
+        "dtype": "float32",
+        "head": 64,
+        "group": 2 ** (number // 100),
+        "hooks": [],
+        "target": "generic",
+        "rows": 2 ** (number % 10),
+        "keys": 2 ** (number // 10 % 10),
+        "threads": 0,
+    }
+    return {"class": problem_class, "choice": choice, "gain": 1.0, "invariant": False}
+
+
+def keys_of(path):
+    """The classes of a database's entries."""
+    return sorted(database.class_key(entry) for entry in database.read(path))
+
+
+def keys(*numbers):
+    """The classes of such entries."""
+    return sorted(database.class_key(stays(number)) for number in numbers)
+
+
+def test_the_whole_circle(rng, path, shapes_file, tmp_path, monkeypatch, capsys):
+    """Tune, use, explain, damage the file, use again, force, report."""
+    assert hattn.info()["tuning_database"]["state"] == "missing"
+    assert tune("--shapes", shapes_file) == 0
+    printed = capsys.readouterr().out
+    assert "2 of 2 problems measured" in printed and "cost model: " in printed and str(path) in printed
+    assert len(database.read(path)) == 2
+
+    arrays = arrays_of(rng, SMALL[0])
+    usual = hattn.attention(*arrays, causal=True)
+    database.merge(path, [entry_for(arrays, "naive", causal=True)])
+    monkeypatch.setenv("HATTN_TUNING", f"{path.parent}/./{path.name}")  # as a process that starts now
+    plan = hattn.explain(*arrays, causal=True)
+    assert (plan["algorithm"], plan["decided_by"]) == ("naive", "machine")
+    assert "1.25x" in plan["why"]
+    tuned = hattn.attention(*arrays, causal=True)
+    np.testing.assert_allclose(tuned, usual, rtol=1e-5, atol=1e-6)
+    info = hattn.info()["tuning_database"]
+    assert (info["state"], info["entries"]) == ("in use", 2)
+
+    monkeypatch.setenv("HATTN_FORCE", "algorithm=flash")
+    assert hattn.explain(*arrays, causal=True)["algorithm"] == "flash"
+    monkeypatch.delenv("HATTN_FORCE")
+
+    text = path.read_text()
+    path.write_text(text[: len(text) // 2])
+    monkeypatch.setenv("HATTN_TUNING", str(path))
+    with pytest.warns(RuntimeWarning, match="tuning database .* is ignored: it is damaged"):
+        again = hattn.attention(*arrays, causal=True)
+    assert_same_bits(again, usual)
+    assert hattn.info()["tuning_database"]["state"] == "ignored"
+
+    assert tune("--shapes", shapes_file, "--resume", "--report", tmp_path / "report.html") == 0
+    assert "2 of 2" in capsys.readouterr().out  # a damaged file has nothing to go on from
+    assert tune("--shapes", shapes_file, "--resume") == 0
+    assert "nothing was measured" in capsys.readouterr().out
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_a_damaged_file_is_one_line_on_the_command_line(path):
+    path.write_text("{")
+    environment = {**os.environ, "HATTN_TUNING": str(path)}
+    process = subprocess.run(
+        [sys.executable, "-m", "hattn", "info"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert process.stderr.startswith("hattn: warning: tuning database") and process.stderr.count("\n") == 1
+    assert json.loads(process.stdout)["tuning_database"]["state"] == "ignored"
+
+
+def test_one_warning_per_file(path, monkeypatch):
+    path.write_text("[]")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        hattn.info()
+        monkeypatch.setenv("HATTN_FORCE", "algorithm=naive")  # a new session
+        hattn.info()
+    assert len(caught) == 1
+
+
+def _merge_many(path, first):
+    for at in range(first, first + 20):
+        database.merge(pathlib.Path(path), [stays(at)])
+
+
+def test_concurrent_tuners_lose_nothing(path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_merge_many, args=(str(path), 100 * at)) for at in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert keys_of(path) == keys(*(100 * at + i for at in range(4) for i in range(20)))
+    assert not [file for file in path.parent.iterdir() if file.name.startswith(f".{path.name}")]
+
+
+def test_merging_replaces_entries_of_a_class_and_foreign_files(path):
+    database.merge(path, [stays(1), stays(2)])
+    tile = hattn.explain(*random_qkv(np.random.default_rng(1)), algorithm="naive")["tile"]
+    naive = {"algorithm": "naive", "tile": tile, "split_keys": 0, "heads": 1}
+    database.merge(path, [stays(1, naive)])
+    assert keys_of(path) == keys(1, 2)
+    assert [entry["choice"] for entry in database.read(path) if entry["choice"]] == [naive]
+    document = json.loads(path.read_text())
+    document["stamp"]["cpu"] = "Z80"
+    path.write_text(json.dumps(document))
+    assert database.read(path) == []
+    database.merge(path, [stays(3)])
+    assert keys_of(path) == keys(3)
+
+
+def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
+    database.merge(path, [stays(1)])
+    before = path.read_text()
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        database.merge(path, [stays(2)])
+    assert path.read_text() == before
+    assert {file.name for file in path.parent.iterdir()} == {"tuning.json", "tuning.json.lock"}
+
+
+def test_force_forgets(path, shapes_file, capsys):
+    database.merge(path, [stays(1)])
+    assert tune("--shapes", shapes_file, "--force") == 0
+    assert len(database.read(path)) == 2
+
+
+def test_dry_run_measures_nothing(path, capsys):
+    assert tune("--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(shapes.quick()) + 1 and str(path) in lines[-1]
+    assert not path.exists()
+
+
+def test_ctrl_c_keeps_what_is_measured(path):
+    """A process that is interrupted after its first result leaves a database with it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hattn", "tune", "--threads", "1", "--budget", "10m"],
+        env={**os.environ, "HATTN_TUNING": str(path)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == command.INTERRUPTED
+    assert "interrupted; what was measured is kept" in errors
+    assert len(database.read(path)) >= 1
+    assert f"{len(database.read(path))} of {len(shapes.quick())} problems measured" in printed
+
+
+def test_invariant_choices_have_the_bits_of_the_default(rng, tmp_path, monkeypatch):
+    """Whatever it chooses: each candidate that is timed gives the default's bits, at other lengths of the class too."""
+    tuner = _hattn.Tuner(1)
+    shape = {"query_heads": 4, "kv_heads": 2, "query_length": 64, "kv_length": 200, "key_dim": 32}
+    problem = shapes.Problem([shape])
+    options = session.Options(seconds=0.2, invariant=True)
+    (result,) = session.run([problem], None, tuner, options)
+    entry = result["entry"]
+    assert entry["invariant"] is True
+    others = [candidate for candidate in result["candidates"][1:] if not candidate["refused"]]
+    assert others
+    default = result["candidates"][0]["choice"]
+    for at, candidate in enumerate(others):
+        choice = candidate["choice"]
+        assert choice["algorithm"] == default["algorithm"] and choice["split_keys"] == default["split_keys"]
+        database.merge(tmp_path / f"{at}.json", [{**entry, "choice": choice}])
+        for rows, keys in ((64, 200), (50, 180), (85, 240)):
+            arrays = arrays_of(rng, {**shape, "query_length": rows, "kv_length": keys})
+            monkeypatch.setenv("HATTN_TUNING", "none")
+            usual = hattn.attention(*arrays, causal=True)
+            monkeypatch.setenv("HATTN_TUNING", str(tmp_path / f"{at}.json"))
+            assert hattn.explain(*arrays, causal=True)["decided_by"] == "machine"
+            assert_same_bits(hattn.attention(*arrays, causal=True), usual)
+
+
+def test_results_say_how_they_came_about(path):
+    tuner = _hattn.Tuner(1)
+    (result,) = session.run([shapes.Problem([SMALL[0]])], None, tuner, session.Options(seconds=0.3))
+    assert not path.exists()
+    assert result["noise"] >= 1 and result["entry"]["gain"] >= 1
+    assert {"naive", "flash", "split_kv", "unfused"} == {row["choice"]["algorithm"] for row in result["candidates"]}
+    for row in result["candidates"]:
+        assert row["refused"] == "" and row["predicted_seconds"] > 0
+        assert {time["caches"] for time in row["times"]} == {"warm", "cold"}
+        assert all(time["seconds"] > 0 for time in row["times"])
+    assert -1 <= result["model"]["rank_correlation"] <= 1
+    assert bool(result["entry"]["choice"]) == result["replaces_default"]
+
+
+@pytest.mark.parametrize(
+    "arguments, pattern",
+    [
+        (["--threads", "-1"], "--threads: is -1"),
+        (["--resume", "--force"], "exclude each other"),
+        (["--shapes", "missing.json"], "missing.json"),
+    ],
+)
+def test_bad_arguments(path, capsys, arguments, pattern):
+    assert cli.main(["tune", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("hattn: ") and pattern in error and error.count("\n") == 1
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text, expected", [("90", 90), ("2m", 120), ("1.5h", 5400), ("60s", 60)])
+def test_times(text, expected):
+    assert command.seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0s", "soon", "-3", "5 m"])
+def test_what_is_no_time(text):
+    with pytest.raises(command.argparse.ArgumentTypeError):
+        command.seconds(text)
+
+
+def test_shapes_of_a_config(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(
+        json.dumps(
+            {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 576, "max_position_embeddings": 2048}
+        )
+    )
+    problems = shapes.read(file)
+    assert {(shape["query_heads"], shape["kv_heads"], shape["key_dim"]) for (shape,), in problems} == {(9, 3, 64)}
+    lengths = {(shape["query_length"], shape["kv_length"]) for (shape,), in problems}
+    assert (1, 2048) in lengths and (512, 2048) in lengths and max(keys for _, keys in lengths) == 2048
+
+
+def test_shapes_of_a_gguf(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    writer.add_head_count(8)
+    writer.add_head_count_kv(2)
+    writer.add_embedding_length(512)
+    writer.add_context_length(1024)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    problems = shapes.read(tmp_path / "model.gguf")
+    assert {(shape["query_heads"], shape["kv_heads"], shape["key_dim"]) for (shape,), in problems} == {(8, 2, 64)}
+    assert max(shape["kv_length"] for (shape,), in problems) == 1024
+
+
+@pytest.mark.parametrize(
+    "content, pattern",
+    [
+        ("{}", "num_attention_heads"),
+        ("[]", "must be a list of shapes"),
+        ('[{"query_heads": 2}]', r"shapes\[0\] has no whole number query_length"),
+        ("nonsense", "is no JSON"),
+    ],
+)
+def test_bad_shapes(tmp_path, content, pattern):
+    file = tmp_path / "shapes.json"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=pattern):
+        shapes.read(file)
+
+
+def test_the_grid_covers_what_plans_may_ask_for():
+    for problems in (shapes.quick(), shapes.everything()):
+        assert all(shape["query_length"] <= shape["kv_length"] for problem in problems for shape in problem.shapes)
+        titles = [problem.title for problem in problems]
+        assert len(titles) == len(set(titles))
+    assert {problem.shapes[0]["query_length"] for problem in shapes.quick()} == set(shapes.QUICK_ROWS)
+
+
+def test_explain_has_a_class(rng):
+    plan = hattn.explain(*random_qkv(rng))
+    assert plan["class"]["dtype"] == "float32" and plan["class"]["threads"] == 0
+    assert plan["decided_by"] in ("rule", "shipped")

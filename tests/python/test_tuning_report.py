@@ -1,0 +1,88 @@
+"""The page of `hattn tune --report`, as a browser shows it."""
+
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib")
+from PIL import Image  # noqa: E402  (comes with matplotlib)
+
+from hattn import _hattn  # noqa: E402
+from hattn._tuning import report, session, shapes  # noqa: E402
+
+CHARTS = 5
+WIDTH, HEIGHT = 1200, 4000
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A report on a few problems that take no time."""
+    tuner = _hattn.Tuner(1)
+    problems = shapes.grid((1, 16), (32, 64), ((32, 1), (64, 2)))
+    options = session.Options(seconds=0.8)
+    results = list(session.run(problems, None, tuner, options))
+    assert len(results) >= 4
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    report.write(path, results, json.loads(tuner.machine()))
+    return path
+
+
+def test_is_self_contained(page):
+    text = page.read_text()
+    assert len(re.findall("<svg", text)) == CHARTS
+    # Names of namespaces and licences are no requests.
+    assert not re.findall(r'(?:src|href)="(?!#)[^"]*"|url\((?!#)[^)]*\)|@import|<script', text)
+
+
+def test_charts_are_well_formed(page):
+    for svg in re.findall(r"<svg.*?</svg>", page.read_text(), flags=re.DOTALL):
+        assert len(list(ElementTree.fromstring(svg).iter())) > 50
+
+
+def test_needs_results(tmp_path):
+    with pytest.raises(ValueError, match="no measurements"):
+        report.write(tmp_path / "report.html", [], {})
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_in_a_browser(page, tmp_path):
+    """Nothing is blank, and nothing is said on the console."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium here; ./dev test installs it")
+    screenshot = tmp_path / "page.png"
+    browser = subprocess.run(
+        [
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={WIDTH},{HEIGHT}",
+            f"--screenshot={screenshot}",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert browser.returncode == 0, browser.stderr
+    assert "CONSOLE" not in browser.stderr, browser.stderr
+    image = Image.open(screenshot).convert("RGB")
+    assert image.size == (WIDTH, HEIGHT)
+    colours = {colour for _, colour in image.getcolors(maxcolors=1 << 24)}
+    for colour in report.COLOURS.values():
+        wanted = tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+        if colour in page.read_text():
+            assert wanted in colours, f"{colour} is in the page, but not on the screen"
+    # The page is higher than the window, and each fifth of the window holds something.
+    for at in range(5):
+        part = image.crop((0, at * HEIGHT // 5, WIDTH, (at + 1) * HEIGHT // 5)).convert("L")
+        assert sum(part.histogram()[:128]) > 500, f"part {at} of the page is blank"
