@@ -19,7 +19,7 @@ int64_t largest_of_exponent(int exponent) {
 
 TuningFamily family_of(const Problem &problem, hattn_algorithm algorithm, const TargetInfo &target) {
     return {algorithm,
-            HATTN_FLOAT32,
+            problem.k_dtype == HATTN_FLOAT32 ? problem.v_dtype : problem.k_dtype,
             size_exponent(std::max<int64_t>(1, std::max(problem.key_dim, problem.value_dim))),
             size_exponent(problem.group_size()),
             problem.hooks,
