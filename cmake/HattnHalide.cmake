@@ -15,5 +15,6 @@ endif ()
 
 if (NOT Halide_FOUND)
     message(FATAL_ERROR "Halide 21 was not found. Run ./dev build, or set Halide_DIR to the folder of HalideConfig.cmake, "
-                        "or configure with -DHATTN_FETCH_HALIDE=ON")
+                        "or configure with -DHATTN_FETCH_HALIDE=ON, or set HATTN_KERNEL_DIR to "
+                        "kernels compiled elsewhere")
 endif ()

@@ -14,10 +14,11 @@ endif ()
 
 # hattn_define_kernels(<file>...): declares what the custom commands of the calling directory leave in
 # HATTN_KERNEL_OUTPUT_DIR, as names relative to it: objects (.o) and C++ sources. Also writes the list to kernels.txt
-# beside them, for HATTN_KERNEL_DIR.
+# beside them, and the architecture to architecture.txt, for HATTN_KERNEL_DIR.
 function(hattn_define_kernels)
     list(JOIN ARGN "\n" list_text)
     file(CONFIGURE OUTPUT ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt CONTENT "${list_text}\n" @ONLY)
+    file(CONFIGURE OUTPUT ${HATTN_KERNEL_OUTPUT_DIR}/architecture.txt CONTENT "${HATTN_ARCHITECTURE}\n" @ONLY)
     list(TRANSFORM ARGN PREPEND ${HATTN_KERNEL_OUTPUT_DIR}/ OUTPUT_VARIABLE files)
     add_custom_target(hattn_kernels ALL DEPENDS ${files})
     set_property(TARGET hattn_kernels PROPERTY HATTN_KERNEL_FILES ${files})
@@ -37,6 +38,14 @@ if (HATTN_KERNEL_DIR)
     if (NOT EXISTS ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt)
         message(FATAL_ERROR "HATTN_KERNEL_DIR: ${HATTN_KERNEL_DIR} holds no kernels.txt; build hattn_kernels in the "
                             "tree it belongs to first (./dev build release)")
+    endif ()
+    set(HATTN_BORROWED_ARCHITECTURE x86-64)  # of trees that do not say
+    if (EXISTS ${HATTN_KERNEL_OUTPUT_DIR}/architecture.txt)
+        file(STRINGS ${HATTN_KERNEL_OUTPUT_DIR}/architecture.txt HATTN_BORROWED_ARCHITECTURE)
+    endif ()
+    if (NOT HATTN_BORROWED_ARCHITECTURE STREQUAL HATTN_ARCHITECTURE)
+        message(FATAL_ERROR "HATTN_KERNEL_DIR: ${HATTN_KERNEL_DIR} holds kernels for ${HATTN_BORROWED_ARCHITECTURE}, but "
+                            "this build is for ${HATTN_ARCHITECTURE}")
     endif ()
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt)
     file(STRINGS ${HATTN_KERNEL_OUTPUT_DIR}/kernels.txt HATTN_BORROWED_KERNELS)

@@ -1,4 +1,4 @@
-// Decode on x86: the head dimension in the vector lanes. For few rows, K and V are read once, as vectors, at the speed
+// Decode: the head dimension in the vector lanes. For few rows, K and V are read once, as vectors, at the speed
 // of memory.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Prefill on x86: query rows in the vector lanes. K and V are read as scalar broadcasts in their own layout, and the
+// Prefill: query rows in the vector lanes. K and V are read as scalar broadcasts in their own layout, and the
 // softmax needs no horizontal operation.
 #pragma once
 
