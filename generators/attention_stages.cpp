@@ -184,6 +184,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
 
     normaliser(r) = normalise(statistics(r)[0], statistics(r)[1], inputs.sinks(head_index()));
     output(d, r) = scaled_output(inputs, state(r, d) * normaliser(r)[0], d);
+    output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);
 }

@@ -16,10 +16,10 @@ Expr cache_lines(Expr floats) {
     return (std::move(floats) + (kLineFloats - 1)) / kLineFloats;
 }
 
-AttentionInputs::AttentionInputs(bool any_storage)
+AttentionInputs::AttentionInputs(bool any_storage, int lanes)
     : any_storage(any_storage),
-      stored_key("key"),
-      stored_value("value"),
+      stored_key("key", lanes),
+      stored_value("value", lanes),
       query(Float(32), 3, "query"),
       key(Float(32), 3, "key"),
       value(Float(32), 3, "value"),

@@ -19,8 +19,9 @@ inline constexpr int kLineFloats = 16;  // of a cache line
 Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
-    // With any_storage keys and values may be of any storage type, said at run time, else they are float32.
-    explicit AttentionInputs(bool any_storage = false);
+    // With any_storage keys and values may be of any storage type, said at run time, else they are float32. lanes: of
+    // vectors.
+    AttentionInputs(bool any_storage, int lanes);
 
     bool any_storage;
     StoredSide stored_key, stored_value;  // used with any_storage

@@ -110,7 +110,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const schedules::AttentionSchedule &schedule = spec.kind == KernelKind::kNaive   ? target.naive
                                                    : spec.kind == KernelKind::kFlash ? target.flash
                                                                                      : target.split_kv;
-    AttentionInputs inputs(spec.any_storage);
+    AttentionInputs inputs(spec.any_storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = schedule.head_in_lanes ? 0 : spec.tile.rows,
                                                 .chunk = spec.tile.keys,
@@ -124,7 +124,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
 KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
     const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
     const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
-    AttentionInputs inputs(spec.any_storage);
+    AttentionInputs inputs(spec.any_storage, target.lanes);
     UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
                                               .chunk = spec.tile.keys,
                                               .dim_multiple = head_in_lanes ? target.lanes : 1,
@@ -136,7 +136,7 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
 }
 
 KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &target) {
-    UnfusedValueInputs inputs(spec.any_storage);
+    UnfusedValueInputs inputs(spec.any_storage, target.lanes);
     UnfusedValues stages(
         inputs,
         StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_ahead = target.unfused_values.fetch_ahead});
@@ -145,7 +145,7 @@ KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &tar
 }
 
 KernelPipeline build_scores(const KernelSpec &spec, const TargetRow &target) {
-    AttentionInputs inputs(spec.any_storage);
+    AttentionInputs inputs(spec.any_storage, target.lanes);
     ScoreOutput stages(inputs, spec.hooks, spec.kind == KernelKind::kProbabilities);
     target.scores(stages, spec.tile, target.lanes);
     return {Halide::Pipeline(stages.output), inputs.arguments()};

@@ -12,9 +12,25 @@ Expr bfloat16_value(Expr bits) {
     return reinterpret<float>(cast<uint32_t>(std::move(bits)) << 16);
 }
 
-Expr int4_value(Expr byte, Expr odd) {
-    Expr signed_byte = reinterpret<int8_t>(std::move(byte));
-    return select(std::move(odd) == 0, signed_byte << 4, signed_byte) >> 4;
+namespace {
+
+Expr word_at(const std::function<Expr(Expr)> &byte, const Expr &first) {
+    Expr word = cast<uint32_t>(byte(first));
+    for (int n = 1; n < 4; ++n) {
+        word = word | (cast<uint32_t>(byte(first + n)) << (8 * n));
+    }
+    return word;
+}
+
+}  // namespace
+
+// Eight lanes along d share a word, sixteen choose from two: words are loaded once and shifted by each lane, nothing is
+// gathered. Adding 8 to the four bits, which flips the first, and taking it off again extends their sign.
+Expr int4_value(const std::function<Expr(Expr)> &byte, const Expr &d, int lanes) {
+    Expr word = lanes <= 8 ? word_at(byte, d / 8 * 4)
+                           : select(d % 16 < 8, word_at(byte, d / 16 * 8), word_at(byte, d / 16 * 8 + 4));
+    Expr bits = (word >> cast<uint32_t>(d % 8 * 4)) & Expr(15u);
+    return cast<float>(cast<int32_t>(bits ^ Expr(8u)) - 8);
 }
 
 Expr float16_bits(Expr value) {

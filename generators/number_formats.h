@@ -1,6 +1,8 @@
 // Numbers of 16 bits and fewer, as bits and as float32.
 #pragma once
 
+#include <functional>
+
 #include "Halide.h"
 
 namespace hattn::generators {
@@ -8,7 +10,9 @@ namespace hattn::generators {
 // Exact, subnormals and infinities included.
 Halide::Expr float16_value(Halide::Expr bits);   // uint16: IEEE 754 binary16
 Halide::Expr bfloat16_value(Halide::Expr bits);  // uint16: the upper half of a float32
-Halide::Expr int4_value(Halide::Expr byte, Halide::Expr odd);  // int8 of a uint8: its low half, or its high one
+// Float32: element d of a row of four-bit integers, the first in the low half of a byte. lanes: of the vectors along d in
+// which it is computed, at most 16.
+Halide::Expr int4_value(const std::function<Halide::Expr(Halide::Expr)> &byte, const Halide::Expr &d, int lanes);
 
 // The nearest number, ties to even; what is too large becomes infinite, a NaN stays one.
 Halide::Expr float16_bits(Halide::Expr value);

@@ -24,8 +24,9 @@ Expr prefetch_line(const ImageParam &storage, Expr offset) {
     return Call::make(Float(32), Call::prefetch, {base, std::move(offset), 1, elements}, Call::Intrinsic);
 }
 
-StoredSide::StoredSide(const std::string &side)
-    : type(side + "_type"),
+StoredSide::StoredSide(const std::string &side, int lanes)
+    : lanes(lanes),
+      type(side + "_type"),
       lines(side + "_lines"),
       halves(UInt(16), 3, side + "_halves"),
       bytes(UInt(8), 3, side + "_bytes"),
@@ -44,12 +45,13 @@ Expr StoredSide::element(const ImageParam &floats, const ImageParam &granules, E
     const auto stored = [&](const ImageParam &view, Expr at) {
         return granule_element(view, granules, std::move(at), granule, slot);
     };
+    const auto byte = [&](Expr at) { return stored(bytes, min(likely(std::move(at)), bytes.dim(0).extent() - 1)); };
     Expr scale = granule_element(block_scales, scale_granules, d / kScaleBlock, granule, slot);
     return select(type == HATTN_FLOAT32, stored(floats, d),                                              //
                   type == HATTN_FLOAT16, float16_value(stored(halves, d)),                               //
                   type == HATTN_BFLOAT16, bfloat16_value(stored(halves, d)),                             //
                   type == HATTN_INT8, cast<float>(reinterpret<int8_t>(stored(bytes, d))) * scale,        //
-                  cast<float>(int4_value(stored(bytes, d / 2), d % 2)) * scale);
+                  int4_value(byte, d, lanes) * scale);
 }
 
 // In 64 bits: counted in bytes, offsets may be beyond what the indices of elements have to be within.

@@ -25,8 +25,8 @@ UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &
     weights(j, r) = exponentials(r, j % options.chunk, j / options.chunk);
 }
 
-UnfusedValueInputs::UnfusedValueInputs(bool any_storage)
-    : AttentionInputs(any_storage), weights(Float(32), 2, "weights"), maximum(Float(32), 1, "maximum"), sum(Float(32), 1, "sum") {}
+UnfusedValueInputs::UnfusedValueInputs(bool any_storage, int lanes)
+    : AttentionInputs(any_storage, lanes), weights(Float(32), 2, "weights"), maximum(Float(32), 1, "maximum"), sum(Float(32), 1, "sum") {}
 
 std::vector<Argument> UnfusedValueInputs::arguments() const {
     std::vector<Argument> all = AttentionInputs::arguments();
@@ -85,6 +85,7 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
     Expr head = inputs.query.dim(2).min() + row % inputs.heads();
     normaliser(r) = normalise(inputs.sum(row), inputs.maximum(row), inputs.sinks(head));
     output(d, r) = scaled_output(inputs, state(r, d) * normaliser(r)[0], d);
+    output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);
 }

@@ -23,7 +23,7 @@ struct UnfusedScores : ScoreStages {
 };
 
 struct UnfusedValueInputs : AttentionInputs {
-    explicit UnfusedValueInputs(bool any_storage);
+    UnfusedValueInputs(bool any_storage, int lanes);
 
     Halide::ImageParam weights;  // (j, r) outputs of the first kernel
     Halide::ImageParam maximum;  // (r)

@@ -58,8 +58,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .unroll(s.d)
         .unroll(s.r);
     if (s.any_storage) {
-        // The vectors of a chunk's values that one block of the state takes, for all rows.
-        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, block), lanes);
+        specialize_for_storage(s.chunk_output.update(), s.value_type);
     }
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
@@ -94,9 +93,6 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .unroll(s.r)
         .unroll(inner);
     s.fetched.compute_at(s.dot, block);
-    if (s.any_storage) {
-        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.dot, block), lanes);
-    }
     lane_sums.compute_at(s.dot, rows)
         .reorder_storage(partial, s.r, s.k, s.c)
         .vectorize(partial, lanes)
@@ -104,10 +100,14 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .unroll(s.k);
     lane_sums.update()
         .reorder(partial, s.r, s.k, outer)
-        .partition(outer, s.any_storage ? Partition::Auto : Partition::Always)
+        .partition(outer, Partition::Always)
         .vectorize(partial, lanes)
         .unroll(s.r)
         .unroll(s.k);
+    if (s.any_storage) {
+        // Few rows share a key: elements are brought into float32 in registers.
+        specialize_for_storage(lane_sums.update(), s.key_type);
+    }
 }
 
 // Scores of one chunk, keys side by side.

@@ -82,8 +82,9 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
     s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
     s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
     if (s.any_storage) {
-        // Once for all rows; stays in the first level of cache.
-        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.logits, block), lanes);
+        // Once for all rows. Not beside the score block, whose accumulators take all registers; but of all keys at once
+        // no more than a block.
+        schedule_stored(s.key_rows, s.d, s.key_type, tile.keys > 0 ? chunk_loop : LoopLevel(s.logits, block), lanes);
     }
 }
 

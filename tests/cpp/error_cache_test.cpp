@@ -57,9 +57,8 @@ TEST_F(CacheErrors, Create) {
     std::string size = std::to_string(sizeof(D)), larger = std::to_string(sizeof(D) + 8);
     EXPECT_EQ(create_refused([](D &d) { d.struct_size += 8; }, {kInvalid, {"struct_size", size, larger}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.struct_size = 0; }, {kInvalid, {"struct_size", "0"}}), "");
-    EXPECT_EQ(create_refused([](D &d) { d.dtype = HATTN_FLOAT16; }, {HATTN_NOT_SUPPORTED, {"dtype"}}), "");
-    EXPECT_EQ(create_refused([](D &d) { d.dtype = HATTN_BFLOAT16; }, {HATTN_NOT_SUPPORTED, {"dtype"}}), "");
-    EXPECT_EQ(create_refused([](D &d) { d.dtype = HATTN_INT8; }, {HATTN_NOT_SUPPORTED, {"dtype"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.dtype = HATTN_BOOL; }, {kInvalid, {"dtype", "bool"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.value_dtype = HATTN_INT32; }, {kInvalid, {"value_dtype", "int32"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.dtype = test::unknown<hattn_dtype>(99); }, {kInvalid, {"dtype", "99"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.batch = -2; }, {kInvalid, {"batch", "-2"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.kv_heads = 0; }, {kInvalid, {"kv_heads", "0"}}), "");
@@ -125,7 +124,7 @@ TEST_F(CacheErrors, Append) {
     using T = hattn_tensor;
     EXPECT_EQ(append_refused([](T &k, T &) { k.data = nullptr; }, {kInvalid, {"k"}}), "");
     EXPECT_EQ(append_refused([](T &, T &v) { v.data = nullptr; }, {kInvalid, {"v"}}), "");
-    EXPECT_EQ(append_refused([](T &k, T &) { k.dtype = HATTN_FLOAT16; }, {HATTN_NOT_SUPPORTED, {"k"}}), "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.dtype = HATTN_INT8; }, {kInvalid, {"k", "int8"}}), "");
     EXPECT_EQ(append_refused([](T &, T &v) { v.dtype = HATTN_INT32; }, {kInvalid, {"v"}}), "");
     EXPECT_EQ(append_refused([](T &k, T &) { k.device = HATTN_CUDA; }, {HATTN_NOT_SUPPORTED, {"k"}}), "");
     EXPECT_EQ(append_refused([](T &k, T &) { k.struct_size = 0; }, {kInvalid, {"k", "struct_size", "0"}}), "");

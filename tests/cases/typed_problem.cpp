@@ -1,0 +1,214 @@
+#include "typed_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "number_formats.h"
+
+namespace hattn::cases {
+
+namespace {
+
+constexpr int64_t kScaleBlock = 32;
+
+bool is_quantized(hattn_dtype type) {
+    return type == HATTN_INT8 || type == HATTN_INT4;
+}
+
+// The same extents and strides in another type, in memory that holds what the type reads as NaN.
+TensorData like(const hattn_tensor &tensor, hattn_dtype type) {
+    int64_t span = 1;
+    for (int d = 0; d < 4; ++d) {
+        span += std::max<int64_t>(tensor.extent[d] - 1, 0) * tensor.stride[d];
+    }
+    TensorData copy = make_tensor(type, {1, 1, 1, span});
+    fill_bytes(copy, 0xff);
+    std::copy(tensor.extent, tensor.extent + 4, copy.view.extent);
+    std::copy(tensor.stride, tensor.stride + 4, copy.view.stride);
+    return copy;
+}
+
+template<typename Visit>
+void for_each_element(const hattn_tensor &tensor, Visit visit) {
+    for_each_index(extents_of(tensor), visit);
+}
+
+// Rounds a tensor of the twin in place, and gives it in its type.
+TensorData narrowed(const hattn_tensor &tensor, hattn_dtype type) {
+    TensorData copy = like(tensor, type);
+    for_each_element(tensor, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        float &value = element<float>(tensor, b, h, s, d);
+        if (type == HATTN_FLOAT32) {
+            element<float>(copy.view, b, h, s, d) = value;
+            return;
+        }
+        const uint16_t bits = encode(type, static_cast<double>(value));
+        element<uint16_t>(copy.view, b, h, s, d) = bits;
+        value = static_cast<float>(decode(type, bits));
+    });
+    return copy;
+}
+
+double largest_magnitude(const hattn_tensor &tensor) {
+    double most = 0.0;
+    for_each_element(tensor, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        const double size = std::fabs(static_cast<double>(element<float>(tensor, b, h, s, d)));
+        most = std::isfinite(size) ? std::max(most, size) : most;
+    });
+    return most;
+}
+
+TensorData make_scales(const hattn_tensor &side, ScaleKind kind) {
+    const int64_t blocks = (side.extent[3] + kScaleBlock - 1) / kScaleBlock;
+    switch (kind) {
+    case ScaleKind::kTensor:
+        return make_tensor(HATTN_FLOAT32, {1, 1, 1, 1});
+    case ScaleKind::kHead:
+        return make_tensor(HATTN_FLOAT32, {1, side.extent[1], 1, 1});
+    case ScaleKind::kChannel:
+        return make_tensor(HATTN_FLOAT32, {1, side.extent[1], 1, side.extent[3]});
+    case ScaleKind::kKey:
+        break;
+    }
+    // Strides of their own, with gaps.
+    return make_tensor(HATTN_FLOAT32, {side.extent[0], side.extent[1], side.extent[2], blocks}, {0, 2, 1, 3},
+                       {3, 2, 1, 0});
+}
+
+float &scale_of(const hattn_tensor &scales, int64_t b, int64_t h, int64_t s, int64_t d, int64_t dim) {
+    const int64_t last = scales.extent[3] == dim ? d : scales.extent[3] == 1 ? 0 : d / kScaleBlock;
+    return element<float>(scales, scales.extent[0] > 1 ? b : 0, scales.extent[1] > 1 ? h : 0,
+                          scales.extent[2] > 1 ? s : 0, last);
+}
+
+// Small odd multiples of a power of two: products with the integers are exact in float32.
+void fill_scales(const hattn_tensor &scales, double largest_element, double limit) {
+    const double unit = std::ldexp(1.0, static_cast<int>(std::ceil(std::log2(std::max(largest_element, 1e-30) / limit))));
+    int64_t count = 0;
+    for_each_element(scales, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        element<float>(scales, b, h, s, d) = static_cast<float>(unit * (1.0 + 0.25 * static_cast<double>(count++ % 4)));
+    });
+}
+
+// Two elements a byte, rows dense: strides that have to be even.
+TensorData make_integers(const hattn_tensor &side, hattn_dtype type) {
+    if (type == HATTN_INT8) {
+        return like(side, type);
+    }
+    const Extents extents = extents_of(side);
+    const int64_t bytes = (extents[3] + 1) / 2;
+    TensorData packed = make_tensor(HATTN_INT8, {extents[0], extents[1], extents[2], bytes});
+    packed.view.dtype = HATTN_INT4;
+    packed.view.extent[3] = extents[3];
+    for (int d = 0; d < 3; ++d) {
+        packed.view.stride[d] *= 2;
+    }
+    return packed;
+}
+
+void put_integer(const hattn_tensor &integers, int64_t b, int64_t h, int64_t s, int64_t d, int value) {
+    const int64_t offset = element_offset(integers, b, h, s, d);
+    auto *bytes = static_cast<uint8_t *>(integers.data);
+    if (integers.dtype == HATTN_INT8) {
+        bytes[offset] = static_cast<uint8_t>(value);
+        return;
+    }
+    const int shift = offset % 2 == 0 ? 0 : 4;
+    uint8_t &byte = bytes[offset / 2];
+    byte = static_cast<uint8_t>((byte & ~(15 << shift)) | ((value & 15) << shift));
+}
+
+// Quantises a tensor of the twin in place, and gives integers and scales. Where the scales are the keys' own, they carry
+// its NaN; integers have none.
+TensorData quantized(const hattn_tensor &side, hattn_dtype type, ScaleKind kind, TensorData &scales) {
+    const double limit = type == HATTN_INT8 ? 127.0 : 7.0;
+    TensorData integers = make_integers(side, type);
+    scales = make_scales(side, kind);
+    fill_scales(scales.view, largest_magnitude(side), limit);
+    const int64_t dim = side.extent[3];
+    if (kind == ScaleKind::kKey) {
+        for_each_element(side, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+            if (!std::isfinite(element<float>(side, b, h, s, d))) {
+                scale_of(scales.view, b, h, s, d, dim) = std::numeric_limits<float>::quiet_NaN();
+            }
+        });
+    }
+    TensorData source = narrowed(side, HATTN_FLOAT32);  // broadcast elements are visited more than once
+    for_each_element(side, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        const auto value = static_cast<double>(element<float>(source.view, b, h, s, d));
+        const auto scale = static_cast<double>(scale_of(scales.view, b, h, s, d, dim));
+        const double ratio = std::isfinite(value) && std::isfinite(scale) ? std::nearbyint(value / scale) : limit;
+        const double integer = std::clamp(ratio, -limit, limit);
+        put_integer(integers.view, b, h, s, d, static_cast<int>(integer));
+        element<float>(side, b, h, s, d) = static_cast<float>(integer * scale);
+    });
+    return integers;
+}
+
+TensorData stored(const hattn_tensor &side, hattn_dtype type, ScaleKind kind, TensorData &scales) {
+    return is_quantized(type) ? quantized(side, type, kind, scales) : narrowed(side, type);
+}
+
+// Layouts that share memory between heads or batch entries would let elements have several scales.
+Case with_own_storage(Case c, const StoredTypes &types) {
+    const bool shared = c.layout == Layout::kSharedKv || c.layout == Layout::kSharedHead || c.layout == Layout::kPackedQkv;
+    if (shared && (is_quantized(types.k) || is_quantized(types.v) || types.q != types.k || types.k != types.v)) {
+        c.layout = Layout::kBhsd;
+    }
+    return c;
+}
+
+}  // namespace
+
+TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_own_storage(c, types)) {
+    q_ = narrowed(twin.q.view, types.q);
+    k_ = stored(twin.k.view, types.k, types.k_scales, k_scale_);
+    v_ = stored(twin.v.view, types.v, types.v_scales, v_scale_);
+    out_ = like(twin.out.view, types.out);
+    desc = twin.desc;
+    desc.dtype = types.q;
+    desc.k_dtype = types.k;
+    desc.v_dtype = types.v;
+    desc.out_dtype = types.out;
+    args = twin.args;
+    args.q = q_.view;
+    args.k = k_.view;
+    args.v = v_.view;
+    args.out = out_.view;
+    if (k_scale_.given()) {
+        args.k_scale = k_scale_.view;
+    }
+    if (v_scale_.given()) {
+        args.v_scale = v_scale_.view;
+    }
+    if (types.out != HATTN_FLOAT32 || is_quantized(types.v)) {
+        twin.spec.tolerance = Tolerance::kRounding;
+    }
+}
+
+Expected TypedProblem::evaluate() const {
+    Expected expected = cases::evaluate(twin.desc, twin.args);
+    const hattn_dtype type = args.out.dtype;
+    for (size_t i = 0; i < expected.out.size(); ++i) {
+        double &value = expected.out[i], &bound = expected.out_bound[i];
+        const double most = std::fabs(value) + bound;
+        bound += roundoff(type) * most + smallest_step(type);
+        if (most > largest(type)) {
+            value = std::numeric_limits<double>::quiet_NaN();  // finite or infinite
+        }
+    }
+    return expected;
+}
+
+void TypedProblem::read_output() {
+    for_each_element(out_.view, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        float &value = element<float>(twin.out.view, b, h, s, d);
+        value = out_.view.dtype == HATTN_FLOAT32
+                    ? element<float>(out_.view, b, h, s, d)
+                    : static_cast<float>(decode(out_.view.dtype, element<uint16_t>(out_.view, b, h, s, d)));
+    });
+}
+
+}  // namespace hattn::cases

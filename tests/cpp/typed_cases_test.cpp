@@ -1,0 +1,84 @@
+// Every case in every storage type against the oracle. Algorithms take turns, so that a case meets each of them with
+// some of the types.
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <ostream>
+#include <tuple>
+
+#include "case_list.h"
+#include "compare.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "typed_problem.h"
+
+namespace {
+
+using namespace hattn;
+using cases::ScaleKind;
+
+constexpr cases::StoredTypes kTypes[] = {
+    {"float16", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16},
+    {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16},
+    {"int8_of_keys", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, ScaleKind::kKey, ScaleKind::kKey},
+    {"int8_of_channels", HATTN_BFLOAT16, HATTN_INT8, HATTN_INT8, HATTN_BFLOAT16, ScaleKind::kChannel, ScaleKind::kHead},
+    {"int4_of_keys", HATTN_FLOAT16, HATTN_INT4, HATTN_INT4, HATTN_FLOAT16, ScaleKind::kKey, ScaleKind::kKey},
+    {"int4_and_int8", HATTN_FLOAT32, HATTN_INT4, HATTN_INT8, HATTN_BFLOAT16, ScaleKind::kHead, ScaleKind::kTensor},
+    {"int8_and_int4", HATTN_FLOAT32, HATTN_INT8, HATTN_INT4, HATTN_FLOAT32, ScaleKind::kTensor, ScaleKind::kChannel},
+    {"bfloat16_and_float16", HATTN_FLOAT32, HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_FLOAT32},
+    {"float32_and_int8", HATTN_BFLOAT16, HATTN_FLOAT32, HATTN_INT8, HATTN_FLOAT32, ScaleKind::kTensor, ScaleKind::kKey},
+    {"queries_alone", HATTN_FLOAT16, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_BFLOAT16},
+};
+
+// Large cases meet one set of types, and so do all on a target that only stands in for missing instructions.
+constexpr size_t kFew = 1;
+
+using Param = std::tuple<const cases::Case *, std::string>;
+
+class TypedCase : public testing::TestWithParam<Param> {};
+
+void check(hattn_context *context, const cases::Case &c, const cases::StoredTypes &types, hattn_algorithm algorithm) {
+    cases::TypedProblem problem(c, types);
+    problem.twin.fill_outputs();
+    problem.desc.algorithm = algorithm;
+    hattn_plan *plan = nullptr;
+    ASSERT_EQ(hattn_plan_create(context, &problem.desc, &plan), HATTN_OK) << hattn_last_error(context);
+    const test::PlanPtr owner(plan);
+    const test::Outcome outcome = test::execute(plan, problem.args);
+    ASSERT_TRUE(outcome.ok()) << outcome.text();
+    problem.read_output();
+    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate()), "");
+    EXPECT_EQ(outcome.allocations, 0u);
+}
+
+TEST_P(TypedCase, MatchesOracle) {
+    const auto &[spec, target] = GetParam();
+    const test::TargetContext &implementation = test::context_for(target);
+    if (!implementation.context) {
+        GTEST_SKIP() << target << ": " << implementation.why_not;
+    }
+    constexpr size_t kCount = std::size(kTypes);
+    const bool few = spec->work() > cases::kSmallWork || target == "generic";
+    for (size_t i = 0; i < (few ? kFew : kCount); ++i) {
+        const cases::StoredTypes &types = kTypes[(spec->seed() + i) % kCount];
+        const hattn_algorithm algorithm = test::kAlgorithms[(spec->seed() / kCount + i) % std::size(test::kAlgorithms)];
+        SCOPED_TRACE(std::string(types.name) + ", " + test::algorithm_name(algorithm) + "\n" + cases::describe(*spec));
+        check(implementation.context.get(), *spec, types, algorithm);
+    }
+}
+
+std::vector<const cases::Case *> case_params() {
+    std::vector<const cases::Case *> params;
+    for (const cases::Case &c : cases::all_cases()) {
+        params.push_back(&c);
+    }
+    return params;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TypedCase,
+                         testing::Combine(testing::ValuesIn(case_params()), testing::ValuesIn(test::target_names())),
+                         [](const testing::TestParamInfo<Param> &run) {
+                             return std::get<0>(run.param)->name + "__" + test::as_test_name(std::get<1>(run.param));
+                         });
+
+}  // namespace
