@@ -4,6 +4,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "device_kernels.h"
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
 
@@ -23,7 +24,8 @@ KernelKind kind_of(const std::string &name) {
     return kind;
 }
 
-Module compile(const KernelSpec &spec, const TargetRow &target) {
+template<typename Spec, typename Row>
+Module compile(const Spec &spec, const Row &target) {
     KernelPipeline kernel = build_kernel(spec, target);
     return kernel.pipeline.compile_to_module(kernel.arguments, spec.symbol(target.name), Target(target.halide_target));
 }
@@ -49,6 +51,14 @@ void emit_kernel(const std::string &name, const std::string &directory) {
             found = true;
         }
     });
+    for_each_device_kernel([&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+        if (spec.name(target.name) == name) {
+            compile(spec, target)
+                .compile({{OutputFileType::device_code, directory + "/" + name},
+                          {OutputFileType::stmt, directory + "/" + name + ".stmt"}});
+            found = true;
+        }
+    });
     if (!found) {
         throw std::invalid_argument("unknown kernel '" + name + "'");
     }
@@ -67,8 +77,9 @@ void write_table(const std::string &path) {
 }
 
 void list_kernels() {
-    for_each_kernel(
-        [](const KernelSpec &spec, const TargetRow &target) { std::cout << spec.name(target.name) << "\n"; });
+    const auto print = [](const auto &spec, const auto &target) { std::cout << spec.name(target.name) << "\n"; };
+    for_each_kernel(print);
+    for_each_device_kernel(print);
 }
 
 // Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the
