@@ -210,7 +210,7 @@ void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOpt
     state(r, slice) = Tuple(next);
 
     Tuple final = state(r, d / kSliceVector % options.slices);
-    Expr which = d / dealt * kSliceVector + d % kSliceVector;
+    Expr which = d % options.head / dealt * kSliceVector + d % kSliceVector;
     Expr unnormalised = final[2];
     for (int e = 1; e < elements; ++e) {
         unnormalised = select(which == e, final[2 + e], unnormalised);

@@ -21,31 +21,43 @@ namespace {
 
 constexpr KernelKind kDeviceKinds[] = {KernelKind::kFlash, KernelKind::kSplitKv, KernelKind::kMerge};
 
+constexpr int column(size_t offset) {
+    return static_cast<int>(offset / sizeof(int32_t));
+}
+
 UnitColumns attention_columns(const AttentionInputs &in, const std::string &output) {
-    const auto column = [](size_t offset) { return static_cast<int>(offset / sizeof(int32_t)); };
-#define COLUMN(member) column(offsetof(UnitRecord, member))
-    return {.count = static_cast<int>(sizeof(UnitRecord) / sizeof(int32_t)),
-            .values = {{in.query.name() + ".extent.1", COLUMN(rows)},
-                       {in.query.name() + ".extent.2", COLUMN(heads)},
-                       {output + ".0.extent.1", COLUMN(tile_rows)},
-                       {output + ".1.extent.1", COLUMN(tile_rows)},
-                       {in.key_count.name(), COLUMN(key_count)},
-                       {in.key_skip.name(), COLUMN(key_skip)},
-                       {in.first_offset.name(), COLUMN(first_offset)},
-                       {in.last_offset.name(), COLUMN(last_offset)},
-                       {in.position_offset.name(), COLUMN(position_offset)}},
-            .offsets = {{in.query.name(), COLUMN(query)},
-                        {in.key.name(), COLUMN(key)},
-                        {in.value.name(), COLUMN(value)},
-                        {in.bias.name(), COLUMN(bias)},
-                        {in.mask.name(), COLUMN(mask)},
-                        {in.key_granules.name(), COLUMN(key_granules)},
-                        {in.value_granules.name(), COLUMN(value_granules)},
-                        {in.alibi_slopes.name(), COLUMN(alibi_slopes)},
-                        {in.sinks.name(), COLUMN(sinks)},
-                        {output + ".0", COLUMN(output)},
-                        {output + ".1", COLUMN(lse)}}};
-#undef COLUMN
+    using Record = UnitRecord;
+    return {.count = column(sizeof(Record)),
+            .values = {{in.query.name() + ".extent.1", column(offsetof(Record, rows))},
+                       {in.query.name() + ".extent.2", column(offsetof(Record, heads))},
+                       {output + ".0.extent.1", column(offsetof(Record, tile_rows))},
+                       {in.key_count.name(), column(offsetof(Record, key_count))},
+                       {in.key_skip.name(), column(offsetof(Record, key_skip))},
+                       {in.first_offset.name(), column(offsetof(Record, first_offset))},
+                       {in.last_offset.name(), column(offsetof(Record, last_offset))},
+                       {in.position_offset.name(), column(offsetof(Record, position_offset))}},
+            .offsets = {{in.query.name(), column(offsetof(Record, query))},
+                        {in.key.name(), column(offsetof(Record, key))},
+                        {in.value.name(), column(offsetof(Record, value))},
+                        {in.bias.name(), column(offsetof(Record, bias))},
+                        {in.mask.name(), column(offsetof(Record, mask))},
+                        {in.key_granules.name(), column(offsetof(Record, key_granules))},
+                        {in.value_granules.name(), column(offsetof(Record, value_granules))},
+                        {in.alibi_slopes.name(), column(offsetof(Record, alibi_slopes))},
+                        {in.sinks.name(), column(offsetof(Record, sinks))},
+                        {output + ".0", column(offsetof(Record, output))},
+                        {output + ".1", column(offsetof(Record, lse))}}};
+}
+
+UnitColumns merge_columns(const MergeInputs &in, const std::string &output) {
+    using Record = MergeRecord;
+    return {.count = column(sizeof(Record)),
+            .values = {{in.partial_lse.name() + ".extent.1", column(offsetof(Record, states))}},
+            .offsets = {{in.partial_output.name(), column(offsetof(Record, partial_output))},
+                        {in.partial_lse.name(), column(offsetof(Record, partial_lse))},
+                        {in.sinks.name(), column(offsetof(Record, sinks))},
+                        {output + ".0", column(offsetof(Record, output))},
+                        {output + ".1", column(offsetof(Record, lse))}}};
 }
 
 // Coordinates of the runtime's buffers start at 0, and said so, indices stay simple.
@@ -54,6 +66,12 @@ void start_at_zero(Buffer buffer) {
     for (int i = 0; i < buffer.dimensions(); ++i) {
         buffer.dim(i).set_min(0);
     }
+}
+
+// The lse of a row is stored once per element of the head, to one place.
+void repeat_lse(Func &output) {
+    start_at_zero(output.output_buffers()[0]);  // of both
+    output.output_buffers()[1].dim(0).set_stride(0);
 }
 
 KernelPipeline as_launch(Pipeline pipeline, std::vector<Argument> arguments, const UnitColumns &columns) {
@@ -78,10 +96,29 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec) {
                              inputs.mask, inputs.alibi_slopes, inputs.sinks}) {
         start_at_zero(input);
     }
-    start_at_zero(stages.output.output_buffers()[0]);  // both of them
-    // A row's lse is stored once per element, to one place.
-    stages.output.output_buffers()[1].dim(0).set_stride(0);
+    repeat_lse(stages.output);
     return as_launch(Pipeline(stages.output), inputs.arguments(), attention_columns(inputs, stages.output.name()));
+}
+
+KernelPipeline build_merge(const DeviceKernelSpec &spec) {
+    MergeInputs inputs;
+    MergeStages stages(inputs, {.one_loop_nest = true});
+    schedules::gpu::schedule_merge(stages, spec.tile);
+    for (ImageParam input : {inputs.partial_output, inputs.partial_lse, inputs.sinks}) {
+        start_at_zero(input);
+    }
+    repeat_lse(stages.output);
+    return as_launch(Pipeline(stages.output), inputs.arguments(), merge_columns(inputs, stages.output.name()));
+}
+
+// Where a kernel has more hooks than a problem, the runtime gives those operands that change nothing. There are none for
+// softcap.
+std::vector<HookMask> hook_sets() {
+    HookMask softcap = 0, others = 0;
+    for (const ScoreHook &hook : score_hooks()) {
+        (std::string(hook.name) == "softcap" ? softcap : others) |= hook.bit;
+    }
+    return {0, softcap, others, softcap | others};
 }
 
 }  // namespace
@@ -99,12 +136,10 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
     const std::vector<schedules::gpu::Tile> &tiles = kind == KernelKind::kMerge   ? target.merge_tiles
                                                      : kind == KernelKind::kFlash ? target.flash_tiles
                                                                                   : target.split_kv_tiles;
-    const HookMask all = (HookMask{1} << score_hooks().size()) - 1;
     std::vector<DeviceKernelSpec> specs;
     for (const schedules::gpu::Tile &tile : tiles) {
-        specs.push_back({kind, 0, tile});
-        if (kind != KernelKind::kMerge) {
-            specs.push_back({kind, all, tile});
+        for (HookMask hooks : kind == KernelKind::kMerge ? std::vector<HookMask>{0} : hook_sets()) {
+            specs.push_back({kind, hooks, tile});
         }
     }
     return specs;
@@ -121,7 +156,7 @@ void for_each_device_kernel(const std::function<void(const DeviceKernelSpec &, c
 }
 
 KernelPipeline build_kernel(const DeviceKernelSpec &spec, const DeviceTarget &) {
-    return build_attention(spec);
+    return spec.kind == KernelKind::kMerge ? build_merge(spec) : build_attention(spec);
 }
 
 }  // namespace hattn::generators

@@ -1,10 +1,12 @@
 // hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage() for what it does.
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <set>
 #include <stdexcept>
 
 #include "device_kernels.h"
+#include "device_table_writer.h"
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
 
@@ -40,6 +42,22 @@ void write_object(const std::string &target_name, const std::string &kind, const
     link_modules(kind + "_" + target_name, modules).compile({{OutputFileType::object, path}});
 }
 
+// All kernels of a kind for a device, each as an object of its own, since Halide gives the device code of every kernel the
+// same name, and a response file that names them, for a linker.
+void write_device_objects(const std::string &target_name, const std::string &kind, const std::string &directory) {
+    const DeviceTarget &target = schedules::gpu::find_device_target(target_name);
+    std::filesystem::create_directories(directory);
+    std::ofstream list(directory + "/objects.rsp");
+    for (const DeviceKernelSpec &spec : kernels_of(target, kind_of(kind))) {
+        const std::string path = directory + "/" + spec.name(target.name) + ".o";
+        compile(spec, target).compile({{OutputFileType::object, path}});
+        list << path << "\n";
+    }
+    if (!list.flush()) {
+        throw std::runtime_error("cannot write " + directory + "/objects.rsp");
+    }
+}
+
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
 void emit_kernel(const std::string &name, const std::string &directory) {
     bool found = false;
@@ -64,13 +82,19 @@ void emit_kernel(const std::string &name, const std::string &directory) {
     }
 }
 
-void write_runtime(const std::string &path) {
-    compile_standalone_runtime(path, Target("x86-64-linux"));
+// Halide's runtime, for the CPU and for some devices.
+void write_runtime(const std::string &path, const std::vector<std::string> &devices) {
+    std::string target = "x86-64-linux";
+    for (const std::string &device : devices) {
+        target += "-" + device;
+    }
+    compile_standalone_runtime(path, Target(target));
 }
 
-void write_table(const std::string &path) {
+template<typename Write>
+void write_source(const std::string &path, Write write) {
     std::ofstream out(path);
-    write_kernel_table(out);
+    write(out);
     if (!out.flush()) {
         throw std::runtime_error("cannot write " + path);
     }
@@ -97,11 +121,13 @@ public:
 };
 
 int usage() {
-    std::cerr << "usage: hattn-kernelgen object TARGET KIND FILE.o   compile the kernels of a kind for a target\n"
-                 "       hattn-kernelgen table FILE.cpp            write the table of all kernels\n"
-                 "       hattn-kernelgen runtime FILE.o            write Halide's runtime (thread pool)\n"
-                 "       hattn-kernelgen emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"
-                 "       hattn-kernelgen list                      print every kernel's name\n";
+    std::cerr << "usage: hattn-kernelgen object TARGET KIND FILE.o          compile the kernels of a kind for a target\n"
+                 "       hattn-kernelgen device-objects DEVICE KIND FOLDER    the same for a device, an object each\n"
+                 "       hattn-kernelgen table FILE.cpp                   write the table of all kernels\n"
+                 "       hattn-kernelgen device-table FILE.cpp DEVICE...  write the table of the devices' kernels\n"
+                 "       hattn-kernelgen runtime FILE.o DEVICE...         write Halide's runtime\n"
+                 "       hattn-kernelgen emit KERNEL DIRECTORY            write code and lowered statement of one kernel\n"
+                 "       hattn-kernelgen list                             print every kernel's name\n";
     return 2;
 }
 
@@ -109,10 +135,14 @@ int run_command(int argc, char **argv) {
     const std::string command = argc > 1 ? argv[1] : "";
     if (command == "object" && argc == 5) {
         write_object(argv[2], argv[3], argv[4]);
+    } else if (command == "device-objects" && argc == 5) {
+        write_device_objects(argv[2], argv[3], argv[4]);
     } else if (command == "table" && argc == 3) {
-        write_table(argv[2]);
-    } else if (command == "runtime" && argc == 3) {
-        write_runtime(argv[2]);
+        write_source(argv[2], write_kernel_table);
+    } else if (command == "device-table" && argc >= 3) {
+        write_source(argv[2], [&](std::ostream &out) { write_device_table(out, {argv + 3, argv + argc}); });
+    } else if (command == "runtime" && argc >= 3) {
+        write_runtime(argv[2], {argv + 3, argv + argc});
     } else if (command == "emit" && argc == 4) {
         emit_kernel(argv[2], argv[3]);
     } else if (command == "list" && argc == 2) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "checked.h"
+#include "device/device_execute.h"
 #include "execute_args.h"
 #include "kernel_call.h"
 #include "parallel.h"
@@ -191,6 +192,10 @@ Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
 
 void execute(const hattn_plan &plan, const hattn_attention_args &args) {
     if (plan.problem.batch == 0 || args.q.extent[2] == 0) {
+        return;
+    }
+    if (plan.device) {
+        execute_on_device(plan.problem, *plan.device, args);
         return;
     }
     const Execution run = lay_out(plan, args);

@@ -4,6 +4,7 @@
 
 #include "context.h"
 #include "cpu_features.h"
+#include "device/device.h"
 #include "kernel_registry.h"
 #include "plan.h"
 #include "scratch.h"
@@ -34,6 +35,35 @@ ordered_json hooks_json(uint32_t hooks) {
     return names;
 }
 
+ordered_json device_tile_json(const DeviceTile &tile) {
+    return {{"rows", tile.rows},
+            {"keys", tile.keys},
+            {"head", tile.head},
+            {"slices", tile.slices},
+            {"thread_rows", tile.thread_rows}};
+}
+
+ordered_json devices_json() {
+    ordered_json devices = ordered_json::array();
+    for (const DeviceTargetInfo &target : device_table().targets) {
+        ordered_json kernels = ordered_json::array();
+        for (const DeviceKernelInfo &kernel : device_table().kernels) {
+            if (std::string_view(kernel.target) == target.name) {
+                kernels.push_back({{"name", kernel.name},
+                                   {"algorithm", kernel_kind_name(kernel.kind)},
+                                   {"hooks", hooks_json(kernel.hooks)},
+                                   {"tile", device_tile_json(kernel.tile)}});
+            }
+        }
+        const std::string &why_not = device_unusable(target);
+        devices.push_back({{"name", target.name},
+                           {"usable", why_not.empty()},
+                           {"why_not", why_not.empty() ? ordered_json() : ordered_json(why_not)},
+                           {"kernels", kernels}});
+    }
+    return devices;
+}
+
 ordered_json info_json(const hattn_context &context) {
     const KernelTable &table = kernel_table();
     ordered_json targets = ordered_json::array();
@@ -57,12 +87,29 @@ ordered_json info_json(const hattn_context &context) {
             {"target", context.target->name},
             {"force", context.force.text},
             {"targets", targets},
+            {"devices", devices_json()},
             {"tuning_database", nullptr},
             {"scratch_overflows", scratch_overflow_count()},
             {"kernels", kernels}};
 }
 
+ordered_json explain_device_json(const hattn_plan &plan) {
+    const DevicePlan &device = *plan.device;
+    const bool split = device.algorithm == HATTN_ALGORITHM_SPLIT_KV;
+    return {{"algorithm", algorithm_name(device.algorithm)},
+            {"kernel", device.attention->name},
+            {"target", device.target->name},
+            {"hooks", hooks_json(plan.problem.hooks)},
+            {"tile", device_tile_json(device.attention->tile)},
+            {"split_keys", split ? kSplitKeys : 0},
+            {"workspace_bytes", plan.layout.bytes},
+            {"why", plan.problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for"}};
+}
+
 ordered_json explain_json(const hattn_plan &plan) {
+    if (plan.device) {
+        return explain_device_json(plan);
+    }
     const Problem &problem = plan.problem;
     const Choice choice = choose(plan.kernels, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
     const TileShape shape = tile_shape(choice);

@@ -48,6 +48,11 @@ void check_granules(const Problem &problem, const hattn_tensor &side, const char
             ", but ", problem.ring ? "a ring" : "pages", " may span at most 2^31 elements");
 }
 
+int64_t granule_unit(const Problem &problem, const hattn_tensor &side) {
+    return problem.page_size > 0 ? steps_of(side, side.extent[0], problem.page_size / kGranuleKeys).unit
+                                 : kGranuleKeys * side.stride[2];
+}
+
 GranuleAddress locate_granules(const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                                int64_t batch, int64_t kv_head, const GranuleRange &range, int32_t *own) {
     const int64_t row_stride = side.stride[2];

@@ -29,6 +29,9 @@ inline constexpr int64_t kMaxGranulesPerCall = kMaxKeysPerCall / kGranuleKeys;
 GranuleAddress locate_granules(const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                                int64_t batch, int64_t kv_head, const GranuleRange &range, int32_t *own);
 
+// The unit of its entries.
+int64_t granule_unit(const Problem &problem, const hattn_tensor &side);
+
 // Throws where kernels, which index with 32 bits, cannot reach all of args.k or args.v.
 void check_granules(const Problem &problem, const hattn_tensor &side, const char *name);
 

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "context.h"
+#include "device/device_plan.h"
 #include "problem.h"
 #include "selection.h"
 
@@ -36,6 +38,7 @@ struct hattn_plan {
     hattn::Problem problem;
     hattn::KernelSet kernels;
     hattn::WorkspaceLayout layout;
+    std::optional<hattn::DevicePlan> device;  // then kernels and layout are empty
 };
 
 namespace hattn {

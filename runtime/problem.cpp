@@ -26,8 +26,6 @@ void check_dtype_and_device(const hattn_attention_desc &desc) {
     check_storage_dtype(desc.dtype, "dtype");
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
-    require(desc.device == HATTN_CPU, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(desc.device),
-            ", but only HATTN_CPU (", static_cast<int>(HATTN_CPU), ") is supported yet");
 }
 
 void check_extents(const hattn_attention_desc &desc) {

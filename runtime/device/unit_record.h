@@ -15,10 +15,10 @@ struct UnitRecord {
     int32_t key_count, key_skip, first_offset, last_offset, position_offset;
 };
 
-// Of merge kernels, see generators/merge.h.
+// Of merge kernels, see generators/merge.h: one row of one head.
 struct MergeRecord {
     int32_t partial_output, partial_lse, sinks, output, lse;
-    int32_t rows, heads, states;
+    int32_t states;  // 0: the row sees no key
 };
 
 }  // namespace hattn

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kUnroll = 8;  // of both products, along what they sum over
 
-// Shared memory has 32 banks of 4 bytes. Threads that read vectors of kSliceVector floats from neighbouring rows find them in
-// different banks where rows are so much longer than a multiple of 32.
+// Shared memory has 32 banks of 4 bytes. Threads that write to neighbouring rows find them in different banks where rows are
+// so much longer than a multiple of 32. Vectors stay aligned.
 constexpr int kRowPadding = kSliceVector;
 
 // Loop variables of a work group: x counts the threads of a row, y the blocks of rows.
@@ -32,13 +32,14 @@ void one_thread_per_row(Stage stage, const AttentionStages &s, const Tile &tile,
 }
 
 void schedule_output(AttentionStages &s, const Tile &tile, const Threads &t) {
-    Var turn("turn"), dealt("dealt"), vector("vector");
+    // There is one `heads` of d, but only the kernel's launch tells, so that loops inside it have fixed extents.
+    Var heads("heads"), turn("turn"), dealt("dealt"), vector("vector");
     s.output.split(s.r, t.block, s.r, tile.rows, TailStrategy::GuardWithIf)
         .split(s.r, t.y, t.in_y, tile.thread_rows)
-        .bound_extent(s.d, tile.head)
-        .split(s.d, turn, dealt, kSliceVector * tile.slices, TailStrategy::GuardWithIf)
+        .split(s.d, heads, s.d, tile.head, TailStrategy::GuardWithIf)
+        .split(s.d, turn, dealt, kSliceVector * tile.slices)
         .split(dealt, t.x, vector, kSliceVector)
-        .reorder(vector, turn, t.in_y, t.x, t.y, t.block)
+        .reorder(vector, turn, t.in_y, heads, t.x, t.y, t.block)
         .unroll(vector)
         .unroll(turn)
         .unroll(t.in_y)
@@ -62,15 +63,17 @@ Func &load_rows(Func &f, Var dim, Var row, const Tile &tile, const Threads &t) {
         .gpu_threads(t.x, t.y);
 }
 
-// Keys are dealt to the threads of a row in turn. What they compute stays in registers.
+// Queries and keys are stored transposed, so that a thread reads its rows and its keys as vectors. What it computes stays in
+// registers.
 void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, const Threads &t) {
     load_rows(s.chunk_key, s.d, s.k, tile, t)
         .compute_at(chunk_loop)
         .bound(s.k, 0, tile.keys)
-        .bound_storage(s.d, tile.head + kRowPadding);
+        .reorder_storage(s.k, s.d)
+        .bound_storage(s.k, tile.keys + kRowPadding);
     s.logits.store_in(MemoryType::Register).compute_at(chunk_loop).bound(s.k, 0, tile.keys);
     deal_rows(s.logits, s, tile, t);
-    s.logits.split(s.k, t.in_x, t.x, tile.slices)
+    s.logits.split(s.k, t.x, t.in_x, tile.keys / tile.slices)
         .reorder(t.in_x, t.in_y, t.x, t.y)
         .unroll(t.in_x)
         .unroll(t.in_y)
@@ -89,7 +92,7 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
 void schedule_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, const Threads &t) {
     RVar key("key"), in_thread("in_thread"), thread("thread");
     Var part("part");
-    s.chunk_max.update().fuse(s.over_keys.x, s.over_keys.y, key).split(key, in_thread, thread, tile.slices);
+    s.chunk_max.update().fuse(s.over_keys.x, s.over_keys.y, key).split(key, thread, in_thread, tile.keys / tile.slices);
     Func part_max = s.chunk_max.update().rfactor(thread, part);
     part_max.compute_at(chunk_loop).bound(part, 0, tile.slices);
     deal_rows(part_max, s, tile, t);
@@ -99,7 +102,7 @@ void schedule_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Til
 
     s.weights.compute_at(chunk_loop).bound(s.k, 0, tile.keys).bound_storage(s.r, tile.rows + kRowPadding);
     deal_rows(s.weights, s, tile, t);
-    s.weights.split(s.k, t.in_x, t.x, tile.slices)
+    s.weights.split(s.k, t.x, t.in_x, tile.keys / tile.slices)
         .reorder(t.in_y, t.in_x, t.x, t.y)
         .unroll(t.in_x)
         .unroll(t.in_y)
@@ -143,8 +146,7 @@ void schedule_attention(AttentionStages &s, const Tile &tile) {
     load_rows(s.query_tile, s.d, s.r, tile, t)
         .bound_extent(s.r, tile.rows)
         .compute_at(s.output, t.block)
-        .reorder_storage(s.d, s.r)
-        .bound_storage(s.d, tile.head + kRowPadding);
+        .bound_storage(s.r, tile.rows + kRowPadding);
     schedule_scores(s, chunk_loop, tile, t);
     schedule_softmax(s, chunk_loop, tile, t);
     schedule_values(s, chunk_loop, tile, t);
