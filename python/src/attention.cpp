@@ -61,7 +61,7 @@ AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &k
 
 void AttentionCall::describe(const Problem &problem, const Keys &keys) {
     desc_.dtype = args_.q.dtype;
-    desc_.device = args_.q.device;
+    desc_.device = problem.device;
     desc_.batch = args_.q.extent[0];
     desc_.query_heads = args_.q.extent[1];
     desc_.kv_heads = keys.k.extent[1];

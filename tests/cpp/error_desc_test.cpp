@@ -53,8 +53,6 @@ std::vector<WrongDesc> wrong_enums() {
         member("dtype_bool", &D::dtype, HATTN_BOOL, {kInvalid, {"dtype"}}),
         member("dtype_float16", &D::dtype, HATTN_FLOAT16, {kUnsupported, {"dtype"}}),
         member("dtype_bfloat16", &D::dtype, HATTN_BFLOAT16, {kUnsupported, {"dtype"}}),
-        member("device_opencl", &D::device, HATTN_OPENCL, {kUnsupported, {"device"}}),
-        member("device_cuda", &D::device, HATTN_CUDA, {kUnsupported, {"device"}}),
         member("device_unknown", &D::device, unknown<hattn_device>(77), {kInvalid, {"device", "77"}}),
         member("scores_unknown", &D::scores, unknown<hattn_scores>(5), {kInvalid, {"scores", "5"}}),
         member("scores_negative", &D::scores, unknown<hattn_scores>(-1), {kInvalid, {"scores"}}),

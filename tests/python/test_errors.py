@@ -122,8 +122,6 @@ BAD_OPTIONS = [
 NOT_YET = [
     ("k_scale", {"k_scale": 1.0}, "k_scale"),
     ("v_scale", {"v_scale": f32(2)}, "v_scale"),
-    ("cuda", {"device": "cuda"}, "device"),
-    ("opencl", {"device": "opencl"}, "device"),
     *(
         (np.dtype(dtype).name, {n: np.ones((1, 2, 3, 8), dtype) for n in "qkv"}, "dtype.*supported")
         for dtype in (np.float16, np.int8, ml_dtypes.bfloat16)
