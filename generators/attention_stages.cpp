@@ -50,7 +50,7 @@ Tuple normalise(Expr sum, Expr maximum, Expr sink) {
 }
 
 ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &options)
-    : over_dim(0, round_up(inputs.key_dim(), options.dim_multiple), "over_dim"),
+    : over_dim(0, options.head > 0 ? Expr(options.head) : round_up(inputs.key_dim(), options.dim_multiple), "over_dim"),
       row(named("row")),
       head(named("head")),
       position(named("position")),
@@ -69,8 +69,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       key_type(inputs.stored_key.type),
       inputs_(inputs) {
     // `likely` gives all but the last block of the head a loop without the clamp.
+    const bool padded = options.dim_multiple > 1 || options.head > 0;
     const auto clamp_dim = [&](Expr dim) {
-        return options.dim_multiple > 1 ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim;
+        return padded ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim;
     };
     Expr tile_row = min(r, inputs.rows() - 1);
     row(r) = inputs.query.dim(1).min() + tile_row / inputs.heads();
@@ -84,7 +85,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (inputs.any_storage) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
-    query_tile(r, d) = options.dim_multiple > 1 ? select(likely(d < inputs.key_dim()), query, 0.0f) : query;
+    query_tile(r, d) = padded ? select(likely(d < inputs.key_dim()), query, 0.0f) : query;
     Expr nothing = 0.0f;
     if (options.fetch_ahead) {
         over_value_lines = inputs.value_lines("over_value_lines");
@@ -96,15 +97,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         fetched(k, c) += inputs.prefetch_key(over_key_lines, key_index(k, c + 1));
         nothing = fetched(k, c);
     }
-    const auto key_element = [&](Expr dim) {
-        return inputs.key_element(std::move(dim), key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
-    };
-    if (inputs.any_storage) {
-        key_rows(d, k, c) = key_element(min(likely(d), inputs.key_dim() - 1));
-    }
+    Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
+    key_rows(d, k, c) = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
     dot(r, k, c) = 0.0f;
-    dot(r, k, c) += nothing + query_tile(r, over_dim) * (inputs.any_storage ? Expr(key_rows(over_dim, k, c))
-                                                                            : key_element(clamp_dim(over_dim)));
+    dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
@@ -148,24 +144,30 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       lse(named("lse")),
       hides_keys(can_hide_keys(options.hooks)),
       value_type(inputs.stored_value.type) {
-    // The last chunk may be shorter; Halide trims loops to this condition.
-    over_keys.where(over_keys.y < granules(inputs.key_count - c * chunk_keys));
+    if (options.slices == 0) {
+        // The last chunk may be shorter; Halide trims loops to this condition.
+        over_keys.where(over_keys.y < granules(inputs.key_count - c * chunk_keys));
+    }
     Expr key = over_keys.y * kGranuleKeys + over_keys.x;
+    chunk_max(r, c) = kMaskedScore;
+    chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
 
     // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
     // which Halide's sliding window computes once per chunk.
-    chunk_max(r, c) = kMaskedScore;
-    chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
     earlier_chunks.where(earlier_chunks <= c);
     running_max(r, c) = kMaskedScore;
     running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
+    const Func &relative_to = options.slices > 0 ? chunk_max : running_max;
 
-    weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(running_max(r, c)));
-    rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
+    weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(relative_to(r, c)));
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
-    Expr value = nearest_value(inputs, d, slot, c * granules(chunk_keys) + granule);
+    Expr stored_granule = c * granules(chunk_keys) + granule;
+    if (options.slices > 0) {
+        stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
+    }
+    Expr value = nearest_value(inputs, d, slot, stored_granule);
     if (hides_keys) {
         over_rows = RDom(0, options.rows > 0 ? Expr(options.rows) : inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
@@ -173,6 +175,16 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, 0.0f);
     }
     chunk_value(d, slot, granule, c) = value;
+    if (options.slices > 0) {
+        carry_slices(inputs, options);
+    } else {
+        carry_rows(inputs);
+    }
+}
+
+void AttentionStages::carry_rows(const AttentionInputs &inputs) {
+    Expr key = over_keys.y * kGranuleKeys + over_keys.x;
+    rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
     chunk_output(r, d, c) = 0.0f;
     chunk_output(r, d, c) += weights(r, key, c) * chunk_value(d, over_keys.x, over_keys.y, c);
 
@@ -187,6 +199,41 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);
+}
+
+void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOptions &options) {
+    const int elements = options.head / options.slices;
+    const int dealt = kSliceVector * options.slices;  // elements of a head dealt in one turn
+    Expr key = over_keys.y * kGranuleKeys + over_keys.x;
+    Expr dim = element / kSliceVector * dealt + slice * kSliceVector + element % kSliceVector;
+    chunk_output(r, element, slice, c) = 0.0f;
+    chunk_output(r, element, slice, c) += weights(r, key, c) * chunk_value(dim, over_keys.x, over_keys.y, c);
+
+    std::vector<Expr> empty(2 + elements, 0.0f);
+    empty[0] = kMaskedScore;
+    state(r, slice) = Tuple(empty);
+    Expr before = state(r, slice)[0];
+    Expr own = chunk_max(r, over_chunks);
+    Expr now = max(before, own);
+    Expr keep = exp2_nonpositive(before - reference(now));
+    Expr take = exp2_nonpositive(reference(own) - reference(now));
+    std::vector<Expr> next = {now, state(r, slice)[1] * keep + chunk_sum(r, over_chunks) * take};
+    for (int e = 0; e < elements; ++e) {
+        next.push_back(state(r, slice)[2 + e] * keep + chunk_output(r, e, slice, over_chunks) * take);
+    }
+    state(r, slice) = Tuple(next);
+
+    Tuple final = state(r, d / kSliceVector % options.slices);
+    Expr which = d % options.head / dealt * kSliceVector + d % kSliceVector;
+    Expr unnormalised = final[2];
+    for (int e = 1; e < elements; ++e) {
+        unnormalised = select(which == e, final[2 + e], unnormalised);
+    }
+    Tuple factor = normalise(final[1], final[0], inputs.sinks(head_index()));
+    // Halide 21.0.0 takes a tile that a serial loop reads for dead after its last use in the loop's body, and gives its
+    // shared memory to another one. A use after the loop, of a value that is never taken, keeps the query.
+    Expr result = select(factor[0] < 0.0f, query_tile(r, 0), unnormalised * factor[0]);
+    output(d, r) = Tuple(result, factor[1]);
 }
 
 }  // namespace hattn::generators

@@ -22,7 +22,15 @@ struct StageOptions {
     bool fetch_ahead =
         false;  // for kernels that wait for memory: ask for the rows needed next while scores are computed
     bool fetch_values = true;  // those of values among them
+
+    // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
+    // every chunk is whole.
+    int head = 0;    // 0: as many elements as there are
+    int slices = 0;  // parts of a head that a row's state is cut into; 0: none
 };
+
+// Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
+inline constexpr int kSliceVector = 4;
 
 Halide::Expr granules(Halide::Expr keys);  // that hold so many keys
 
@@ -56,7 +64,7 @@ struct ScoreStages {
     Halide::Func position;              // (r) row + position_offset
     Halide::Func first, last;           // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
     Halide::Func query_tile;            // (r, d) scaled
-    Halide::Func key_rows;              // (d, k, c) keys in float32; defined with any_storage
+    Halide::Func key_rows;              // (d, k, c) keys in float32
     Halide::Func fetched;               // (k, c) 0; asks for the key's value row, and the key row one chunk on
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
@@ -82,6 +90,7 @@ private:
 struct AttentionStages : ScoreStages {
     AttentionStages(const AttentionInputs &inputs, const StageOptions &options);
 
+    Halide::Var slice{"slice"}, element{"element"};  // d = element / 4 * 4 * slices + slice * 4 + element % 4
     Halide::RDom over_rows;  // rows of the tile; defined if a hook can hide keys
     Halide::RDom over_keys;  // (slot, granule) of the keys of a chunk
     Halide::RDom over_chunks;
@@ -104,6 +113,15 @@ struct AttentionStages : ScoreStages {
 
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage
+
+private:
+    // With slices, weights are relative to the maximum of their own chunk, and one loop carries everything:
+    //   chunk_output (r, element, slice, c)
+    //   state        (r, slice) Tuple(maximum, sum, unnormalised output of each element of the slice)
+    //   output       (d, r) Tuple(output, lse), the lse of a row repeated along d
+    // running_max, rescale, statistics, normaliser and lse are undefined.
+    void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
+    void carry_rows(const AttentionInputs &inputs);
 };
 
 }  // namespace hattn::generators

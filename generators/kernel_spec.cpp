@@ -243,10 +243,12 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     }
 }
 
+Halide::Module KernelPipeline::compile(const std::string &symbol, const char *target) {
+    return pipeline.compile_to_module(arguments, symbol, Halide::Target(target));
+}
+
 Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
-    KernelPipeline kernel = build_kernel(spec, target);
-    return kernel.pipeline.compile_to_module(kernel.arguments, spec.symbol(target.name),
-                                             Halide::Target(target.halide_target));
+    return build_kernel(spec, target).compile(spec.symbol(target.name), target.halide_target);
 }
 
 }  // namespace hattn::generators

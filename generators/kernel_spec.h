@@ -67,6 +67,8 @@ void for_each_kernel(const schedules::Architecture &architecture,
 struct KernelPipeline {
     Halide::Pipeline pipeline;
     std::vector<Halide::Argument> arguments;
+
+    Halide::Module compile(const std::string &symbol, const char *target);
 };
 KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);

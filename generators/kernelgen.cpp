@@ -1,5 +1,6 @@
 // hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage() for what it does.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -8,6 +9,8 @@
 #include <string_view>
 
 #include "candidates.h"
+#include "device_kernels.h"
+#include "device_table_writer.h"
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
 #include "pack_writer.h"
@@ -55,8 +58,36 @@ void write_object(const Architecture &architecture, const std::string &target_na
     link_modules(family + "_" + target_name, modules).compile({{OutputFileType::object, path}});
 }
 
+// All kernels of a kind for a device, each as an object of its own, since Halide gives the device code of every kernel the
+// same name, and a response file that names them, for a linker.
+void write_device_objects(const std::string &target_name, const std::string &kind, const std::string &directory) {
+    const DeviceTarget &target = schedules::gpu::find_device_target(target_name);
+    std::filesystem::create_directories(directory);
+    std::ofstream list(directory + "/objects.rsp");
+    for (const DeviceKernelSpec &spec : kernels_of(target, family_of(kind).kind)) {
+        const std::string path = directory + "/" + spec.name(target.name) + ".o";
+        compile_kernel(spec, target).compile({{OutputFileType::object, path}});
+        list << path << "\n";
+    }
+    if (!list.flush()) {
+        throw std::runtime_error("cannot write " + directory + "/objects.rsp");
+    }
+}
+
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
 void emit_kernel(const Architecture &architecture, const std::string &name, const std::string &directory) {
+    bool found = false;
+    for_each_device_kernel([&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+        if (spec.name(target.name) == name) {
+            compile_kernel(spec, target)
+                .compile({{OutputFileType::device_code, directory + "/" + name},
+                          {OutputFileType::stmt, directory + "/" + name + ".stmt"}});
+            found = true;
+        }
+    });
+    if (found) {
+        return;
+    }
     const NamedKernel kernel = kernel_named(architecture, name);
     compile_kernel(kernel.spec, kernel.target)
         .compile({{OutputFileType::assembly, directory + "/" + name + ".s"},
@@ -95,22 +126,28 @@ void pack_kernels(const Architecture &architecture, const std::string &path, con
     write_pack(kernels, path);
 }
 
-void write_runtime(const Architecture &architecture, const std::string &path) {
-    compile_standalone_runtime(path, Target(architecture.halide_system));
+// Halide's runtime, for the CPU and for some devices.
+void write_runtime(const Architecture &architecture, const std::string &path, const std::vector<std::string> &devices) {
+    std::string target = architecture.halide_system;
+    for (const std::string &device : devices) {
+        target += "-" + device;
+    }
+    compile_standalone_runtime(path, Target(target));
 }
 
-void write_table(const Architecture &architecture, const std::string &path) {
+template<typename Write>
+void write_source(const std::string &path, Write write) {
     std::ofstream out(path);
-    write_kernel_table(architecture, out);
+    write(out);
     if (!out.flush()) {
         throw std::runtime_error("cannot write " + path);
     }
 }
 
 void list_kernels(const Architecture &architecture) {
-    for_each_kernel(architecture, [](const KernelSpec &spec, const TargetRow &target) {
-        std::cout << spec.name(target.name) << "\n";
-    });
+    const auto print = [](const auto &spec, const auto &target) { std::cout << spec.name(target.name) << "\n"; };
+    for_each_kernel(architecture, print);
+    for_each_device_kernel(print);
 }
 
 // Names, of kernels without hooks.
@@ -172,9 +209,13 @@ int usage() {
     std::cerr << R"(usage: hattn-kernelgen [--architecture NAME] COMMAND
 The architecture is x86-64 or aarch64, by default that of this machine. Commands:
   object TARGET FAMILY FILE.o   compile the kernels of a family for a target
+  device-objects DEVICE KIND FOLDER
+                                compile the kernels of a kind for a device, an object each
   table FILE.cpp                write the table of all kernels
-  runtime FILE.o                write Halide's runtime (thread pool)
-  emit KERNEL DIRECTORY         write assembly and lowered statement of one kernel
+  device-table FILE.cpp DEVICE...
+                                write the table of the devices' kernels
+  runtime FILE.o DEVICE...      write Halide's runtime: thread pool, devices
+  emit KERNEL DIRECTORY         write code and lowered statement of one kernel
   list                          print every kernel's name
   candidates TARGET FAMILY      print the names of the kernels a tuner may choose from
   pack FILE.so KERNEL...        compile kernels, by name, for loading at run time; @FILE: those named in a file. Needs
@@ -190,10 +231,14 @@ int run_command(const Architecture &architecture, const std::vector<std::string>
     const std::string command = words.empty() ? "" : words[0];
     if (command == "object" && words.size() == 4) {
         write_object(architecture, words[1], words[2], words[3]);
+    } else if (command == "device-objects" && words.size() == 4) {
+        write_device_objects(words[1], words[2], words[3]);
     } else if (command == "table" && words.size() == 2) {
-        write_table(architecture, words[1]);
-    } else if (command == "runtime" && words.size() == 2) {
-        write_runtime(architecture, words[1]);
+        write_source(words[1], [&](std::ostream &out) { write_kernel_table(architecture, out); });
+    } else if (command == "device-table" && words.size() >= 2) {
+        write_source(words[1], [&](std::ostream &out) { write_device_table(out, {words.begin() + 2, words.end()}); });
+    } else if (command == "runtime" && words.size() >= 2) {
+        write_runtime(architecture, words[1], {words.begin() + 2, words.end()});
     } else if (command == "emit" && words.size() == 3) {
         emit_kernel(architecture, words[1], words[2]);
     } else if (command == "pack" && words.size() >= 3) {

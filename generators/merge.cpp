@@ -11,7 +11,7 @@ std::vector<Argument> MergeInputs::arguments() const {
     return {partial_output, partial_lse, sinks, heads};
 }
 
-MergeStages::MergeStages(const MergeInputs &inputs)
+MergeStages::MergeStages(const MergeInputs &inputs, const MergeOptions &options)
     : over_states(0, inputs.partial_lse.dim(1).extent(), "over_states"),
       maximum("maximum"),
       weights("weights"),
@@ -35,8 +35,14 @@ MergeStages::MergeStages(const MergeInputs &inputs)
     Expr final_max = max(maximum(row), sink);
     Expr shift = exp2_nonpositive((maximum(row) - final_max) * kLog2E);
     Expr all = total(row) * shift + exp2_nonpositive((sink - final_max) * kLog2E);
-    output(d, i, h) = sum(d, row) * select(all > 0.0f, shift / max(all, 1e-37f), 0.0f);
-    lse(i, h) = select(all > 0.0f, final_max + log(max(all, 1e-37f)), negative_infinity());
+    Expr merged = sum(d, row) * select(all > 0.0f, shift / max(all, 1e-37f), 0.0f);
+    Expr merged_lse = select(all > 0.0f, final_max + log(max(all, 1e-37f)), negative_infinity());
+    if (options.one_loop_nest) {
+        output(d, i, h) = Tuple(merged, merged_lse);
+        return;
+    }
+    output(d, i, h) = merged;
+    lse(i, h) = merged_lse;
     allow_any_stride(lse);
 }
 

@@ -17,9 +17,15 @@ struct MergeInputs {
     std::vector<Halide::Argument> arguments() const;
 };
 
+// `one_loop_nest`: where a pipeline's outputs have to come from one loop nest, output(d, i, h) is the
+// Tuple(output, lse) with the lse of a row repeated along d, and lse is undefined.
+struct MergeOptions {
+    bool one_loop_nest = false;
+};
+
 // output(d, i, h) and lse(i, h), both from 0, rows counted through the heads first: r = i * heads + h.
 struct MergeStages {
-    explicit MergeStages(const MergeInputs &inputs);
+    explicit MergeStages(const MergeInputs &inputs, const MergeOptions &options = {});
 
     Halide::Var d{"d"}, r{"r"}, n{"n"}, i{"i"}, h{"h"};
     Halide::RDom over_states;

@@ -7,6 +7,7 @@
 
 #include "checked.h"
 #include "convert.h"
+#include "device/device_execute.h"
 #include "execute_args.h"
 #include "kernel_call.h"
 #include "parallel.h"
@@ -220,6 +221,10 @@ Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
 
 void execute(const hattn_plan &plan, const hattn_attention_args &args) {
     if (plan.problem.batch == 0 || args.q.extent[2] == 0) {
+        return;
+    }
+    if (plan.device) {
+        execute_on_device(plan.problem, *plan.device, args);
         return;
     }
     const Execution run = lay_out(plan, args);

@@ -5,6 +5,7 @@
 
 #include "context.h"
 #include "cpu_features.h"
+#include "device/device.h"
 #include "kernel_registry.h"
 #include "plan.h"
 #include "scratch.h"
@@ -43,6 +44,35 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
             {"pack", origin_json(pack)}};
 }
 
+ordered_json device_tile_json(const DeviceTile &tile) {
+    return {{"rows", tile.rows},
+            {"keys", tile.keys},
+            {"head", tile.head},
+            {"slices", tile.slices},
+            {"thread_rows", tile.thread_rows}};
+}
+
+ordered_json devices_json() {
+    ordered_json devices = ordered_json::array();
+    for (const DeviceTargetInfo &target : device_table().targets) {
+        ordered_json kernels = ordered_json::array();
+        for (const DeviceKernelInfo &kernel : device_table().kernels) {
+            if (std::string_view(kernel.target) == target.name) {
+                kernels.push_back({{"name", kernel.name},
+                                   {"algorithm", kernel_kind_name(kernel.kind)},
+                                   {"hooks", hook_name_list(kernel.hooks)},
+                                   {"tile", device_tile_json(kernel.tile)}});
+            }
+        }
+        const std::string &why_not = device_unusable(target);
+        devices.push_back({{"name", target.name},
+                           {"usable", why_not.empty()},
+                           {"why_not", why_not.empty() ? ordered_json() : ordered_json(why_not)},
+                           {"kernels", kernels}});
+    }
+    return devices;
+}
+
 ordered_json info_json(const hattn_context &context) {
     const KernelTable &table = kernel_table();
     ordered_json targets = ordered_json::array();
@@ -72,6 +102,7 @@ ordered_json info_json(const hattn_context &context) {
             {"target", context.target->name},
             {"force", context.force.text},
             {"targets", targets},
+            {"devices", devices_json()},
             {"tuning_database", tuning_json(*context.tuning)},
             {"scratch_overflows", scratch_overflow_count()},
             {"packs", packs},
@@ -95,7 +126,23 @@ std::string why(const Choice &choice, const TuningCell &cell) {
     return text.str();
 }
 
+ordered_json explain_device_json(const hattn_plan &plan) {
+    const DevicePlan &device = *plan.device;
+    const bool split = device.algorithm == HATTN_ALGORITHM_SPLIT_KV;
+    return {{"algorithm", algorithm_name(device.algorithm)},
+            {"kernel", device.attention->name},
+            {"target", device.target->name},
+            {"hooks", hook_name_list(plan.problem.hooks)},
+            {"tile", device_tile_json(device.attention->tile)},
+            {"split_keys", split ? kDeviceSplitKeys : 0},
+            {"workspace_bytes", plan.layout.bytes},
+            {"why", plan.problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for"}};
+}
+
 ordered_json explain_json(const hattn_plan &plan) {
+    if (plan.device) {
+        return explain_device_json(plan);
+    }
     const Problem &problem = plan.problem;
     const int64_t rows = std::max<int64_t>(problem.query_length, 1);
     const Choice choice = choose(plan.kernels, problem, rows, problem.kv_length);

@@ -52,6 +52,11 @@ const int32_t *ascending_granules() {
     return kAscending.data();
 }
 
+int64_t granule_unit(const Problem &problem, const hattn_tensor &side) {
+    return problem.page_size > 0 ? steps_of(side, side.extent[0], problem.page_size / kGranuleKeys).unit
+                                 : kGranuleKeys * side.stride[2];
+}
+
 GranuleAddress locate_granules(const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                                int64_t batch, int64_t kv_head, const GranuleRange &range, int32_t *own) {
     const int64_t row_stride = side.stride[2];

@@ -31,6 +31,8 @@ GranuleAddress locate_granules(const Problem &problem, const hattn_attention_arg
 
 // Ascending: granules that lie one after the other, or all in one place if their stride is 0.
 const int32_t *ascending_granules();
+// The unit of its entries.
+int64_t granule_unit(const Problem &problem, const hattn_tensor &side);
 
 // Throws where kernels, which index with 32 bits, cannot reach all of args.k or args.v.
 void check_granules(const Problem &problem, const hattn_tensor &side, const char *name);

@@ -146,6 +146,10 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
     if (plan.problem.threads > 0) {
         plan.executor.threads = plan.problem.threads;
     }
+    if (desc.device != HATTN_CPU) {
+        plan.device = make_device_plan(plan.problem, desc.device);
+        return plan;
+    }
     plan.packs = context.packs;
     plan.tuning = context.tuning;
     plan.kernels = select_kernels(plan.problem, *context.target, context.force, *plan.tuning, plan.packs);

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "context.h"
+#include "device/device_plan.h"
 #include "problem.h"
 #include "selection.h"
 
@@ -39,6 +41,7 @@ struct hattn_plan {
     hattn::KernelSet kernels;
     hattn::KernelPacks packs;  // that hold some of them
     hattn::WorkspaceLayout layout;
+    std::optional<hattn::DevicePlan> device;  // then kernels and layout are empty
 };
 
 namespace hattn {

@@ -34,8 +34,6 @@ void check_dtypes_and_device(const hattn_attention_desc &desc) {
     check_float_dtype(dtype_or(desc.out_dtype, desc.dtype), "out_dtype");
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
-    require(desc.device == HATTN_CPU, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(desc.device),
-            ", but only HATTN_CPU (", static_cast<int>(HATTN_CPU), ") is supported yet");
 }
 
 void check_extents(const hattn_attention_desc &desc) {

@@ -83,7 +83,9 @@ def attention(
         threads: number of threads; default: one per core. Results do not depend on it.
         out: array to write to, [B, Hq, Sq, Dv] float32 in the layout; may not overlap an input.
         return_lse: also return the log-sum-exp of each row, natural logarithm, with the sink.
-        device: None or "cpu"; other devices are not supported yet.
+        device: "cpu" (the default), or "opencl" or "cuda" where the library was built for them and the machine has
+            one (see info()): arrays, which stay in host memory, are copied there and back. Devices compute with flash
+            and split_kv, heads of up to 256 elements, and no scores.
         return_scores: also return the scores: "raw" (scale * q k^T), "capped" (after softcap), "masked" (after bias,
             ALiBi and masks) or "probabilities".
 

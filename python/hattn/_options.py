@@ -17,7 +17,7 @@ SCORES = {name: getattr(_hattn.Scores, name) for name in ("raw", "capped", "mask
 _DTYPES: Dict[str, _hattn.DType] = {
     name: getattr(_hattn.DType, name) for name in ("float32", "float16", "bfloat16", "int8", "int4")
 }
-_LATER_DEVICES = ("opencl", "cuda")
+_DEVICES = {name: getattr(_hattn.Device, name) for name in ("cpu", "opencl", "cuda")}
 
 # Largest and smallest magnitude that float32 tells from infinity and from zero.
 _FLOAT32_RANGE = (1.5e-45, 3.4028234e38)
@@ -133,14 +133,6 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
     return array.swapaxes(1, 2) if layout == "bshd" else array
 
 
-def _check_device(device: Optional[str]) -> None:
-    if device is None or device == "cpu":
-        return
-    if isinstance(device, str) and device in _LATER_DEVICES:
-        raise NotImplementedError(f'device: "{device}" is not supported yet')
-    _choice("device", device, dict.fromkeys(("cpu", *_LATER_DEVICES)))
-
-
 def _set_masks(problem: _hattn.Problem, causal: Any, causal_offset: Any, window: Any) -> None:
     problem.causal = flag("causal", causal)
     if isinstance(causal_offset, (int, np.integer)):
@@ -180,7 +172,6 @@ def attention_options(
     return_scores: Optional[str] = None,
 ) -> _hattn.Problem:
     """The options of hattn.attention() that describe the problem, checked."""
-    _check_device(device)
     check_host(sinks=sinks, bias=bias, mask=mask, alibi_slopes=alibi_slopes)
     problem = _hattn.Problem()
     problem.layout = choose_layout(layout)
@@ -189,6 +180,8 @@ def attention_options(
     _set_masks(problem, causal, causal_offset, window)
     if scale is not None:
         problem.scale = number("scale", scale)
+    if device is not None:
+        problem.device = _choice("device", device, _DEVICES)
     if threads is not None:
         problem.threads = integer("threads", threads, 32)
     if return_scores is not None:

@@ -67,7 +67,7 @@ void AttentionCall::describe(const Problem &problem, const Keys &keys) {
     // Of two int4 in a byte one may be padding.
     if (args_.k.dtype == HATTN_INT4 && args_.k.extent[3] == args_.q.extent[3] + 1)
         args_.k.extent[3] = args_.q.extent[3];
-    desc_.device = args_.q.device;
+    desc_.device = problem.device;
     desc_.batch = args_.q.extent[0];
     desc_.query_heads = args_.q.extent[1];
     desc_.kv_heads = keys.k.extent[1];

@@ -37,6 +37,10 @@ void bind_enums(nb::module_ &module) {
         .value("capped", HATTN_SCORES_CAPPED)
         .value("masked", HATTN_SCORES_MASKED)
         .value("probabilities", HATTN_SCORES_PROBABILITIES);
+    nb::enum_<hattn_device>(module, "Device")
+        .value("cpu", HATTN_CPU)
+        .value("opencl", HATTN_OPENCL)
+        .value("cuda", HATTN_CUDA);
     nb::enum_<hattn_dtype>(module, "DType")
         .value("float32", HATTN_FLOAT32)
         .value("float16", HATTN_FLOAT16)
@@ -58,6 +62,7 @@ void bind_problem(nb::module_ &module) {
         .def_rw("scores", &Problem::scores)
         .def_rw("algorithm", &Problem::algorithm)
         .def_rw("threads", &Problem::threads)
+        .def_rw("device", &Problem::device)
         .def_rw("causal_offset", &Problem::causal_offset, optional)
         .def_rw("causal_offsets", &Problem::causal_offsets, optional)
         .def_rw("q_lengths", &Problem::q_lengths, optional)

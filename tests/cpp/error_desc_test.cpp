@@ -55,8 +55,6 @@ std::vector<WrongDesc> wrong_enums() {
         member("k_dtype_bool", &D::k_dtype, HATTN_BOOL, {kInvalid, {"k_dtype", "bool"}}),
         member("v_dtype_unknown", &D::v_dtype, unknown<hattn_dtype>(99), {kInvalid, {"v_dtype", "99"}}),
         member("out_dtype_int4", &D::out_dtype, HATTN_INT4, {kInvalid, {"out_dtype", "int4"}}),
-        member("device_opencl", &D::device, HATTN_OPENCL, {kUnsupported, {"device"}}),
-        member("device_cuda", &D::device, HATTN_CUDA, {kUnsupported, {"device"}}),
         member("device_unknown", &D::device, unknown<hattn_device>(77), {kInvalid, {"device", "77"}}),
         member("scores_unknown", &D::scores, unknown<hattn_scores>(5), {kInvalid, {"scores", "5"}}),
         member("scores_negative", &D::scores, unknown<hattn_scores>(-1), {kInvalid, {"scores"}}),

@@ -138,8 +138,10 @@ BAD_OPTIONS = [
 ]
 
 NOT_YET = [
-    ("cuda", {"device": "cuda"}, "device"),
-    ("opencl", {"device": "opencl"}, "device"),
+    *(
+        (f"bfloat16_{device}", {"device": device, **{n: np.ones((1, 2, 3, 8), ml_dtypes.bfloat16) for n in "qkv"}}, "^d(type|evice): is")
+        for device in ("opencl", "cuda")
+    ),
 ]
 
 

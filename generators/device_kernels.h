@@ -1,0 +1,33 @@
+// Kernels of devices with work groups, and the list of all of them. One launch computes many units, each what one call of
+// a kernel of kernel_spec.h computes: the algorithms are the same.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernel_spec.h"
+#include "schedules/gpu/targets.h"
+
+namespace hattn::generators {
+
+struct DeviceKernelSpec {
+    KernelKind kind;
+    HookMask hooks = 0;
+    schedules::gpu::Tile tile;
+
+    std::string name(const std::string &target) const;
+    std::string symbol(const std::string &target) const {
+        return "hattnkernel_" + name(target);
+    }
+};
+
+using schedules::gpu::DeviceTarget;
+
+std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind);
+void for_each_device_kernel(const std::function<void(const DeviceKernelSpec &, const DeviceTarget &)> &visit);
+
+KernelPipeline build_kernel(const DeviceKernelSpec &spec, const DeviceTarget &target);
+Halide::Module compile_kernel(const DeviceKernelSpec &spec, const DeviceTarget &target);
+
+}  // namespace hattn::generators

@@ -1,0 +1,70 @@
+#include "device_table_writer.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "device_kernels.h"
+
+namespace hattn::generators {
+
+namespace {
+
+using schedules::gpu::find_device_target;
+
+constexpr KernelKind kKinds[] = {KernelKind::kFlash, KernelKind::kSplitKv, KernelKind::kMerge};
+
+const char *enumerator(KernelKind kind) {
+    return kind == KernelKind::kFlash     ? "KernelKind::kFlash"
+           : kind == KernelKind::kSplitKv ? "KernelKind::kSplitKv"
+                                          : "KernelKind::kMerge";
+}
+
+template<typename Visit>
+void for_each_kernel_of(const std::vector<std::string> &targets, Visit visit) {
+    for (const std::string &name : targets) {
+        const DeviceTarget &target = find_device_target(name);
+        for (KernelKind kind : kKinds) {
+            for (const DeviceKernelSpec &spec : kernels_of(target, kind)) {
+                visit(spec, target);
+            }
+        }
+    }
+}
+
+void write_kernels(std::ostream &out, const std::vector<std::string> &targets) {
+    for_each_kernel_of(targets, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+        const auto &tile = spec.tile;
+        out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
+            << spec.hooks << ", {" << tile.rows << ", " << tile.keys << ", " << tile.head << ", " << tile.slices << ", "
+            << tile.thread_rows << "}, " << spec.symbol(target.name) << "_argv},\n";
+    });
+}
+
+}  // namespace
+
+void write_device_table(std::ostream &out, const std::vector<std::string> &targets) {
+    out << "// Written by hattn-kernelgen.\n#include \"runtime/device/device_table.h\"\n\nextern \"C\" {\n";
+    for (const std::string &name : targets) {
+        out << "const struct halide_device_interface_t *halide_" << name << "_device_interface(void);\n";
+    }
+    for_each_kernel_of(targets, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+        out << "int " << spec.symbol(target.name) << "_argv(void **arguments);\n";
+    });
+    out << "}\n\nnamespace hattn {\n\n"
+           "const DeviceTable &device_table() {\n"
+           "    // Ends of lists.\n"
+           "    static const DeviceTargetInfo targets[] = {\n";
+    for (const std::string &name : targets) {
+        std::string device = "HATTN_" + name;
+        std::transform(device.begin(), device.end(), device.begin(), [](unsigned char c) { return std::toupper(c); });
+        out << "        {\"" << name << "\", " << device << ", halide_" << name << "_device_interface},\n";
+    }
+    out << "        {nullptr, HATTN_CPU, nullptr}};\n    static const DeviceKernelInfo kernels[] = {\n";
+    write_kernels(out, targets);
+    out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, nullptr}};\n"
+           "    static const DeviceTable table = {{targets, std::size(targets) - 1}, {kernels, std::size(kernels) - 1}};\n"
+           "    return table;\n"
+           "}\n\n}  // namespace hattn\n";
+}
+
+}  // namespace hattn::generators

@@ -1,0 +1,44 @@
+// What the runtime knows about kernels of devices: a table that hattn-kernelgen writes. Empty in builds without devices.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <span>
+
+#include "hattn/hattn.h"
+#include "runtime/kernel_table.h"
+
+struct halide_device_interface_t;
+
+namespace hattn {
+
+// As in schedules/gpu/tile.h.
+struct DeviceTile {
+    int rows, keys, head, slices, thread_rows;
+};
+
+struct DeviceKernelInfo {
+    const char *name;
+    const char *target;
+    KernelKind kind;  // kFlash, kSplitKv or kMerge
+    uint32_t hooks;   // a problem may have fewer, see choose_device_kernels()
+    DeviceTile tile;
+    // Computes the units of a table (unit_record.h). Arguments as of KernelInfo, with the table and the number of its
+    // rows first; one stands for all units where the table has none of their own.
+    int (*function)(void **arguments);
+};
+
+struct DeviceTargetInfo {
+    const char *name;
+    hattn_device device;
+    const halide_device_interface_t *(*interface)();
+};
+
+struct DeviceTable {
+    std::span<const DeviceTargetInfo> targets;
+    std::span<const DeviceKernelInfo> kernels;
+};
+
+const DeviceTable &device_table();
+
+}  // namespace hattn

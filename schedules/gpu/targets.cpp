@@ -1,0 +1,50 @@
+#include "targets.h"
+
+#include <stdexcept>
+
+namespace hattn::schedules::gpu {
+
+const std::vector<DeviceTarget> &device_targets() {
+    static const std::string options = "-no_asserts-no_bounds_query-no_runtime-user_context";
+    static const std::string opencl = "x86-64-linux-sse41-opencl" + options;
+    static const std::string cuda = "x86-64-linux-sse41-cuda-cuda_capability_80" + options;
+    static const std::vector<DeviceTarget> targets = {
+        {
+            // Up to 48 KiB of shared memory; blocks that are small enough to be compiled for a CPU in seconds.
+            .name = "opencl",
+            .halide_target = opencl.c_str(),
+            .flash_tiles = {{16, 32, 32, 8, 2}, {16, 32, 64, 8, 2}, {16, 32, 128, 8, 2}, {8, 16, 256, 16, 1}},
+            .split_kv_tiles = {{8, 32, 32, 8, 1}, {8, 32, 64, 8, 1}, {8, 32, 128, 8, 1}, {8, 16, 256, 16, 1}},
+            .merge_tiles = {{1, 0, 256}},
+        },
+        {
+            .name = "cuda",
+            .halide_target = cuda.c_str(),
+            .flash_tiles = {{64, 64, 32, 8, 4},
+                            {64, 64, 64, 16, 4},
+                            {64, 64, 96, 8, 4},
+                            {64, 64, 128, 16, 4},
+                            {64, 32, 192, 16, 4},
+                            {32, 32, 256, 16, 2}},
+            .split_kv_tiles = {{8, 64, 32, 8, 1},
+                               {8, 64, 64, 16, 1},
+                               {8, 64, 96, 8, 1},
+                               {8, 64, 128, 16, 1},
+                               {8, 64, 192, 16, 1},
+                               {8, 64, 256, 16, 1}},
+            .merge_tiles = {{1, 0, 256}},
+        },
+    };
+    return targets;
+}
+
+const DeviceTarget &find_device_target(const std::string &name) {
+    for (const DeviceTarget &target : device_targets()) {
+        if (name == target.name) {
+            return target;
+        }
+    }
+    throw std::invalid_argument("unknown device target '" + name + "'");
+}
+
+}  // namespace hattn::schedules::gpu

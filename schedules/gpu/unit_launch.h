@@ -1,0 +1,50 @@
+// A lowering pass: from a kernel that computes one tile to a launch that computes many.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "Halide.h"
+
+namespace hattn::schedules::gpu {
+
+// What of a kernel's arguments differs from one unit of a launch to the next. Each is a column of the launch's table of
+// units, a row of which is a record of 32-bit integers (runtime/device/unit_record.h).
+struct UnitColumns {
+    int count = 0;                       // columns of the table
+    std::map<std::string, int> values;   // scalar arguments, and extents like "query.extent.1"
+    std::map<std::string, int> offsets;  // buffers: where the unit's part starts, in elements
+};
+
+// The table, and how many rows of it a launch has.
+struct DeviceUnits {
+    Halide::ImageParam table{Halide::Int(32), 2, "units"};  // (column, unit)
+    Halide::Param<int> count{"unit_count"};
+};
+
+// The pipeline's loop over blocks, of one tile, becomes one over the rows of the table: block n takes every value from
+// row n. So kernels are written for one tile everywhere, and the runtime says which.
+class UnitLaunch : public Halide::Internal::IRMutator {
+public:
+    UnitLaunch(const DeviceUnits &units, UnitColumns columns) : units_(units), columns_(std::move(columns)) {}
+
+private:
+    using IRMutator::visit;
+
+    Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::IfThenElse *branch) override;
+    Halide::Expr visit(const Halide::Internal::Load *load) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::Store *store) override;
+
+    bool differs(const Halide::Expr &value) const;
+    Halide::Expr column(int index, const std::string &block) const;
+    Halide::Expr shifted(const std::string &buffer, const Halide::Expr &index) const;
+
+    DeviceUnits units_;
+    UnitColumns columns_;
+    std::vector<std::pair<std::string, Halide::Expr>> moved_;  // lets that go into the loop over blocks
+    bool in_block_ = false;
+};
+
+}  // namespace hattn::schedules::gpu

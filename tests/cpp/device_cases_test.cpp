@@ -1,0 +1,63 @@
+// Every case on the algorithms of every device that this machine has, against the oracle.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <ostream>
+#include <tuple>
+
+#include "case_list.h"
+#include "support/devices.h"
+#include "support/run.h"
+#include "support/targets.h"
+
+namespace {
+
+using namespace hattn;
+
+struct CaseParam {
+    const cases::Case *spec;
+};
+
+void PrintTo(const CaseParam &param, std::ostream *stream) {
+    *stream << cases::describe(*param.spec);
+}
+
+std::vector<CaseParam> case_params() {
+    std::vector<CaseParam> params;
+    for (const cases::Case &c : cases::all_cases()) {
+        if (test::device_supports(c)) {
+            params.push_back({&c});
+        }
+    }
+    return params;
+}
+
+using Param = std::tuple<CaseParam, std::string, hattn_algorithm>;
+
+class DeviceCase : public testing::TestWithParam<Param> {};
+
+TEST_P(DeviceCase, MatchesOracle) {
+    const auto &[param, device, algorithm] = GetParam();
+    if (const std::string why_not = test::device_unusable(device); !why_not.empty()) {
+        GTEST_SKIP() << device << ": " << why_not;
+    }
+    test::Prepared data(*param.spec);
+    data.problem.desc.device = test::device_of(device);
+    test::Outcome outcome = test::run(test::device_context(), data.problem, algorithm);
+    ASSERT_TRUE(outcome.ok()) << outcome.text() << '\n' << cases::describe(*param.spec);
+    EXPECT_EQ(cases::difference(data.problem, data.expected), "") << cases::describe(*param.spec);
+}
+
+std::string name_of(const testing::TestParamInfo<Param> &run) {
+    const auto &[param, device, algorithm] = run.param;
+    return param.spec->name + "__" + device + "__" + test::algorithm_name(algorithm);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeviceCase,
+                         testing::Combine(testing::ValuesIn(case_params()), testing::ValuesIn(test::device_names()),
+                                          testing::Values(HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV)),
+                         name_of);
+// Builds without devices.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceCase);
+
+}  // namespace

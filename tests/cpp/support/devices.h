@@ -1,0 +1,21 @@
+// The devices of the library that is tested.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "case.h"
+#include "hattn/hattn.h"
+
+namespace hattn::test {
+
+// Names of devices that the build has kernels for, as hattn_info() gives them.
+const std::vector<std::string> &device_names();
+std::string device_unusable(const std::string &name);  // why; "" if this machine has one
+hattn_device device_of(const std::string &name);
+hattn_context *device_context();
+
+// Whether the library computes such problems on devices at all.
+bool device_supports(const cases::Case &c);
+
+}  // namespace hattn::test
