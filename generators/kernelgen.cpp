@@ -92,10 +92,10 @@ int usage() {
     std::cerr << "usage: hattn-kernelgen [--architecture NAME] COMMAND\n"
                  "The architecture is x86-64 or aarch64, by default that of this machine. Commands:\n"
                  "  object TARGET KIND FILE.o   compile the kernels of a kind for a target\n"
-                 "  table FILE.cpp            write the table of all kernels\n"
-                 "  runtime FILE.o            write Halide's runtime (thread pool)\n"
-                 "  emit KERNEL DIRECTORY     write assembly and lowered statement of one kernel\n"
-                 "  list                      print every kernel's name\n";
+                 "  table FILE.cpp              write the table of all kernels\n"
+                 "  runtime FILE.o              write Halide's runtime (thread pool)\n"
+                 "  emit KERNEL DIRECTORY       write assembly and lowered statement of one kernel\n"
+                 "  list                        print every kernel's name\n";
     return 2;
 }
 
