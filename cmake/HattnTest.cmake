@@ -5,9 +5,14 @@ else ()
     find_package(GTest REQUIRED)
 endif ()
 
+# hattn_gtest_report(<entry> <variable>): the environment variable that lets a GoogleTest program leave its report where
+# tests/summary.py counts the cases, in <build>/gtest/<entry>.xml.
+function(hattn_gtest_report entry result)
+    set(${result} "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/gtest/${entry}.xml" PARENT_SCOPE)
+endfunction()
+
 # hattn_add_gtest(<target> [SHARDS <n> | ENTRY <name>]): registers a GoogleTest program with ctest, cut into n entries that
-# may run at the same time, or as one of that name. They see no tuning database of the user. Each leaves its report in
-# <build>/gtest/<entry>.xml, where tests/summary.py counts the cases.
+# may run at the same time, or as one of that name. They see no tuning database of the user.
 function(hattn_add_gtest target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS;ENTRY" "")
     if (NOT arg_SHARDS)
@@ -21,9 +26,10 @@ function(hattn_add_gtest target)
             set(entry ${arg_ENTRY})
         endif ()
         add_test(NAME ${entry} COMMAND ${target})
+        hattn_gtest_report(${entry} report)
         set_tests_properties(${entry} PROPERTIES
             TIMEOUT 1800
-            ENVIRONMENT "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/gtest/${entry}.xml;GTEST_TOTAL_SHARDS=${arg_SHARDS};\
+            ENVIRONMENT "${report};GTEST_TOTAL_SHARDS=${arg_SHARDS};\
 GTEST_SHARD_INDEX=${shard};HATTN_TUNING=none;UBSAN_OPTIONS=print_stacktrace=1")
     endforeach ()
 endfunction()

@@ -12,8 +12,8 @@ namespace hattn {
 const char *kernel_kind_name(KernelKind kind);
 bool parse_kernel_kind(std::string_view name, KernelKind *kind);  // false if unknown
 
-const TargetInfo *
-find_target(std::string_view name);  // null if unknown; "avx2" also finds "x86-avx2", "neon" "arm-neon"
+// Null if unknown. "avx2" also finds "x86-avx2", "neon" "arm-neon".
+const TargetInfo *find_target(std::string_view name);
 bool is_runnable(const TargetInfo &target);
 const TargetInfo &best_runnable_target();  // throws StatusError if none is
 

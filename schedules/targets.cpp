@@ -173,7 +173,7 @@ const Architecture &find_architecture(const std::string &name) {
             return architecture;
         }
     }
-    throw std::invalid_argument("unknown architecture '" + name + "'");
+    throw std::invalid_argument("unknown architecture '" + name + "', must be x86-64 or aarch64");
 }
 
 const Architecture &host_architecture() {
