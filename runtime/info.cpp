@@ -47,6 +47,7 @@ ordered_json info_json(const hattn_context &context) {
         kernels.push_back({{"name", kernel.name},
                            {"target", kernel.target},
                            {"algorithm", kernel_kind_name(kernel.kind)},
+                           {"storage", kernel.any_storage ? "any" : "float32"},
                            {"hooks", hooks_json(kernel.hooks)},
                            {"tile", tile_json(kernel.tile)},
                            {"runnable", is_runnable(*find_target(kernel.target))}});

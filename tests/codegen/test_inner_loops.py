@@ -85,6 +85,31 @@ def test_inner_loop_of_unfused(name, emit):
     assert expected in loops, f"{name}: no clean loop of {expected} FMAs among {loops}"
 
 
+STORED_NAME = re.compile(r"stored_(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+
+
+@pytest.mark.parametrize("name", kernel_names(STORED_NAME, ("",)))
+def test_kernels_for_any_storage(name, emit):
+    """Every type has loops that convert whole vectors, and no element is gathered or inserted."""
+    match = STORED_NAME.match(name)
+    text = emit(name)
+    register = TARGETS[match["target"]]
+    assert "gather" not in text, f"{name} gathers"
+    loops = innermost_loops(text)
+    conversions = {
+        "float16": rf"\bvcvtph2ps\b.*%{register}",
+        "bfloat16": rf"\bvpmovzxwd\b.*%{register}",
+        "int8": rf"\bvpmovsxbd\b.*%{register}",
+        "int4": rf"\bvpsrlvd\b.*%{register}",
+    }
+    clean = [loop for loop in loops if not loop.count(r"\bvp?(insr|insert|extr)\w*") and loop.spills <= 2]
+    for dtype, pattern in conversions.items():
+        assert any(loop.count(pattern) for loop in clean), f"{name}: no loop over vectors converts {dtype}"
+    if match["kind"] == "flash":
+        block = int(match["v"]) * int(match["u"])
+        assert any(is_register_block(loop, register) and loop.fmas == block for loop in loops), f"{name}: scores spill"
+
+
 def is_register_block(loop, register):
     """FMAs of full width on accumulators that stay in registers: the loop loads, multiplies and does nothing else with vectors."""
     whole = loop.count(rf"\bvfn?m(add|sub)\d+ps\b.*%{register}\d+")

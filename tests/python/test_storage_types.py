@@ -106,7 +106,7 @@ def single_key(values, **options):
 def test_every_number_of_16_bits(target, dtype):
     """Subnormals included. Infinities and NaN in values promise nothing."""
     numbers = np.arange(1 << 16, dtype=np.uint16).view(stored.FLOATS[dtype])
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = numbers[np.isfinite(numbers.astype(np.float32))]
     assert_same_bits(single_key(numbers) + 0.0, numbers.astype(np.float32) + 0.0)
 
 
@@ -114,8 +114,8 @@ def test_every_number_of_16_bits(target, dtype):
 def test_rounding_of_outputs(rng, target, dtype):
     """To nearest even, subnormals and ties included; what is too large becomes infinite."""
     kind = stored.FLOATS[dtype]
-    exact = np.arange(1 << 16, dtype=np.uint16).view(kind)
-    exact = np.sort(exact[np.isfinite(exact)].astype(np.float32))
+    exact = np.arange(1 << 16, dtype=np.uint16).view(kind).astype(np.float32)
+    exact = np.sort(exact[np.isfinite(exact)])
     ties = ((exact[1:].astype(np.float64) + exact[:-1]) / 2).astype(np.float32)
     random = rng.standard_normal(5000).astype(np.float32) * np.float32(2.0) ** rng.integers(-120, 120, 5000)
     edge = np.array([65519, 65520, -65520, 1e30, 3.3895314e38, 3.3961775e38, -3.4e38], np.float32)
