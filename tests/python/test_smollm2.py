@@ -94,7 +94,7 @@ def test_pages_give_the_same_logits(model, weights, prompt, generated, page_size
     assert_same_bits(paged_logits, logits)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 0.5), ("int8", 0.5)])
+@pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 0.6), ("int8", 2.0)])
 def test_smaller_caches_stay_close(model, weights, prompt, generated, expected, dtype, tolerance):
     """Measured: see docs/testing.md. Logits have a standard deviation of about 6."""
     ids, logits = generate(model, weights, prompt, dtype=dtype)
