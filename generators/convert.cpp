@@ -1,7 +1,5 @@
 #include "convert.h"
 
-#include <limits>
-
 #include "kernel_inputs.h"
 #include "number_formats.h"
 
@@ -10,6 +8,8 @@ namespace hattn::generators {
 using namespace Halide;
 
 namespace {
+
+constexpr int32_t kLargestFloatBits = 0x7f7fffff;
 
 // The largest integer in use. One less than the most negative has no counterpart.
 Expr largest_integer(const Expr &type) {
@@ -45,8 +45,9 @@ BlockScales::BlockScales()
     Expr d = min(block * kScaleBlock + in_block, rows.dim(0).extent() - 1);
     largest(block, i) = 0.0f;
     largest(block, i) = max(largest(block, i), abs(rows(d, i)));
-    output(block, i) =
-        min(largest(block, i), std::numeric_limits<float>::max()) / cast<float>(largest_integer(type));
+    // Compared as integers: an infinity is nothing that arithmetic has to expect.
+    Expr finite = reinterpret<float>(min(reinterpret<int32_t>(largest(block, i)), kLargestFloatBits));
+    output(block, i) = finite / cast<float>(largest_integer(type));
 }
 
 std::vector<Argument> BlockScales::arguments() const {

@@ -99,8 +99,8 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
         break;
     }
     std::vector<HookMask> sets = kernel_hook_sets();
-    if (family.any_storage) {
-        // One hook costs little beside the conversion: the sets of several serve it.
+    if (family.any_storage && family.kind != KernelKind::kScores) {
+        // One hook costs little beside the conversion: the sets of several serve it. Capped scores need theirs alone.
         std::erase_if(sets, [](HookMask set) { return std::popcount(set) == 1; });
     }
     return sets;

@@ -7,16 +7,16 @@ class HattnAttention:
     """One key-value cache per layer; see model.py for the calling convention.
 
     capacity: positions per layer. threads: as hattn.attention(); None is one per core. page_size: keys per page of the
-    caches; None keeps keys side by side.
+    caches; None keeps keys side by side. dtype: in which the caches keep keys and values.
     """
 
-    def __init__(self, config, capacity, threads=None, page_size=None):
+    def __init__(self, config, capacity, threads=None, page_size=None, dtype="float32"):
         self._config = config
         self._threads = threads
         # GGUF files of this architecture order features so that each rotated pair is adjacent.
         self._rope = hattn.Rope(base=config.rope_base, interleaved=True)
         self._caches = [
-            hattn.KVCache(1, config.kv_heads, capacity, config.head_dim, page_size=page_size)
+            hattn.KVCache(1, config.kv_heads, capacity, config.head_dim, page_size=page_size, dtype=dtype)
             for _ in range(config.layers)
         ]
 

@@ -1,7 +1,7 @@
 """Runs SmolLM2-135M-Instruct on a prompt with hattn doing all attention, and checks the result.
 
-The prompt is continued twice: over contiguous key-value caches and over paged ones, which must give the same tokens.
-The logits are held against a run in float64.
+The prompt is continued over contiguous key-value caches, over paged ones, which must give the same tokens, and over caches
+of fewer bits, of which the report says how far their logits are off. The logits are held against a run in float64.
 
     python examples/smollm2/demo.py [--tokens N] [--prompt-file FILE] [--threads N] [--no-reference]
 
@@ -19,6 +19,7 @@ from smollm2 import InputError  # noqa: E402; the modules over NumPy come in aft
 
 TOLERANCE = 1e-3  # largest allowed difference of any logit; the logits' standard deviation is about 6
 PAGE_SIZE = 16    # keys per page of the paged caches
+SMALL_TYPES = ("bfloat16", "int8")  # of keys and values in smaller caches
 
 
 def positive(text):
@@ -97,6 +98,19 @@ def compare_storage(contiguous, paged):
     return line, ids == paged_ids
 
 
+def compare_type(dtype, full, small):
+    """Both are what run_model() returns. The report line: logits are compared as long as the contexts are the same."""
+    import numpy as np
+
+    (ids, logits, *_), (small_ids, small_logits, *phases) = full, small
+    same = next((n for n, (a, b) in enumerate(zip(ids, small_ids)) if a != b), min(len(ids), len(small_ids)))
+    steps = min(same + 1, len(logits), len(small_logits))
+    error = max(float(np.abs(a - b).max()) for a, b in zip(logits[:steps], small_logits[:steps]))
+    differs = f"first differing token at {same}" if same < len(ids) else "no token differs"
+    return (f"{dtype:<10} caches, {sum(phase[1] for phase in phases):.2f} s in all: largest logit difference {error:.1e} "
+            f"to float32 caches, {differs} of {len(ids)}")
+
+
 def compare(model, prompt, ids, logits):
     """Runs the reference over the prompt and the generated ids; returns the report line and whether it is good."""
     import numpy as np
@@ -144,6 +158,9 @@ def run(options):
     print(describe_phase("decode", *decode), flush=True)
     checks = [compare_storage(contiguous, answer(HattnAttention(config, capacity, options.threads, PAGE_SIZE)))]
     print(checks[0][0], flush=True)
+    for dtype in SMALL_TYPES:
+        small = HattnAttention(config, capacity, options.threads, dtype=dtype)
+        print(compare_type(dtype, contiguous, answer(small)), flush=True)
     if not options.no_reference:
         checks.append(compare(model, prompt, ids, logits))
         print(checks[1][0])

@@ -338,6 +338,13 @@ public:
         return result;
     }
 
+    /* Of the storage; no data where its type has no scales. */
+    View scales() const {
+        View result = {HATTN_TENSOR_INIT, HATTN_TENSOR_INIT};
+        check(hattn_kv_cache_scales(handle(), &result.k, &result.v), context_);
+        return result;
+    }
+
     struct Pages {
         std::int64_t used, available;
     };

@@ -55,9 +55,10 @@ def attention(
     h // (Hq / Hkv)), Sq queries, Sk keys, Dk and Dv head dimensions.
 
     Args:
-        q: [B, Hq, Sq, Dk] float32, or [B, Sq, Hq, Dk] with layout="bshd". Any strides, 1 in the last dimension. 16-bit
-            and quantised arrays are not supported yet.
-        k: [B, Hkv, Sk, Dk], in the same layout; with a block table pages of keys, [pages, Hkv, page_size, Dk] or, with
+        q: [B, Hq, Sq, Dk] float32, float16 or bfloat16 (that of the package ml_dtypes in NumPy arrays), or [B, Sq, Hq, Dk]
+            with layout="bshd". Any strides, 1 in the last dimension.
+        k: [B, Hkv, Sk, Dk], of any of these types, int8, or int4 as uint8 with two elements a byte, the first in the low
+            half. Types of q, k and v are independent. In the same layout; with a block table pages of keys, [pages, Hkv, page_size, Dk] or, with
             layout="bshd", [pages, page_size, Hkv, Dk].
         v: [B, Hkv, Sk, Dv], in the same layout; likewise.
         layout: "bhsd" or "bshd", of q, k, v and out.
@@ -78,10 +79,12 @@ def attention(
         block_table: [B, n] integers, the pages of each sequence in the order of its keys: key j of sequence b is row
             j % page_size of page block_table[b, j // page_size]. page_size is 16, 32, 64 or 128. Needs kv_lengths,
             whose largest is Sk. Pages may be shared; entries past a sequence's last page are not read.
-        k_scale, v_scale: not supported yet.
+        k_scale, v_scale: float32, given exactly for int8 and int4, which stand for integer * scale: a number, [Hkv],
+            [Hkv, D], or of every key one for each 32 elements, [B, Hkv, Sk, ceil(D / 32)] in the layout and storage of k.
         algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
         threads: number of threads; default: one per core. Results do not depend on it.
-        out: array to write to, [B, Hq, Sq, Dv] float32 in the layout; may not overlap an input.
+        out: array to write to, [B, Hq, Sq, Dv] in the layout, float32, float16 or bfloat16 whatever q is; may not overlap an
+            input. Default: a new one of q's type.
         return_lse: also return the log-sum-exp of each row, natural logarithm, with the sink.
         device: "cpu" (the default), or "opencl" or "cuda" where the library was built for them and the machine has
             one (see info()): arrays, which stay in host memory, are copied there and back. Devices compute with flash

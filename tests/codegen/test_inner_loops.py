@@ -97,3 +97,30 @@ def test_scalars_are_lanes_of_multiply_adds_on_arm(name, emit):
     for loop in innermost_loops(emit(name, isa), isa):
         if loop.is_register_block:
             assert loop.count(r"\bfmla\b.*\.s\[\d\]$") == loop.fmas, f"{name}:\n{loop.text()}"
+
+
+STORED_NAME = re.compile(r"stored_(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+REGISTERS = {"x86_avx2": "ymm", "x86_avx512": "zmm"}
+
+
+@pytest.mark.parametrize("name", kernel_names(STORED_NAME, ("",)))
+def test_kernels_for_any_storage(name, emit):
+    """Every type has loops that convert whole vectors, and no element is gathered or inserted."""
+    match = STORED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    register = REGISTERS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    loops = innermost_loops(text, isa)
+    conversions = {
+        "float16": rf"\bvcvtph2ps\b.*%{register}",
+        "bfloat16": rf"\bvpmovzxwd\b.*%{register}",
+        "int8": rf"\bvpmovsxbd\b.*%{register}",
+        "int4": rf"\bvpsrlvd\b.*%{register}",
+    }
+    clean = [loop for loop in loops if not loop.count(r"\bvp?(insr|insert|extr)\w*") and loop.count(isa.stack) <= 2]
+    for dtype, pattern in conversions.items():
+        assert any(loop.count(pattern) for loop in clean), f"{name}: no loop over vectors converts {dtype}"
+    if match["kind"] == "flash":
+        block = int(match["v"]) * int(match["u"])
+        assert any(loop.is_register_block and loop.fmas == block for loop in loops), f"{name}: scores spill"

@@ -89,7 +89,7 @@ def options(case: Case) -> Dict[str, Any]:
         chosen.update(causal=True, causal_offset=past)
     if "attn_mask" in inputs:
         mask = inputs["attn_mask"]
-        chosen["mask" if mask.dtype == bool else "bias"] = mask
+        chosen["mask" if mask.dtype == bool else "bias"] = mask if mask.dtype == bool else mask.astype(np.float32)
     if "nonpad_kv_seqlen" in inputs:
         chosen["kv_lengths"] = inputs["nonpad_kv_seqlen"]
     return chosen

@@ -45,9 +45,9 @@ def prompt(chat):
     return chat.prompt(INSTRUCTION)
 
 
-def generate(model, weights, prompt, chunk=None, page_size=None):
+def generate(model, weights, prompt, chunk=None, page_size=None, dtype="float32"):
     """Ids and logits [TOKENS, vocabulary] of a greedy continuation; no token ends it early."""
-    attention = HattnAttention(model.config, len(prompt) + TOKENS, page_size=page_size)
+    attention = HattnAttention(model.config, len(prompt) + TOKENS, page_size=page_size, dtype=dtype)
     decoder = Decoder(model.config, weights, attention)
     ids, logits = zip(*decoder.generate(prompt, TOKENS, end=None, chunk=chunk))
     return list(ids), np.stack(logits)
@@ -92,6 +92,15 @@ def test_pages_give_the_same_logits(model, weights, prompt, generated, page_size
     paged_ids, paged_logits = generate(model, weights, prompt, chunk, page_size)
     assert paged_ids == ids
     assert_same_bits(paged_logits, logits)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 0.6), ("int8", 2.0)])
+def test_smaller_caches_stay_close(model, weights, prompt, generated, expected, dtype, tolerance):
+    """Measured: see docs/testing.md. Logits have a standard deviation of about 6."""
+    ids, logits = generate(model, weights, prompt, dtype=dtype)
+    same = next((n for n, (a, b) in enumerate(zip(ids, generated[0])) if a != b), TOKENS)
+    assert same >= 1
+    assert 0 < np.abs(logits[:same] - expected[:same]).max() <= tolerance
 
 
 def test_context_overflow_is_refused(model, weights):

@@ -1,0 +1,59 @@
+"""Arrays in the storage types, and the numbers they stand for in float64."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+import ml_dtypes
+import numpy as np
+
+FLOATS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+LIMITS = {"int8": 127, "int4": 7}
+TYPES = (*FLOATS, *LIMITS)
+BLOCK = 32
+
+
+class Stored(NamedTuple):
+    array: Any
+    scale: Optional[Any]  # as k_scale and v_scale take it
+    numbers: np.ndarray  # float64
+
+
+def pack(integers):
+    """Two int4 a byte, the first in the low half."""
+    odd = integers.shape[-1] % 2
+    even = np.concatenate([integers, np.zeros_like(integers[..., :odd])], -1) & 15
+    return (even[..., ::2] | even[..., 1::2] << 4).astype(np.uint8)
+
+
+def unpack(packed, dim):
+    """The first `dim` int4 of rows of bytes, as int8."""
+    both = np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:-1], -1)[..., :dim]
+    return ((both.astype(np.int8) ^ 8) - 8).astype(np.int8)
+
+
+def widen(scale, shape):
+    """Scales of any form over every element of [B, H, S, D]."""
+    scale = np.asarray(scale, np.float64)
+    if scale.ndim == 4:
+        return np.repeat(scale, BLOCK, -1)[..., : shape[-1]]
+    return np.broadcast_to(scale.reshape(1, -1, 1, 1) if scale.ndim < 2 else scale[None, :, None, :], shape)
+
+
+def store(rng, values, dtype, scales="keys"):
+    """float32 [B, H, S, D] in a type; scales of integers: "tensor", "heads", "channels" or "keys"."""
+    if dtype in FLOATS:
+        array = values.astype(FLOATS[dtype])
+        return Stored(array, None, array.astype(np.float64))
+    limit = LIMITS[dtype]
+    _, heads, _, dim = values.shape
+    shape = {
+        "tensor": (),
+        "heads": (heads,),
+        "channels": (heads, dim),
+        "keys": (*values.shape[:3], -(-dim // BLOCK)),
+    }[scales]
+    scale = (rng.uniform(2, 4, shape) / limit).astype(np.float32)
+    over_all = widen(scale, values.shape)
+    integers = np.clip(np.rint(values / over_all), -limit, limit).astype(np.int8)
+    return Stored(integers if dtype == "int8" else pack(integers), scale, integers * over_all)

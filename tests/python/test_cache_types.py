@@ -1,0 +1,128 @@
+"""KVCache in every storage type: what it keeps, and attention over it."""
+
+import numpy as np
+import pytest
+
+import hattn
+import oracle
+import stored
+from helpers import RTOL, ATOL, assert_same_bits
+
+BATCH, KV_HEADS, HEADS, DIM = 2, 2, 4, 40
+KINDS = {"contiguous": {}, "paged": {"page_size": 16}, "ring": {"window": 96}}
+
+
+def rows(rng, count, dim=DIM, dtype=np.float32):
+    return rng.standard_normal((BATCH, KV_HEADS, count, dim), np.float32).astype(dtype)
+
+
+def kept(array, dtype):
+    """(what a cache keeps of float32 rows, its scales, the numbers it stands for)."""
+    if dtype in stored.FLOATS:
+        exact = array.astype(stored.FLOATS[dtype])
+        return exact, None, exact.astype(np.float64)
+    limit = np.float32(stored.LIMITS[dtype])
+    blocks = -(-array.shape[-1] // stored.BLOCK)
+    padded = np.zeros((*array.shape[:-1], blocks * stored.BLOCK), np.float32)
+    padded[..., : array.shape[-1]] = array
+    scales = np.abs(padded).reshape(*array.shape[:-1], blocks, stored.BLOCK).max(-1) / limit
+    over_all = stored.widen(scales, array.shape).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(over_all > 0, array / over_all, 0)
+    integers = np.clip(np.rint(ratio), -limit, limit).astype(np.int8)
+    numbers = integers * stored.widen(scales, array.shape)
+    return integers if dtype == "int8" else stored.pack(integers), scales, numbers
+
+
+def make(dtype, capacity=128, **options):
+    return hattn.KVCache(BATCH, KV_HEADS, capacity, DIM, dtype=dtype, **options)
+
+
+@pytest.mark.parametrize("source", stored.FLOATS)
+@pytest.mark.parametrize("dtype", stored.TYPES)
+def test_what_is_kept(rng, dtype, source):
+    """Rounded once, to nearest even; integers with a scale for each 32 elements of a key."""
+    k, v = rows(rng, 21, dtype=stored.FLOATS[source]), rows(rng, 21, dtype=stored.FLOATS[source])
+    k[0, 0, 3] = 0
+    cache = make(dtype)
+    cache.append(k[:, :, :5], v[:, :, :5])
+    cache.append(k[:, :, 5:], v[:, :, 5:])
+    for given, view, scale in zip((k, v), cache.view(), cache.scales):
+        expected, scales, _ = kept(given.astype(np.float32), dtype)
+        assert view.dtype == expected.dtype
+        np.testing.assert_array_equal(view[:, :, :21], expected)
+        if scales is not None:
+            np.testing.assert_array_equal(scale[:, :, :21], scales)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", stored.TYPES)
+def test_attend(rng, dtype, kind):
+    """A prompt in chunks, then decoding; every kind of storage gives the same bits."""
+    k, v, q = rows(rng, 90), rows(rng, 90), rng.standard_normal((BATCH, HEADS, 90, DIM), np.float32)
+    cache, plain = make(dtype, **KINDS[kind]), make(dtype)
+    numbers = [kept(array, dtype)[2] for array in (k, v)]
+    for begin, end in ((0, 37), (37, 88), (88, 89), (89, 90)):
+        options = {"causal": True, "window": (95, -1)}
+        for each in (cache, plain):
+            each.append(k[:, :, begin:end], v[:, :, begin:end])
+        out = cache.attend(q[:, :, begin:end], **options)
+        expected = oracle.attention(q[:, :, begin:end], *(side[:, :, :end] for side in numbers), **options).out
+        np.testing.assert_allclose(out, expected, rtol=RTOL, atol=ATOL)
+        assert_same_bits(out, plain.attend(q[:, :, begin:end], **options))
+
+
+@pytest.mark.parametrize("kind", ["contiguous", "paged"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "int4"])
+def test_fork_and_truncate(rng, dtype, kind):
+    k, v, q = rows(rng, 50), rows(rng, 50), rng.standard_normal((BATCH, HEADS, 1, DIM), np.float32)
+    cache = make(dtype, **KINDS[kind])
+    cache.append(k[:, :, :40], v[:, :, :40])
+    cache.fork(0, 1, 25)
+    cache.append(k[:, :, 40:], v[:, :, 40:])
+    cache.truncate([45, 30])
+    joined = [np.stack([side[0, :, :45], np.concatenate([side[0, :, :25], side[1, :, 40:45], side[1, :, :15]], 1)]) for side in (k, v)]
+    numbers = [kept(side, dtype)[2] for side in joined]
+    expected = oracle.attention(q, *numbers, kv_lengths=[45, 30]).out
+    np.testing.assert_allclose(cache.attend(q), expected, rtol=RTOL, atol=ATOL)
+
+
+def test_given_scales_saturate(rng):
+    k, v = 3 * rows(rng, 9), 3 * rows(rng, 9)
+    per_head, per_channel = np.float32([0.01, 0.05]), rng.uniform(0.3, 2, (KV_HEADS, DIM)).astype(np.float32)
+    cache = make("int8", value_dtype="int4", k_scale=per_head, v_scale=per_channel)
+    cache.append(k, v)
+    keys, values = cache.view()
+    expected = np.clip(np.rint(k / per_head[None, :, None, None]), -127, 127)
+    np.testing.assert_array_equal(keys[:, :, :9], expected)
+    assert np.abs(expected).max() == 127
+    expected = np.clip(np.rint(v / per_channel[None, :, None]), -7, 7)
+    np.testing.assert_array_equal(stored.unpack(values[:, :, :9], DIM), expected)
+    np.testing.assert_array_equal(cache.scales[0].reshape(-1), per_head)
+    q = rng.standard_normal((BATCH, HEADS, 1, DIM), np.float32)
+    numbers = keys[:, :, :9] * stored.widen(per_head, k.shape), expected * stored.widen(per_channel, v.shape)
+    np.testing.assert_allclose(cache.attend(q), oracle.attention(q, *numbers).out, rtol=RTOL, atol=ATOL)
+
+
+def test_infinities_and_subnormals_are_kept_in_bounds():
+    """A block with an infinity has the scale of the largest finite number; one of subnormals does not divide by zero."""
+    k = np.ones((BATCH, KV_HEADS, 2, DIM), np.float32)
+    k[:, :, 0, 3] = np.inf
+    k[:, :, 1] = 1e-44
+    cache = make("int8")
+    cache.append(k, k)
+    integers, scales = cache.view()[0][:, :, :2], cache.scales[0][:, :, :2]
+    assert np.all(np.isfinite(scales))
+    assert np.all(integers[:, :, 0, 3] == 127)
+    assert np.all(np.abs(integers.astype(np.int32)) <= 127)
+
+
+def test_mixed_types_rope_and_16_bit_rows(rng):
+    """Keys are turned before they are rounded."""
+    rope = hattn.Rope()
+    k, v = rows(rng, 33, dtype=np.float16), rows(rng, 33, dtype=np.float16)
+    cache = make("int8", value_dtype="bfloat16")
+    cache.append(k, v, rope=rope)
+    turned = hattn.apply_rope(k.astype(np.float32), rope)
+    np.testing.assert_array_equal(cache.view()[0][:, :, :33], kept(turned, "int8")[0])
+    np.testing.assert_array_equal(cache.view()[1][:, :, :33], kept(v.astype(np.float32), "bfloat16")[0])

@@ -1,0 +1,158 @@
+"""Attention over 16-bit and quantised arrays: against float64 on the numbers they stand for."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hattn
+import oracle
+import stored
+from helpers import RTOL, ATOL, assert_same_bits, pack
+
+TARGETS = [target["name"] for target in hattn.info()["targets"] if target["runnable"]]
+HALVES = ("float16", "bfloat16")
+BFLOAT16 = ml_dtypes.bfloat16
+
+
+@pytest.fixture(params=TARGETS)
+def target(request, monkeypatch):
+    monkeypatch.setenv("HATTN_FORCE", f"target={request.param}")
+
+
+def inputs(rng, types, batch=2, queries=5, keys=70, dim=40, scales="keys"):
+    """q, k, v of (type of q, of k, of v)."""
+    values = (rng.standard_normal((batch, 4 if i == 0 else 2, queries if i == 0 else keys, dim), np.float32) for i in range(3))
+    return [stored.store(rng, value, dtype, scales) for value, dtype in zip(values, types)]
+
+
+def scales_of(k, v):
+    return {name: side.scale for name, side in (("k_scale", k), ("v_scale", v)) if side.scale is not None}
+
+
+def check(out, expected, dtype):
+    """Within float32's tolerance of the oracle, and half a unit in the last place of the output's type."""
+    assert out.dtype == stored.FLOATS[dtype]
+    unit = 0 if dtype == "float32" else float(ml_dtypes.finfo(out.dtype).eps) / 2
+    np.testing.assert_allclose(out.astype(np.float64), expected, rtol=RTOL + unit, atol=ATOL)
+
+
+@pytest.mark.parametrize("scales", ["tensor", "heads", "channels", "keys"])
+@pytest.mark.parametrize("dtype", stored.LIMITS)
+def test_scales(rng, target, dtype, scales):
+    q, k, v = inputs(rng, ("float32", dtype, dtype), scales=scales)
+    out = hattn.attention(q.array, k.array, v.array, causal=True, **scales_of(k, v))
+    check(out, oracle.attention(q.numbers, k.numbers, v.numbers, causal=True).out, "float32")
+
+
+@pytest.mark.parametrize("values", stored.TYPES)
+@pytest.mark.parametrize("keys", stored.TYPES)
+@pytest.mark.parametrize("queries", stored.FLOATS)
+def test_mixed_types(rng, queries, keys, values):
+    q, k, v = inputs(rng, (queries, keys, values))
+    expected = oracle.attention(q.numbers, k.numbers, v.numbers)
+    out, lse = hattn.attention(q.array, k.array, v.array, return_lse=True, **scales_of(k, v))
+    check(out, expected.out, queries)
+    np.testing.assert_allclose(lse, expected.lse, rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("dtype", stored.FLOATS)
+def test_the_output_has_a_type_of_its_own(rng, dtype):
+    q, k, v = inputs(rng, ("float32", "int8", "bfloat16"))
+    out = np.empty(q.array.shape, stored.FLOATS[dtype])
+    assert hattn.attention(q.array, k.array, v.array, out=out, **scales_of(k, v)) is out
+    check(out, oracle.attention(q.numbers, k.numbers, v.numbers).out, dtype)
+
+
+@pytest.mark.parametrize("mode", ["raw", "capped", "masked", "probabilities"])
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16", "int8", "int4"))
+def test_score_outputs_are_float32(rng, dtype, mode):
+    q, k, v = inputs(rng, (dtype if dtype in stored.FLOATS else "float16", dtype, dtype))
+    options = {"causal": True, "softcap": 3.0}
+    out, scores = hattn.attention(q.array, k.array, v.array, return_scores=mode, **options, **scales_of(k, v))
+    expected = oracle.attention(q.numbers, k.numbers, v.numbers, **options)
+    assert scores.dtype == np.float32 and out.dtype == q.array.dtype
+    np.testing.assert_allclose(scores, expected.scores[mode], rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("dtype", stored.TYPES)
+def test_bits_do_not_depend_on_threads_batch_layout_or_packing(rng, dtype):
+    q, k, v = inputs(rng, ("bfloat16", dtype, dtype), batch=3, queries=37, keys=1100, dim=32)
+    options = {"causal": True}
+    out = hattn.attention(q.array, k.array, v.array, threads=1, **options, **scales_of(k, v))
+    assert_same_bits(hattn.attention(q.array, k.array, v.array, threads=2, **options, **scales_of(k, v)), out)
+    alone = {name: scale[1:2] for name, scale in scales_of(k, v).items()}
+    assert_same_bits(hattn.attention(*(side.array[1:2] for side in (q, k, v)), **options, **alone), out[1:2])
+
+    swapped = [np.ascontiguousarray(side.array.swapaxes(1, 2)) for side in (q, k, v)]
+    swapped_scales = {name: scale.swapaxes(1, 2) for name, scale in scales_of(k, v).items()}
+    by_rows = hattn.attention(*swapped, layout="bshd", **options, **swapped_scales)
+    assert_same_bits(np.ascontiguousarray(by_rows.swapaxes(1, 2)), out)
+
+    ends = np.arange(4) * 37, np.arange(4) * 1100
+    packed = [pack(side.array, lengths) for side, lengths in zip((q, k, v), ([37] * 3, [1100] * 3, [1100] * 3))]
+    packed_scales = {name: pack(scale, [1100] * 3) for name, scale in scales_of(k, v).items()}
+    result = hattn.attention(*packed, cu_seqlens_q=ends[0], cu_seqlens_k=ends[1], **options, **packed_scales)
+    assert_same_bits(result, pack(out, [37] * 3))
+
+
+def single_key(values, **options):
+    """Attention that sees one key gives its value row, exactly."""
+    q = np.zeros((1, 1, 1, 8), np.float32)
+    k = np.zeros((1, 1, 1, 8), np.float32)
+    return hattn.attention(q, k, values.reshape(1, 1, 1, -1), **options).reshape(-1)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_number_of_16_bits(target, dtype):
+    """Subnormals included. Infinities and NaN in values promise nothing."""
+    numbers = np.arange(1 << 16, dtype=np.uint16).view(stored.FLOATS[dtype])
+    numbers = numbers[np.isfinite(numbers.astype(np.float32))]
+    assert_same_bits(single_key(numbers) + 0.0, numbers.astype(np.float32) + 0.0)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_rounding_of_outputs(rng, target, dtype):
+    """To nearest even, subnormals and ties included; what is too large becomes infinite."""
+    kind = stored.FLOATS[dtype]
+    exact = np.arange(1 << 16, dtype=np.uint16).view(kind).astype(np.float32)
+    exact = np.sort(exact[np.isfinite(exact)])
+    ties = ((exact[1:].astype(np.float64) + exact[:-1]) / 2).astype(np.float32)
+    random = rng.standard_normal(5000).astype(np.float32) * np.float32(2.0) ** rng.integers(-120, 120, 5000)
+    edge = np.array([65519, 65520, -65520, 1e30, 3.3895314e38, 3.3961775e38, -3.4e38], np.float32)
+    values = np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), random.astype(np.float32), edge])
+    values = values[(np.abs(values) >= np.finfo(np.float32).tiny) | (values == 0)]
+    out = np.empty((1, 1, 1, values.size), kind)
+    single_key(values, out=out)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(out.reshape(-1).astype(np.float32), values.astype(kind).astype(np.float32))
+
+
+def test_every_int8_and_int4(target):
+    scale = np.float32(0.37)
+    for integers, array in (
+        (np.arange(-128, 128, dtype=np.int8),) * 2,
+        (np.arange(-8, 8, dtype=np.int8), stored.pack(np.arange(-8, 8, dtype=np.int8))),
+    ):
+        out = single_key(array, v_scale=scale)
+        np.testing.assert_allclose(out, integers * np.float64(scale), rtol=3e-7)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7, 8, 15, 31, 33, 40, 63, 80, 129])
+@pytest.mark.parametrize("dtype", ("float16", "int8", "int4"))
+def test_any_head_dimension(rng, dim, dtype):
+    q, k, v = inputs(rng, ("float32", dtype, dtype), dim=dim, keys=33)
+    if dtype == "int4" and dim % 2:
+        v = stored.store(rng, v.numbers.astype(np.float32), "float16")  # bytes do not tell an odd value dimension
+    for algorithm in ("naive", "flash", "split_kv", "unfused"):
+        out = hattn.attention(q.array, k.array, v.array, algorithm=algorithm, **scales_of(k, v))
+        check(out, oracle.attention(q.numbers, k.numbers, v.numbers).out, "float32")
+
+
+def test_torch_bfloat16(rng):
+    torch = pytest.importorskip("torch")
+    q, k, v = (side.array.astype(np.float32) for side in inputs(rng, ("bfloat16",) * 3))
+    tensors = [torch.from_numpy(array).to(torch.bfloat16) for array in (q, k, v)]
+    out = hattn.attention(*tensors)
+    assert out.dtype == torch.bfloat16
+    expected = hattn.attention(*(array.astype(BFLOAT16) for array in (q, k, v)))
+    np.testing.assert_array_equal(out.float().numpy(), expected.astype(np.float32))
