@@ -1,4 +1,5 @@
-// One token appended to every sequence of a KV cache, beside a memcpy of as many bytes. Counts the bytes it writes.
+// One token appended to every sequence of a KV cache, beside a memcpy of as many bytes to memory that is as cold: rows
+// of a cache are written once and not again for long. Counts the bytes it writes.
 #pragma once
 
 #include "measured.h"
@@ -26,7 +27,9 @@ public:
 private:
     void append();
 
-    cases::TensorData k_, v_, copy_;  // [B, Hkv, 1, D]; copy_ as large as both
+    cases::TensorData k_, v_;   // [B, Hkv, 1, D]
+    cases::TensorData copies_;  // as many bytes, side by side, as outgrow the caches
+    int64_t copies_made_ = 0;
     int32_t capacity_, length_ = 0;
     Context context_;
     KvCache cache_;
