@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "case_list.h"
+#include "hattn/hattn.hpp"
 #include "runtime/kernel_registry.h"
 #include "runtime/pack_file.h"
 #include "support/json_text.h"
@@ -102,6 +103,13 @@ TEST_F(Packs, InfoTellsWhereKernelsAreFrom) {
     EXPECT_EQ(info.at("packs").size(), 1u);
     EXPECT_EQ(info.at("packs")[0].at("kernels"), 2);
     EXPECT_EQ(info.at("warnings").size(), 0u);
+}
+
+TEST_F(Packs, LoadFromCpp) {
+    hattn::Context context;
+    context.load_kernels(test::sample_pack());
+    EXPECT_NE(context.info().find(test::kSampleFlash), std::string::npos);
+    EXPECT_THROW(context.load_kernels("/nowhere/pack.so"), hattn::Error);
 }
 
 TEST_F(Packs, LoadingChangesNoChoice) {
