@@ -4,7 +4,9 @@
 # cross-compiling generators/ runs the hattn-kernelgen of a tree built for this machine, HATTN_KERNELGEN.
 
 # The names of rows of schedules/targets.cpp.
-set(HATTN_TARGETS generic x86-avx2 x86-avx512)
+set(HATTN_TARGETS_OF_x86-64 generic x86-avx2 x86-avx512)
+set(HATTN_TARGETS_OF_aarch64 generic arm-neon)
+set(HATTN_TARGETS ${HATTN_TARGETS_OF_${HATTN_ARCHITECTURE}})
 
 if (HATTN_KERNEL_DIR)
     cmake_path(ABSOLUTE_PATH HATTN_KERNEL_DIR NORMALIZE OUTPUT_VARIABLE HATTN_KERNEL_OUTPUT_DIR)

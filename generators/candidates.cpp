@@ -137,7 +137,7 @@ Space blocked_space(const TargetRow &target, KernelKind kind) {
     case KernelKind::kNaive:
         return {shapes_by_blocks(target, {1, 2, 3, 4}, {1, 2}), {0}, false};
     case KernelKind::kFlash:
-        return {shapes_by_blocks(target, {2, 3, 4}, {1, 2}), {32, 64, 128}, true};
+        return {shapes_by_blocks(target, {2, 3}, {1, 2}), {32, 64, 128}, true};
     case KernelKind::kSplitKv:
         return {shapes_by_rows(target, kind, {1, 2, 4, 8}), {64, 128}, false};
     case KernelKind::kUnfusedScores:

@@ -158,6 +158,7 @@ ordered_json explain_json(const hattn_plan &plan) {
             {"kernel", choice.kernel->name},
             {"pack", origin_json(plan.packs.pack_of(choice.kernel))},
             {"values_kernel", choice.values_kernel ? ordered_json(choice.values_kernel->name) : ordered_json()},
+            {"values_pack", origin_json(plan.packs.pack_of(choice.values_kernel))},
             {"target", choice.kernel->target},
             {"hooks", hook_name_list(problem.hooks)},
             {"tile", tile_json(choice.kernel->tile)},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <span>
 
 #include "cpu_features.h"
@@ -38,40 +37,48 @@ uint32_t neutral_hooks() {
     return hooks_that(&ScoreHookInfo::has_neutral);
 }
 
-struct KindRow {
-    KernelKind kind;
-    const char *name;
-};
-
-constexpr KindRow kKinds[] = {
-    {KernelKind::kNaive, "naive"},
-    {KernelKind::kFlash, "flash"},
-    {KernelKind::kSplitKv, "split_kv"},
-    {KernelKind::kUnfusedScores, "unfused_scores"},
-    {KernelKind::kUnfusedValues, "unfused_values"},
-    {KernelKind::kScores, "scores"},
-    {KernelKind::kProbabilities, "probabilities"},
-    {KernelKind::kMerge, "merge"},
-    {KernelKind::kWiden, "widen"},
-    {KernelKind::kNarrow, "narrow"},
-    {KernelKind::kBlockScales, "block_scales"},
-    {KernelKind::kQuantize, "quantize"},
-};
+constexpr const char *kUnknown = "unknown";  // of kinds; its address tells
 
 }  // namespace
 
 const char *kernel_kind_name(KernelKind kind) {
-    const KindRow *row = std::ranges::find(kKinds, kind, &KindRow::kind);
-    return row != std::end(kKinds) ? row->name : "unknown";
+    switch (kind) {
+    case KernelKind::kNaive:
+        return "naive";
+    case KernelKind::kFlash:
+        return "flash";
+    case KernelKind::kSplitKv:
+        return "split_kv";
+    case KernelKind::kUnfusedScores:
+        return "unfused_scores";
+    case KernelKind::kUnfusedValues:
+        return "unfused_values";
+    case KernelKind::kScores:
+        return "scores";
+    case KernelKind::kProbabilities:
+        return "probabilities";
+    case KernelKind::kMerge:
+        return "merge";
+    case KernelKind::kWiden:
+        return "widen";
+    case KernelKind::kNarrow:
+        return "narrow";
+    case KernelKind::kBlockScales:
+        return "block_scales";
+    case KernelKind::kQuantize:
+        return "quantize";
+    }
+    return kUnknown;
 }
 
 bool parse_kernel_kind(std::string_view name, KernelKind *kind) {
-    const KindRow *row = std::ranges::find(kKinds, name, &KindRow::name);
-    if (row == std::end(kKinds)) {
-        return false;
+    for (int i = 0; kernel_kind_name(static_cast<KernelKind>(i)) != kUnknown; ++i) {
+        if (name == kernel_kind_name(static_cast<KernelKind>(i))) {
+            *kind = static_cast<KernelKind>(i);
+            return true;
+        }
     }
-    *kind = row->kind;
-    return true;
+    return false;
 }
 
 const TargetInfo *find_target(std::string_view name) {

@@ -33,10 +33,10 @@ struct Tables {
 
     Tables() {
         for (const schedules::TargetRow &row : schedules::host_architecture().targets) {
-            targets.push_back({row.name, row.cpu_features, row.lanes});
+            targets.push_back({row.name.c_str(), row.cpu_features, row.lanes});
         }
         for (const generators::ScoreHook &hook : generators::score_hooks()) {
-            hooks.push_back({hook.name, hook.bit, hook.can_hide_keys});
+            hooks.push_back({hook.name, hook.bit, hook.can_hide_keys, hook.has_neutral});
         }
         generators::for_each_kernel(
             schedules::host_architecture(),
@@ -57,7 +57,9 @@ struct Tables {
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
                            merges ? call_merge : call_attention});
-        table = {targets.data(), targets.size(), hooks.data(), hooks.size(), kernels.data(), kernels.size()};
+        // Without candidates, and packs do not fit.
+        table = {
+            targets.data(), targets.size(), hooks.data(), hooks.size(), kernels.data(), kernels.size(), nullptr, 0, 0};
     }
 };
 

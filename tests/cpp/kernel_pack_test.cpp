@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "case_list.h"
+#include "hattn/hattn.hpp"
+#include "runtime/kernel_registry.h"
 #include "runtime/pack_file.h"
 #include "support/json_text.h"
 #include "support/pack.h"
@@ -101,6 +103,13 @@ TEST_F(Packs, InfoTellsWhereKernelsAreFrom) {
     EXPECT_EQ(info.at("packs").size(), 1u);
     EXPECT_EQ(info.at("packs")[0].at("kernels"), 2);
     EXPECT_EQ(info.at("warnings").size(), 0u);
+}
+
+TEST_F(Packs, LoadFromCpp) {
+    hattn::Context context;
+    context.load_kernels(test::sample_pack());
+    EXPECT_NE(context.info().find(test::kSampleFlash), std::string::npos);
+    EXPECT_THROW(context.load_kernels("/nowhere/pack.so"), hattn::Error);
 }
 
 TEST_F(Packs, LoadingChangesNoChoice) {
@@ -235,6 +244,26 @@ TEST_F(Packs, ListsHoldFilesAndFolders) {
     test::write_bytes(folder_.file("copy.so"), test::read_bytes(test::sample_pack()));
     ScopedPacks packs(std::string(test::sample_pack()) + "::" + folder_.path());
     EXPECT_EQ(test::info_of(test::make_context().get()).at("packs").size(), 2u);
+}
+
+TEST(Candidates, HaveTheNamesOfKernels) {
+    int same = 0;
+    const KernelTable &table = kernel_table();
+    for (size_t i = 0; i < table.candidate_count; ++i) {
+        const CandidateInfo &candidate = table.candidates[i];
+        for (uint32_t hooks :
+             {hook_bit("softcap"), hook_bit("mask"), hook_bit("bias") | hook_bit("alibi") | hook_bit("mask")}) {
+            if (const KernelInfo *kernel = find_kernel(kernel_name(candidate, hooks))) {
+                EXPECT_EQ(kernel->hooks, hooks) << kernel->name;
+                EXPECT_EQ(kernel->kind, candidate.kind) << kernel->name;
+                EXPECT_STREQ(kernel->target, candidate.target) << kernel->name;
+                EXPECT_EQ(kernel->tile.rows, candidate.tile.rows) << kernel->name;
+                EXPECT_EQ(kernel->tile.keys, candidate.tile.keys) << kernel->name;
+                ++same;
+            }
+        }
+    }
+    EXPECT_GT(same, 0);
 }
 
 TEST(PackErrors, Arguments) {

@@ -70,6 +70,17 @@ def test_force(rng, monkeypatch):
     assert hattn.explain(*arrays)["algorithm"] == "split_kv"
 
 
+def test_packs_of_the_environment(monkeypatch, tmp_path):
+    assert hattn.info()["packs"] == hattn.info()["warnings"] == []
+    (tmp_path / "broken.so").write_bytes(b"not a pack")
+    monkeypatch.setenv("HATTN_PACKS", str(tmp_path))
+    (warning,) = hattn.info()["warnings"]
+    assert str(tmp_path / "broken.so") in warning
+    monkeypatch.setenv("HATTN_PACKS", str(tmp_path / "broken.so"))
+    with pytest.raises(ValueError, match="broken.so"):
+        hattn.info()
+
+
 def test_plans_do_not_pile_up(rng):
     # More shapes than the module keeps plans for, in turn: every call must still use its own.
     for _ in range(2):

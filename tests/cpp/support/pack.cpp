@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <stdexcept>
 
 #include "runtime/pack_file.h"
@@ -16,12 +16,10 @@ const char *sample_pack() {
 
 std::string read_bytes(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
-    std::ostringstream content;
-    content << file.rdbuf();
-    if (!file || !content) {
+    if (!file) {
         throw std::runtime_error("cannot read " + path.string());
     }
-    return content.str();
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // By way of a new file: one that is in use as a library must not change.

@@ -1,0 +1,73 @@
+"""hattn-kernelgen's candidates and packs: what it lists, and what it refuses to compile."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNELGEN = os.environ.get("HATTN_KERNELGEN", ROOT / "build/release/generators/hattn-kernelgen")
+KINDS = ("naive", "flash", "split_kv", "unfused_scores", "unfused_values")
+
+
+def run(*arguments, **environment):
+    return subprocess.run([KERNELGEN, *arguments], capture_output=True, text=True, env={**os.environ, **environment})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", ["generic", "x86-avx2", "x86-avx512"])
+def test_a_dozen_candidates(target, kind):
+    names = run("candidates", target, kind).stdout.split()
+    assert len(names) == len(set(names)) >= 12
+    assert all(name.startswith(f"{kind}_{target.replace('-', '_')}_r") for name in names)
+
+
+@pytest.mark.parametrize(
+    "name, why",
+    [
+        ("flash_x86", "unknown kernel"),
+        ("flash_x86_avx2", "at least 1"),
+        ("flash_x86_avx2_r48k64v3u4d4_bogus", "unknown kernel"),
+        ("flash_z80_r48k64v3u4d4", "unknown kernel"),
+        ("flash_x86_avx2_r48k64v3u4d4_mask_bias", "unknown kernel"),
+        ("flash_x86_avx2_r48k64v0u4d4", "at least 1"),
+        ("flash_x86_avx2_r48k0v3u4d4", "keys must be"),
+        ("naive_x86_avx2_r48k64v3u4d4", "keys must be 0"),
+        ("flash_x86_avx2_r48k72v3u4d4", "whole granules of 16"),
+        ("flash_x86_avx2_r48k64v3u3d4", "blocks of key_unroll"),
+        ("flash_x86_avx2_r40k64v3u4d4", "whole blocks of row_vectors, 24"),
+        ("split_kv_x86_avx2_r3k64v2u4d4", "whole blocks of row_vectors, 2"),
+        ("split_kv_x86_avx512_r4k72v2u4d4", "with the head in lanes, vectors"),
+        ("unfused_scores_x86_avx2_r64k64v4u2d1", "work in pairs"),
+        ("scores_x86_avx2_r64k64v4u2d1", "no choice of tiles"),
+    ],
+)
+def test_kernels_that_cannot_be(name, why, tmp_path):
+    result = run("pack", tmp_path / "pack.so", name)
+    assert result.returncode == 1
+    assert name in result.stderr and why in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_kernel_and_one_kernel_twice(tmp_path):
+    (tmp_path / "empty").write_text("\n")
+    assert "no kernels" in run("pack", tmp_path / "pack.so", f"@{tmp_path}/empty").stderr
+    assert "merge_generic" in run("pack", tmp_path / "pack.so", "merge_generic", "merge_generic").stderr
+    assert "nowhere" in run("pack", tmp_path / "pack.so", "@nowhere").stderr
+    assert not (tmp_path / "pack.so").exists()
+
+
+def test_names_from_a_file(tmp_path):
+    (tmp_path / "names").write_text("merge_generic\n")
+    result = run("pack", tmp_path / "pack.so", f"@{tmp_path}/names")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "pack.so").read_bytes().endswith(b"hattnpck")
+
+
+@pytest.mark.parametrize("variable", ["HATTN_AS", "HATTN_LD"])
+def test_missing_tools(variable, tmp_path):
+    result = run("pack", tmp_path / "pack.so", "merge_generic", **{variable: "/nowhere/tool"})
+    assert result.returncode == 1
+    assert "/nowhere/tool" in result.stderr and variable in result.stderr and "binutils" in result.stderr
+    assert not list(tmp_path.iterdir())
