@@ -120,7 +120,7 @@ ordered_json explain_json(const hattn_plan &plan) {
             {"workspace_bytes", plan.layout.bytes},
             {"class", class_json(family, cell)},
             {"decided_by", kDeciders[static_cast<size_t>(choice.decider)]},
-            {"invariant", !choice.entry || choice.entry->invariant},
+            {"invariant", choice.decider != Decider::kMachine || choice.entry->invariant},
             {"why", plan.kernels.why_algorithm + why(choice, cell)}};
 }
 
