@@ -19,7 +19,7 @@ from hattn._tuning import database, deep, report, session, shapes
 INTERRUPTED = 130  # exit status, as shells give it
 
 # That are timed per problem.
-QUICK_CANDIDATES, DEEP_CANDIDATES = 12, 24
+QUICK_CANDIDATES, DEEP_CANDIDATES = 8, 20
 
 
 def seconds(text: str) -> float:

@@ -28,7 +28,7 @@ class Options(NamedTuple):
     invariant: bool = False
     usual: str = "none"  # the database whose choices are the default
     portable: bool = False
-    most_candidates: int = 12  # that are timed per problem
+    most_candidates: int = 8  # that are timed per problem
 
 
 def results_path(path: pathlib.Path) -> pathlib.Path:
