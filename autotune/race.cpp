@@ -25,7 +25,11 @@ struct Turn {
 class Race {
 public:
     Race(std::vector<Trial> &trials, const std::vector<Setting> &settings, const RaceOptions &options)
-        : trials_(trials), settings_(settings), options_(options), cold_caches_(options.cache_bytes), laps_(trials.size() + 1) {
+        : trials_(trials),
+          settings_(settings),
+          options_(options),
+          cold_caches_(options.cache_bytes),
+          laps_(trials.size() + 1) {
         for (Lap &lap : laps_) {
             lap.ratios.resize(settings.size());
             lap.seconds.resize(settings.size());

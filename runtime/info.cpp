@@ -1,7 +1,7 @@
 // Introspection: hattn_info and hattn_plan_explain.
 #include <cstring>
-#include <sstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "context.h"
 #include "cpu_features.h"

@@ -124,7 +124,8 @@ TEST(CostModel, KnowsWhatIsSlow) {
 }
 
 json request_for(int64_t rows, int64_t keys) {
-    return {{"shapes", {{{"query_heads", 4}, {"kv_heads", 2}, {"query_length", rows}, {"kv_length", keys}, {"key_dim", 16}}}},
+    return {{"shapes",
+             {{{"query_heads", 4}, {"kv_heads", 2}, {"query_length", rows}, {"kv_length", keys}, {"key_dim", 16}}}},
             {"seconds", 0.05}};
 }
 

@@ -114,9 +114,9 @@ TEST(TuningDefaults, NameKernelsThatExist) {
                                         KernelKind::kUnfusedScores};
             const auto kernels =
                 find_kernels(*entry.family.target, kinds[static_cast<size_t>(entry.algorithm) - 1], entry.family.hooks);
-            EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
-                                    [&](const KernelInfo *kernel) { return kernel->tile == entry.tile; }))
-                << class_json(entry.family, entry.cell);
+            EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [&](const KernelInfo *kernel) {
+                return kernel->tile == entry.tile;
+            })) << class_json(entry.family, entry.cell);
         }
     }
 }

@@ -96,7 +96,7 @@ def winners(results: List[Result], compiled: List[str]) -> List[str]:
 
 
 def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str]) -> List[str]:
-    """Compiles the winners into a pack beside the database; returns its name in a list, an empty one without winners."""
+    """Compiles the winners, if any, into a pack beside the database; returns a list of its name, or an empty one."""
     if not names:
         return []
     # A file that some process has loaded is never written to: other kernels, another name.
