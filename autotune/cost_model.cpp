@@ -20,11 +20,11 @@ double ceil_div(double a, double b) {
 
 // How a candidate cuts a problem up. Rows are those of one call of a kernel.
 struct Cut {
-    double tiles;    // of the whole problem
-    double rows;     // of a tile, filled or not
-    double passes;   // over the keys of a kv head
-    double splits;   // of a tile's keys
-    double keys;     // a tile computes with
+    double tiles;   // of the whole problem
+    double rows;    // of a tile, filled or not
+    double passes;  // over the keys of a kv head
+    double splits;  // of a tile's keys
+    double keys;    // a tile computes with
     bool lanes_hold_rows;
 };
 

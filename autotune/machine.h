@@ -15,9 +15,9 @@ struct CacheLevel {
 
 struct Machine {
     int threads = 1;
-    double flops_per_second = 1.0;    // of one thread; a multiply-add is two
-    std::vector<CacheLevel> levels;   // from the smallest; the last one is memory
-    double cache_bytes = 0.0;         // of the largest cache
+    double flops_per_second = 1.0;   // of one thread; a multiply-add is two
+    std::vector<CacheLevel> levels;  // from the smallest; the last one is memory
+    double cache_bytes = 0.0;        // of the largest cache
 
     double read_speed(double bytes) const;
 };

@@ -11,14 +11,25 @@ namespace hattn::autotune {
 
 namespace {
 
-constexpr double kTurn = 2e-3;  // seconds; what is faster runs several times in a turn
+constexpr double kTurn = 1e-3;  // seconds; what is faster runs several times in a turn
 constexpr int kMostRuns = 4;
+constexpr double kWarming = 5e-3;  // seconds; what takes longer hardly notices what ran before it
 constexpr int kRoundsBeforeDrops = 2;
+
+// What a trial does when its turn comes.
+struct Turn {
+    int runs;    // that are timed; the fastest counts
+    bool warms;  // runs once before that
+};
 
 class Race {
 public:
     Race(std::vector<Trial> &trials, const std::vector<Setting> &settings, const RaceOptions &options)
-        : trials_(trials), settings_(settings), options_(options), cold_caches_(options.cache_bytes), laps_(trials.size() + 1) {
+        : trials_(trials),
+          settings_(settings),
+          options_(options),
+          cold_caches_(options.cache_bytes),
+          laps_(trials.size() + 1) {
         for (Lap &lap : laps_) {
             lap.ratios.resize(settings.size());
             lap.seconds.resize(settings.size());
@@ -46,8 +57,8 @@ private:
     void warm_up() {
         for (const Setting &setting : settings_) {
             const double seconds = trials_.front().seconds(setting.problem, 2);
-            runs_.push_back(
-                setting.cold ? 1 : std::clamp(static_cast<int>(kTurn / std::max(seconds, 1e-9)), 1, kMostRuns));
+            const int fitting = std::clamp(static_cast<int>(kTurn / std::max(seconds, 1e-9)), 1, kMostRuns);
+            turns_.push_back({setting.cold ? 1 : fitting, !setting.cold && seconds < kWarming});
         }
     }
 
@@ -58,10 +69,10 @@ private:
         const size_t problem = settings_[setting].problem;
         if (settings_[setting].cold) {
             cold_caches_.evict(trials_[trial].problem(problem));
-        } else if (runs_[setting] > 1) {
+        } else if (turns_[setting].warms) {
             trials_[trial].execute(problem);  // whatever ran before left other things in the caches
         }
-        return trials_[trial].seconds(problem, runs_[setting]);
+        return trials_[trial].seconds(problem, turns_[setting].runs);
     }
 
     // The default first, and once more after the others. Every other round the others run backwards.
@@ -99,7 +110,7 @@ private:
     const RaceOptions &options_;
     ColdCaches cold_caches_;
     std::vector<Lap> laps_;
-    std::vector<int> runs_;  // per turn, by setting
+    std::vector<Turn> turns_;  // by setting
 };
 
 }  // namespace

@@ -28,9 +28,9 @@ struct Lap {
     std::vector<std::vector<double>> ratios, seconds;  // [setting][round]
     bool dropped = false;
 
-    double score() const;                // mean over settings of the median ratios
-    double uncertainty() const;          // of the score
-    double worst_ratio() const;          // of all settings, the largest median
+    double score() const;        // mean over settings of the median ratios
+    double uncertainty() const;  // of the score
+    double worst_ratio() const;  // of all settings, the largest median
     double median_seconds(size_t setting) const;
 };
 

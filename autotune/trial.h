@@ -45,8 +45,8 @@ public:
         return *problems_[index];
     }
     void execute(size_t problem);
-    // Of the fastest of so many runs: passed on the wall, or with one thread spent on its core, which other processes on
-    // a busy machine do not add to.
+    // Of the fastest of so many runs: passed on the wall, or with one thread spent on its core, which other processes
+    // on a busy machine do not add to.
     double seconds(size_t problem, int runs);
     nlohmann::json explain(size_t problem) const;
 

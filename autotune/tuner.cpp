@@ -45,8 +45,8 @@ ordered_json times_json(const Lap &lap, const std::vector<Setting> &settings) {
 
 // What a race says about its trials.
 struct Verdict {
-    double noise = 0.0;    // of ratios, as a logarithm
-    size_t fastest = 0;    // trial; 0 is the default
+    double noise = 0.0;     // of ratios, as a logarithm
+    size_t fastest = 0;     // trial; 0 is the default
     bool replaces = false;  // whether it takes the default's place
 };
 
@@ -97,8 +97,8 @@ ordered_json model_json(const Field &field, const std::vector<Lap> &laps) {
         measured.push_back(laps[trial].median_seconds(0));
     }
     const auto fastest = static_cast<size_t>(std::min_element(measured.begin(), measured.end()) - measured.begin());
-    const auto better = std::count_if(predicted.begin(), predicted.end(),
-                                      [&](double seconds) { return seconds < predicted[fastest]; });
+    const auto better =
+        std::count_if(predicted.begin(), predicted.end(), [&](double seconds) { return seconds < predicted[fastest]; });
     return {{"rank_correlation", rank_correlation(predicted, measured)},
             {"place_of_fastest", better + 1},
             {"candidates", predicted.size()}};

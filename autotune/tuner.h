@@ -15,7 +15,7 @@ struct Request {
     std::string algorithm = "auto";  // asked for
     std::string usual = "none";      // the database whose choices are the default
     double seconds = 1.0;            // of measuring
-    size_t most_candidates = 12;     // that are timed, the best by the model and the best of each algorithm
+    size_t most_candidates = 8;      // that are timed, the best by the model and the best of each algorithm
     double most_behind = 1.25;       // see RaceOptions
     bool cold = true;                // also with swept caches, where that can matter
     bool invariant = false;          // only choices with the bits of the default's results

@@ -1,4 +1,4 @@
-"""What tuning is worth, against the goals of docs/tuning.md: tunes this machine into a temporary database, then measures.
+"""What tuning is worth, against the goals of docs/tuning.md: tunes into a temporary database, then measures.
 
 1. Tuned against the default, and against the library's rule, on shapes that were not tuned on.
 2. The same with a foreign default: what was best for another target, on the kernels of this one.
@@ -54,8 +54,9 @@ def tune(path, tuner, seconds, **options):
 
 
 def foreign_entries(path, seconds, threads):
-    """Entries of another target, each with the tile of ours that is nearest in rows, as its default for this machine."""
-    command = [sys.executable, __file__, "--foreign-results", path, "--seconds", str(seconds), "--threads", str(threads)]
+    """Entries of another target, as a default for this machine: each with the tile of ours that is nearest in rows."""
+    options = ["--seconds", str(seconds), "--threads", str(threads)]
+    command = [sys.executable, __file__, "--foreign-results", path, *options]
     environment = {**os.environ, "HATTN_FORCE": f"target={FOREIGN_TARGET}"}
     subprocess.run(command, check=True, env=environment)
     context = json.loads(_hattn.info())
@@ -109,7 +110,8 @@ def crossovers(tuner, path, seconds):
         right += best <= 1.05
         if best > 1.05:
             fastest = result["candidates"][result["fastest"]]
-            print(f"  {problem.title}: {fastest['plan'].split()[0]} is {best:.2f}x as fast, noise {result['noise']:.2f}")
+            plan = fastest["plan"].split()[0]
+            print(f"  {problem.title}: {plan} is {best:.2f}x as fast, noise {result['noise']:.2f}")
     print(f"crossovers: the pick is within 5% of the fastest in {right} of {cells} cells (goal 95%)")
 
 

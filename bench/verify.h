@@ -27,8 +27,8 @@ private:
         cases::Expected expected;
     };
 
-    std::vector<Row> rows_;    // of a large problem
-    cases::Expected whole_;    // of a small one
+    std::vector<Row> rows_;  // of a large problem
+    cases::Expected whole_;  // of a small one
 };
 
 // Both at once.

@@ -1,7 +1,7 @@
 // Introspection: hattn_info and hattn_plan_explain.
 #include <cstring>
-#include <sstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "context.h"
 #include "cpu_features.h"
@@ -169,7 +169,7 @@ ordered_json explain_json(const hattn_plan &plan) {
             {"workspace_bytes", plan.layout.bytes},
             {"class", class_json(family, cell)},
             {"decided_by", kDeciders[static_cast<size_t>(choice.decider)]},
-            {"invariant", !choice.entry || choice.entry->invariant},
+            {"invariant", choice.decider != Decider::kMachine || choice.entry->invariant},
             {"why", plan.kernels.why_algorithm + why(choice, cell)}};
 }
 

@@ -7,11 +7,11 @@
 namespace hattn {
 
 struct MachineStamp {
-    std::string library;                            // version
-    std::string kernels;                            // hash of the kernel table, 16 hexadecimal digits
-    std::string cpu;                                // model name
-    int64_t l1d_bytes, l2_bytes, l3_bytes;          // of one instance; 0 where the system does not tell
-    int cores;                                      // of the machine, whatever this process may use
+    std::string library;                    // version
+    std::string kernels;                    // hash of the kernel table, 16 hexadecimal digits
+    std::string cpu;                        // model name
+    int64_t l1d_bytes, l2_bytes, l3_bytes;  // of one instance; 0 where the system does not tell
+    int cores;                              // of the machine, whatever this process may use
 
     bool operator==(const MachineStamp &) const = default;
 };

@@ -142,16 +142,15 @@ TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_
     const bool ends = problem.causal || problem.window_right >= 0;
     const int64_t right = problem.causal ? 0 : problem.window_right;
     // Of a sequence with a window, the keys its rows see together.
-    const int64_t keys = problem.window_left >= 0 && ends
-                             ? std::min(kv_length, problem.window_left + right + query_length)
-                             : kv_length;
+    const int64_t keys =
+        problem.window_left >= 0 && ends ? std::min(kv_length, problem.window_left + right + query_length) : kv_length;
     return cell_of(query_length, keys);
 }
 
 Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const TuningCell cell = tuning_cell(problem, query_length, kv_length);
-    for (const auto &[grid, decider] : {std::pair(kernels.machine, Decider::kMachine),
-                                        std::pair(kernels.shipped, Decider::kShipped)}) {
+    for (const auto &[grid, decider] :
+         {std::pair(kernels.machine, Decider::kMachine), std::pair(kernels.shipped, Decider::kShipped)}) {
         const TuningEntry *entry = grid ? grid->find(cell) : nullptr;
         if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
             if (Choice choice; choose_by_entry(kernels, problem, *entry, query_length, choice)) {

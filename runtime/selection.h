@@ -28,10 +28,10 @@ struct Choice {
 
 // What the sequences that a plan has room for may ask of an algorithm.
 struct Reach {
-    bool chosen = false;         // whether any may be computed by it
-    int64_t most_keys = 0;       // of a sequence
-    int64_t most_splits = 1;     // of a unit
-    int64_t longest_split = 0;   // keys
+    bool chosen = false;        // whether any may be computed by it
+    int64_t most_keys = 0;      // of a sequence
+    int64_t most_splits = 1;    // of a unit
+    int64_t longest_split = 0;  // keys
 };
 
 // The kernels that fit a problem on a target, per algorithm by rows per tile.
@@ -42,10 +42,10 @@ struct KernelSet {
     const KernelInfo *scores = nullptr;                              // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
-    const KernelInfo *widen = nullptr, *narrow = nullptr;  // between 16 bits and float32
-    std::vector<const KernelInfo *> packed;            // of kernel packs; only tuning entries choose them
-    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;  // forced or asked for
-    std::string why_algorithm;                         // empty, or a phrase with a semicolon
+    const KernelInfo *widen = nullptr, *narrow = nullptr;     // between 16 bits and float32
+    std::vector<const KernelInfo *> packed;                   // of kernel packs; only tuning entries choose them
+    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;         // forced or asked for
+    std::string why_algorithm;                                // empty, or a phrase with a semicolon
     const TuningGrid *machine = nullptr, *shipped = nullptr;  // of the problem's family; may be null
     std::array<Reach, 5> reaches{};                           // by algorithm
 

@@ -21,7 +21,6 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
 
 // Rows of a head fill flash tiles, unless they are few: then rows of several heads of a kv head do, in the kernel and
 // the shape that leave the fewest rows of tiles empty; of equally good kernels the first in `by_preference`.
-Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const Problem &problem,
-                        int64_t query_length);
+Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const Problem &problem, int64_t query_length);
 
 }  // namespace hattn

@@ -96,8 +96,7 @@ void read_choice(const json &object, TuningEntry &entry) {
     const json &tile = object.at("tile");
     const auto extent = [&](const char *name) { return static_cast<int>(number(tile, name, 0, kMost)); };
     entry.tile = {extent("rows"), extent("keys"), extent("row_vectors"), extent("key_unroll"), extent("value_unroll")};
-    const bool splits =
-        entry.algorithm == HATTN_ALGORITHM_SPLIT_KV || entry.algorithm == HATTN_ALGORITHM_UNFUSED;
+    const bool splits = entry.algorithm == HATTN_ALGORITHM_SPLIT_KV || entry.algorithm == HATTN_ALGORITHM_UNFUSED;
     entry.split_keys = number(object, "split_keys", splits ? kGranuleKeys : 0, splits ? kMaxKeysPerCall : 0);
     if (entry.split_keys % kGranuleKeys != 0) {
         refuse("split_keys is " + std::to_string(entry.split_keys) + ", but must be a multiple of " +

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 import warnings
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, TextIO, Type, Union
 
 import numpy as np
 
@@ -116,8 +116,15 @@ def _run(arguments: argparse.Namespace) -> None:
         print(f"{arguments.output}: {name} {list(array.shape)} {array.dtype}")
 
 
-def _print_warning(message: Any, *_: Any) -> None:
-    """One line, as for errors."""
+def _print_warning(
+    message: Union[Warning, str],
+    category: Type[Warning],
+    filename: str,
+    lineno: int,
+    file: Optional[TextIO] = None,
+    line: Optional[str] = None,
+) -> None:
+    """One line, as for errors, in place of warnings.showwarning()."""
     print(f"hattn: warning: {message}", file=sys.stderr)
 
 

@@ -115,9 +115,9 @@ TEST(TuningDefaults, NameKernelsThatExist) {
             const auto kernels =
                 find_kernels(*entry.family.target, kinds[static_cast<size_t>(entry.algorithm) - 1],
                              entry.family.dtype != HATTN_FLOAT32, entry.family.hooks);
-            EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
-                                    [&](const KernelInfo *kernel) { return kernel->tile == entry.tile; }))
-                << class_json(entry.family, entry.cell);
+            EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [&](const KernelInfo *kernel) {
+                return kernel->tile == entry.tile;
+            })) << class_json(entry.family, entry.cell);
         }
     }
 }

@@ -267,9 +267,9 @@ TEST_P(Tuned, ResultsAreRight) {
 }
 
 constexpr Decision kDecisions[] = {
-    {HATTN_ALGORITHM_NAIVE, 0, 1},       {HATTN_ALGORITHM_FLASH, 0, 0},      {HATTN_ALGORITHM_FLASH, 0, 2},
-    {HATTN_ALGORITHM_SPLIT_KV, 16, 0},   {HATTN_ALGORITHM_SPLIT_KV, 128, 0}, {HATTN_ALGORITHM_SPLIT_KV, 8192, 0},
-    {HATTN_ALGORITHM_UNFUSED, 256, 0},   {HATTN_ALGORITHM_UNFUSED, 4096, 0},
+    {HATTN_ALGORITHM_NAIVE, 0, 1},     {HATTN_ALGORITHM_FLASH, 0, 0},      {HATTN_ALGORITHM_FLASH, 0, 2},
+    {HATTN_ALGORITHM_SPLIT_KV, 16, 0}, {HATTN_ALGORITHM_SPLIT_KV, 128, 0}, {HATTN_ALGORITHM_SPLIT_KV, 8192, 0},
+    {HATTN_ALGORITHM_UNFUSED, 256, 0}, {HATTN_ALGORITHM_UNFUSED, 4096, 0},
 };
 constexpr std::pair<int64_t, int64_t> kLengths[] = {{1, 5000}, {3, 700}, {40, 300}, {130, 130}};
 
@@ -277,8 +277,7 @@ std::string name_of(const testing::TestParamInfo<Param> &run) {
     const Decision decision = std::get<0>(run.param);
     const std::pair<int64_t, int64_t> lengths = std::get<1>(run.param);
     return std::string(test::algorithm_name(decision.algorithm)) + "_" + std::to_string(decision.split_keys) + "_" +
-           std::to_string(decision.heads) + "__" + std::to_string(lengths.first) + "_" +
-           std::to_string(lengths.second);
+           std::to_string(decision.heads) + "__" + std::to_string(lengths.first) + "_" + std::to_string(lengths.second);
 }
 INSTANTIATE_TEST_SUITE_P(All, Tuned, testing::Combine(testing::ValuesIn(kDecisions), testing::ValuesIn(kLengths)),
                          name_of);

@@ -15,7 +15,7 @@ from hattn import _hattn  # noqa: E402
 from hattn._tuning import report, session, shapes  # noqa: E402
 
 CHARTS = 5
-WIDTH, HEIGHT = 1200, 4000
+WIDTH, HEIGHT = 1200, 1800
 
 
 @pytest.fixture(scope="module")

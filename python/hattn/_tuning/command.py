@@ -8,14 +8,18 @@ import pathlib
 import re
 import statistics
 import sys
+import tempfile
 from typing import List, Optional, Tuple
 
 from tqdm import tqdm
 
 from hattn import _hattn
-from hattn._tuning import database, report, session, shapes
+from hattn._tuning import database, deep, report, session, shapes
 
 INTERRUPTED = 130  # exit status, as shells give it
+
+# That are timed per problem.
+QUICK_CANDIDATES, DEEP_CANDIDATES = 8, 20
 
 
 def seconds(text: str) -> float:
@@ -51,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DATABASE",
         help='what to beat: "none" (the tunings that come with the library), "rule" (its built-in rule) or a file',
     )
+    parser.add_argument(
+        "--deep", action="store_true", help="also compile kernels with other tiles, for minutes, and keep the winners"
+    )
     parser.add_argument("--report", type=pathlib.Path, metavar="FILE.html", help="write a page with charts")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="default: the database in use")
 
@@ -69,7 +76,7 @@ def _line(result: session.Result) -> str:
 
 
 def _measure(
-    problems: List[shapes.Problem], path: pathlib.Path, tuner: "_hattn.Tuner", options: session.Options
+    problems: List[shapes.Problem], path: Optional[pathlib.Path], tuner: "_hattn.Tuner", options: session.Options
 ) -> Tuple[List[session.Result], bool]:
     """The results, and whether Ctrl-C kept them from being more."""
     results: List[session.Result] = []
@@ -105,6 +112,24 @@ def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -
     print(f"noise: {100 * (noise - 1):.1f}% (median)\nwritten to {path}")
 
 
+def _measure_deep(
+    problems: List[shapes.Problem], path: pathlib.Path, threads: int, options: session.Options
+) -> Tuple[List[session.Result], bool]:
+    """Likewise, with kernels that are compiled for it."""
+    kernelgen = deep.find_kernelgen()
+    names = deep.candidate_names(kernelgen)
+    with tempfile.TemporaryDirectory() as folder:
+        pack = pathlib.Path(folder, "candidates.so")
+        print(f"compiling {len(names)} kernels")
+        deep.compile_pack(kernelgen, pack, names)
+        with deep.loaded(pack):
+            results, interrupted = _measure(problems, None, _hattn.Tuner(threads), options)
+        winners = deep.winners(results, names)
+        print(f"compiling {len(winners)} winners, with and without hooks")
+        session.save(path, results, deep.keep(kernelgen, path, winners))
+    return results, interrupted
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Runs `hattn tune`; returns the exit status."""
     if arguments.threads < 0:
@@ -130,8 +155,12 @@ def run(arguments: argparse.Namespace) -> int:
         invariant=arguments.invariant,
         usual=arguments.usual,
         portable=arguments.portable,
+        most_candidates=DEEP_CANDIDATES if arguments.deep else QUICK_CANDIDATES,
     )
-    results, interrupted = _measure(problems, path, tuner, options)
+    if arguments.deep:
+        results, interrupted = _measure_deep(problems, path, arguments.threads, options)
+    else:
+        results, interrupted = _measure(problems, path, tuner, options)
     _summarise(results, len(problems), path)
     if arguments.report is not None:
         report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))

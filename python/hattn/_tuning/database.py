@@ -38,17 +38,27 @@ def class_key(entry: Entry) -> str:
     return json.dumps(entry["class"], sort_keys=True)
 
 
+def _document(entries: List[Entry], packs: List[str]) -> Dict[str, Any]:
+    return {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "packs": packs, "entries": entries}
+
+
+def _read(path: pathlib.Path) -> Dict[str, Any]:
+    """The file's content; one without entries if it is missing, damaged or of another machine."""
+    try:
+        document: Dict[str, Any] = json.loads(path.read_text())
+        if (document["format"], document["version"], document["stamp"]) == ("hattn-tuning", VERSION, stamp()):
+            for entry in document["entries"]:
+                class_key(entry)
+            return {"packs": [], **document}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return _document([], [])
+
+
 def read(path: pathlib.Path) -> List[Entry]:
     """The entries of the file; none if it is missing, damaged or of another machine."""
-    try:
-        document = json.loads(path.read_text())
-        same = document["format"] == "hattn-tuning" and document["version"] == VERSION and document["stamp"] == stamp()
-        entries: List[Entry] = document["entries"] if same else []
-        for entry in entries:
-            class_key(entry)
-        return entries
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    entries: List[Entry] = _read(path)["entries"]
+    return entries
 
 
 @contextlib.contextmanager
@@ -73,22 +83,26 @@ def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
             raise
 
 
-def merge(path: pathlib.Path, entries: Iterable[Entry]) -> None:
+def merge(path: pathlib.Path, entries: Iterable[Entry], packs: Iterable[str] = ()) -> None:
     """Adds entries to the file, in place of those of the same classes. Concurrent callers lose nothing.
+
+    Args:
+        packs: names of kernel packs in the file's folder, of whose kernels entries may have the tiles.
 
     Raises:
         OSError: the file or its folder cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
-        merged = {class_key(entry): entry for entry in read(path)}
+        before = _read(path)
+        merged = {class_key(entry): entry for entry in before["entries"]}
         merged.update((class_key(entry), entry) for entry in entries)
         in_order = [merged[key] for key in sorted(merged)]
-        _write(path, {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "entries": in_order})
+        _write(path, _document(in_order, sorted({*before["packs"], *packs})))
 
 
 def clear(path: pathlib.Path) -> None:
     """Removes all entries."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
-        _write(path, {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "entries": []})
+        _write(path, _document([], []))

@@ -81,9 +81,9 @@ def _rows_chart(pyplot: Any, results: List[Result], title: str) -> Tuple[Any, An
     return figure, axes
 
 
-def _legend(pyplot: Any, axes: Any) -> None:
+def _legend(pyplot: Any, figure: Any) -> None:
     marks = [pyplot.Line2D([], [], marker="o", linestyle="", color=colour) for colour in COLOURS.values()]
-    axes.legend(marks, list(COLOURS), fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
+    figure.legend(marks, list(COLOURS), fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(COLOURS))
 
 
 def candidates_chart(pyplot: Any, results: List[Result]) -> Any:
@@ -99,15 +99,16 @@ def candidates_chart(pyplot: Any, results: List[Result]) -> Any:
             axes.scatter(_seconds(candidate) / best, line, s=size, facecolors=face, edgecolors=colour)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
-    _legend(pyplot, axes)
+    _legend(pyplot, figure)
     return figure
 
 
 def gain_chart(pyplot: Any, results: List[Result]) -> Any:
     """The speed of what was chosen over that of the default."""
-    figure, axes = _rows_chart(pyplot, results, "speed over the default's; 1: the default stays")
-    axes.barh(range(len(results)), [result["entry"]["gain"] for result in results], color="#1f77b4")
-    axes.axvline(1, color="black", linewidth=0.8)
+    figure, axes = _rows_chart(pyplot, results, "faster than the default, %; nothing: the default stays")
+    gains = [100 * (result["entry"]["gain"] - 1) for result in results]
+    axes.barh(range(len(results)), gains, color=COLOURS["flash"])
+    axes.set_xlim(0, max(10, 1.1 * max(gains)))
     return figure
 
 
@@ -165,7 +166,7 @@ def crossover_chart(pyplot: Any, results: List[Result]) -> Any:
         axes.scatter(keys, rows, s=320, marker="s", color=COLOURS[best["choice"]["algorithm"]])
 
     figure = _maps(pyplot, results, draw)
-    _legend(pyplot, figure.axes[0])
+    _legend(pyplot, figure)
     return figure
 
 

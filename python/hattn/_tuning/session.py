@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 from hattn import _hattn
 from hattn._tuning import database
@@ -28,7 +28,7 @@ class Options(NamedTuple):
     invariant: bool = False
     usual: str = "none"  # the database whose choices are the default
     portable: bool = False
-    most_candidates: int = 12
+    most_candidates: int = 8  # that are timed per problem
 
 
 def results_path(path: pathlib.Path) -> pathlib.Path:
@@ -76,10 +76,12 @@ def _request(problem: Problem, seconds: float, options: Options) -> Dict[str, An
     }
 
 
-def _save(path: pathlib.Path, result: Result) -> None:
-    database.merge(path, [result["entry"]])
+def save(path: pathlib.Path, results: List[Result], packs: Iterable[str] = ()) -> None:
+    """Adds results to a database, and to the measurements behind it."""
+    database.merge(path, [result["entry"] for result in results], packs)
     with open(results_path(path), "a") as file:
-        file.write(json.dumps({"stamp": database.stamp(), "result": result}) + "\n")
+        for result in results:
+            file.write(json.dumps({"stamp": database.stamp(), "result": result}) + "\n")
 
 
 def run(
@@ -95,5 +97,5 @@ def run(
         result = json.loads(tuner.tune(json.dumps(_request(problem, _MEASURING * share, options))))
         result["title"] = problem.title
         if path is not None:
-            _save(path, result)
+            save(path, [result])
         yield result

@@ -45,10 +45,16 @@ def work(shape: Shape) -> float:
 
 
 def _variant(shape: Shape) -> Shape:
-    """Another size of the same class, so that a winner does not just happen to fit the tiles of one."""
+    """Another shape of the same class, so that a winner does not just happen to fit the tiles of one, and with a single
+    kv head, so that it leaves threads enough to do."""
     rows, keys = shape["query_length"], shape["kv_length"]
-    fewer = rows if rows < 4 else rows * 3 // 4
-    return {**shape, "query_length": fewer, "kv_length": keys if keys < 32 else keys * 5 // 4}
+    return {
+        **shape,
+        "query_heads": shape["query_heads"] // shape["kv_heads"],
+        "kv_heads": 1,
+        "query_length": rows if rows < 4 else rows * 3 // 4,
+        "kv_length": keys if keys < 32 else keys * 5 // 4,
+    }
 
 
 def _problem(rows: int, keys: int, size: int, group: int) -> Problem:

@@ -1,0 +1,94 @@
+"""`hattn tune --deep`: kernels that are compiled for it, and what is kept of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import hattn
+from hattn import _hattn, cli
+from hattn._tuning import database, deep, session, shapes
+
+SHAPE = {"query_heads": 2, "kv_heads": 2, "query_length": 40, "kv_length": 60, "key_dim": 16}
+
+
+@pytest.fixture(scope="module")
+def kernelgen():
+    """The generator, where there is one."""
+    try:
+        return deep.find_kernelgen()
+    except ValueError as error:
+        pytest.skip(str(error))
+
+
+def arrays(rng):
+    """q, k and v of the shape."""
+    sizes = [(1, 2, SHAPE["query_length"], 16), (1, 2, SHAPE["kv_length"], 16), (1, 2, SHAPE["kv_length"], 16)]
+    return [rng.standard_normal(size, np.float32) for size in sizes]
+
+
+def test_candidates_are_new(kernelgen):
+    names = deep.candidate_names(kernelgen)
+    known = {kernel["name"] for kernel in hattn.info()["kernels"]}
+    assert len(names) > 10 and not known & set(names)
+    assert all(name.startswith(deep.KINDS) for name in names)
+
+
+def test_winners_outlive_the_others(kernelgen, rng, tmp_path, monkeypatch):
+    """From candidates in a pack that is gone afterwards to a database with a pack of its own."""
+    name = [name for name in deep.candidate_names(kernelgen) if name.startswith("flash")][-1]  # of the largest tile
+    deep.compile_pack(kernelgen, tmp_path / "candidates.so", [name])
+    with deep.loaded(tmp_path / "candidates.so"):
+        tuner = _hattn.Tuner(1)
+        (result,) = session.run([shapes.Problem([SHAPE])], None, tuner, session.Options(0.2, most_candidates=40))
+    places = [at for at, row in enumerate(result["candidates"]) if row["plan"].startswith(f"{name}/")]
+    assert places and not result["candidates"][places[0]]["refused"]
+    # Whatever was fastest: as if it had been this one.
+    choice = result["candidates"][places[0]]["choice"]
+    result.update(fastest=places[0], replaces_default=True, entry={**result["entry"], "choice": choice, "gain": 1.3})
+    (tmp_path / "candidates.so").unlink()
+
+    path = tmp_path / "tuning.json"
+    names = deep.winners([result], [name])
+    assert name in names and any(other.endswith("_mask") for other in names)
+    packs = deep.keep(kernelgen, path, [name])  # without hooks, to be quick
+    session.save(path, [result], packs)
+    assert packs == deep.keep(kernelgen, path, [name])
+
+    q, k, v = arrays(rng)
+    usual = hattn.attention(q, k, v, causal=True)
+    monkeypatch.setenv("HATTN_TUNING", str(path))
+    plan = hattn.explain(q, k, v, causal=True)
+    assert (plan["kernel"], plan["decided_by"], plan["pack"]) == (name, "machine", str(tmp_path / packs[0]))
+    overflows = hattn.info()["scratch_overflows"]
+    np.testing.assert_allclose(hattn.attention(q, k, v, causal=True), usual, rtol=1e-5, atol=1e-6)
+    assert hattn.info()["scratch_overflows"] == overflows, "the workspace allows for kernels of packs"
+
+    # The file without its pack: one warning, and the default.
+    (tmp_path / packs[0]).rename(tmp_path / "elsewhere.so")
+    monkeypatch.setenv("HATTN_TUNING", f"{tmp_path}/./tuning.json")
+    with pytest.warns(RuntimeWarning, match="kernel pack"):
+        plan = hattn.explain(q, k, v, causal=True)
+    assert plan["decided_by"] != "machine" and plan["pack"] is None
+
+
+def test_without_winners_nothing_is_compiled(tmp_path):
+    assert deep.keep(tmp_path / "no-generator", tmp_path / "tuning.json", []) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(kernelgen, tmp_path, monkeypatch, capsys):
+    names = deep.candidate_names(kernelgen)[:2]
+    monkeypatch.setattr(deep, "candidate_names", lambda _: names)
+    (tmp_path / "shapes.json").write_text(json.dumps([SHAPE]))
+    path = tmp_path / "tuning.json"
+    arguments = ["--deep", "--threads", "1", "--budget", "0.3s", "--shapes", tmp_path / "shapes.json", "--output", path]
+    assert cli.main(["tune", *map(str, arguments)]) == 0
+    assert "compiling 2 kernels" in capsys.readouterr().out
+    assert len(database.read(path)) == 1
+
+
+def test_without_a_generator(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("HATTN_KERNELGEN", str(tmp_path / "none"))
+    assert cli.main(["tune", "--deep", "--output", str(tmp_path / "tuning.json")]) == 1
+    assert "none does not exist" in capsys.readouterr().err
