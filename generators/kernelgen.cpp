@@ -42,19 +42,40 @@ void write_object(const std::string &target_name, const std::string &kind, const
     link_modules(kind + "_" + target_name, modules).compile({{OutputFileType::object, path}});
 }
 
-// All kernels of a kind for a device, each as an object of its own, since Halide gives the device code of every kernel the
-// same name, and a response file that names them, for a linker.
+// What a launch asks for, of a module's one kernel.
+struct LaunchShape : Internal::IRVisitor {
+    int64_t threads = 1, shared_bytes = 0;
+
+    using IRVisitor::visit;
+    void visit(const Internal::Call *call) override {
+        // (state, name, blocks x y z, threads x y z, bytes of shared memory, ...)
+        if (Internal::ends_with(call->name, "_run")) {
+            for (int i : {5, 6, 7}) {
+                threads *= *Internal::as_const_int(Internal::simplify(call->args[i]));
+            }
+            shared_bytes = *Internal::as_const_int(Internal::simplify(call->args[8]));
+        }
+        IRVisitor::visit(call);
+    }
+};
+
+// All kernels of a kind for a device, each as an object of its own, since Halide gives the device code of every kernel
+// the same name; a response file that names them, for a linker; and what their launches ask for, for tests.
 void write_device_objects(const std::string &target_name, const std::string &kind, const std::string &directory) {
     const DeviceTarget &target = schedules::gpu::find_device_target(target_name);
     std::filesystem::create_directories(directory);
-    std::ofstream list(directory + "/objects.rsp");
+    std::ofstream list(directory + "/objects.rsp"), launches(directory + "/launches.txt");
     for (const DeviceKernelSpec &spec : kernels_of(target, kind_of(kind))) {
-        const std::string path = directory + "/" + spec.name(target.name) + ".o";
-        compile(spec, target).compile({{OutputFileType::object, path}});
+        const std::string name = spec.name(target.name), path = directory + "/" + name + ".o";
+        Module module = compile(spec, target);
+        LaunchShape shape;
+        module.functions().front().body.accept(&shape);
+        module.compile({{OutputFileType::object, path}});
         list << path << "\n";
+        launches << name << " " << shape.threads << " " << shape.shared_bytes << "\n";
     }
-    if (!list.flush()) {
-        throw std::runtime_error("cannot write " + directory + "/objects.rsp");
+    if (!list.flush() || !launches.flush()) {
+        throw std::runtime_error("cannot write to " + directory);
     }
 }
 
@@ -121,13 +142,14 @@ public:
 };
 
 int usage() {
-    std::cerr << "usage: hattn-kernelgen object TARGET KIND FILE.o          compile the kernels of a kind for a target\n"
-                 "       hattn-kernelgen device-objects DEVICE KIND FOLDER    the same for a device, an object each\n"
-                 "       hattn-kernelgen table FILE.cpp                   write the table of all kernels\n"
-                 "       hattn-kernelgen device-table FILE.cpp DEVICE...  write the table of the devices' kernels\n"
-                 "       hattn-kernelgen runtime FILE.o DEVICE...         write Halide's runtime\n"
-                 "       hattn-kernelgen emit KERNEL DIRECTORY            write code and lowered statement of one kernel\n"
-                 "       hattn-kernelgen list                             print every kernel's name\n";
+    std::cerr
+        << "usage: hattn-kernelgen object TARGET KIND FILE.o          compile the kernels of a kind for a target\n"
+           "       hattn-kernelgen device-objects DEVICE KIND FOLDER    the same for a device, an object each\n"
+           "       hattn-kernelgen table FILE.cpp                   write the table of all kernels\n"
+           "       hattn-kernelgen device-table FILE.cpp DEVICE...  write the table of the devices' kernels\n"
+           "       hattn-kernelgen runtime FILE.o DEVICE...         write Halide's runtime\n"
+           "       hattn-kernelgen emit KERNEL DIRECTORY            write code and lowered statement of one kernel\n"
+           "       hattn-kernelgen list                             print every kernel's name\n";
     return 2;
 }
 

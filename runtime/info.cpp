@@ -96,14 +96,15 @@ ordered_json info_json(const hattn_context &context) {
 ordered_json explain_device_json(const hattn_plan &plan) {
     const DevicePlan &device = *plan.device;
     const bool split = device.algorithm == HATTN_ALGORITHM_SPLIT_KV;
-    return {{"algorithm", algorithm_name(device.algorithm)},
-            {"kernel", device.attention->name},
-            {"target", device.target->name},
-            {"hooks", hooks_json(plan.problem.hooks)},
-            {"tile", device_tile_json(device.attention->tile)},
-            {"split_keys", split ? kSplitKeys : 0},
-            {"workspace_bytes", plan.layout.bytes},
-            {"why", plan.problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for"}};
+    return {
+        {"algorithm", algorithm_name(device.algorithm)},
+        {"kernel", device.attention->name},
+        {"target", device.target->name},
+        {"hooks", hooks_json(plan.problem.hooks)},
+        {"tile", device_tile_json(device.attention->tile)},
+        {"split_keys", split ? kSplitKeys : 0},
+        {"workspace_bytes", plan.layout.bytes},
+        {"why", plan.problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for"}};
 }
 
 ordered_json explain_json(const hattn_plan &plan) {
