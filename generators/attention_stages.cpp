@@ -70,9 +70,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       inputs_(inputs) {
     // `likely` gives all but the last block of the head a loop without the clamp.
     const bool padded = options.dim_multiple > 1 || options.head > 0;
-    const auto clamp_dim = [&](Expr dim) {
-        return padded ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim;
-    };
+    const auto clamp_dim = [&](Expr dim) { return padded ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim; };
     Expr tile_row = min(r, inputs.rows() - 1);
     row(r) = inputs.query.dim(1).min() + tile_row / inputs.heads();
     head(r) = inputs.query.dim(2).min() + tile_row % inputs.heads();
@@ -223,17 +221,24 @@ void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOpt
     }
     state(r, slice) = Tuple(next);
 
+    // After the last chunk: lse, and a normalised output.
+    Tuple factor = normalise(state(r, slice)[1], state(r, slice)[0], inputs.sinks(head_index()));
+    std::vector<Expr> last = {factor[1], factor[0]};
+    for (int e = 0; e < elements; ++e) {
+        last.push_back(state(r, slice)[2 + e] * factor[0]);
+    }
+    state(r, slice) = Tuple(last);
+
     Tuple final = state(r, d / kSliceVector % options.slices);
     Expr which = d % options.head / dealt * kSliceVector + d % kSliceVector;
-    Expr unnormalised = final[2];
+    Expr result = final[2];
     for (int e = 1; e < elements; ++e) {
-        unnormalised = select(which == e, final[2 + e], unnormalised);
+        result = select(which == e, final[2 + e], result);
     }
-    Tuple factor = normalise(final[1], final[0], inputs.sinks(head_index()));
     // Halide 21.0.0 takes a tile that a serial loop reads for dead after its last use in the loop's body, and gives its
     // shared memory to another one. A use after the loop, of a value that is never taken, keeps the query.
-    Expr result = select(factor[0] < 0.0f, query_tile(r, 0), unnormalised * factor[0]);
-    output(d, r) = Tuple(result, factor[1]);
+    result = select(final[1] < 0.0f, query_tile(r, 0), result);
+    output(d, r) = Tuple(result, final[0]);
 }
 
 }  // namespace hattn::generators

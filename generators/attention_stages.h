@@ -91,8 +91,8 @@ struct AttentionStages : ScoreStages {
     AttentionStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var slice{"slice"}, element{"element"};  // d = element / 4 * 4 * slices + slice * 4 + element % 4
-    Halide::RDom over_rows;  // rows of the tile; defined if a hook can hide keys
-    Halide::RDom over_keys;  // (slot, granule) of the keys of a chunk
+    Halide::RDom over_rows;                          // rows of the tile; defined if a hook can hide keys
+    Halide::RDom over_keys;                          // (slot, granule) of the keys of a chunk
     Halide::RDom over_chunks;
     Halide::RDom earlier_chunks;  // chunks up to c
 
@@ -117,7 +117,8 @@ struct AttentionStages : ScoreStages {
 private:
     // With slices, weights are relative to the maximum of their own chunk, and one loop carries everything:
     //   chunk_output (r, element, slice, c)
-    //   state        (r, slice) Tuple(maximum, sum, unnormalised output of each element of the slice)
+    //   state        (r, slice) Tuple(maximum, sum, unnormalised output of each element of the slice), at the end
+    //                Tuple(lse, factor on the weighted values, output of each element)
     //   output       (d, r) Tuple(output, lse), the lse of a row repeated along d
     // running_max, rescale, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);

@@ -92,8 +92,8 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec) {
                                                 .head = spec.tile.head,
                                                 .slices = spec.tile.slices});
     schedules::gpu::schedule_attention(stages, spec.tile);
-    for (ImageParam input : {inputs.query, inputs.key, inputs.value, inputs.key_granules, inputs.value_granules, inputs.bias,
-                             inputs.mask, inputs.alibi_slopes, inputs.sinks}) {
+    for (ImageParam input : {inputs.query, inputs.key, inputs.value, inputs.key_granules, inputs.value_granules,
+                             inputs.bias, inputs.mask, inputs.alibi_slopes, inputs.sinks}) {
         start_at_zero(input);
     }
     repeat_lse(stages.output);
@@ -111,8 +111,8 @@ KernelPipeline build_merge(const DeviceKernelSpec &spec) {
     return as_launch(Pipeline(stages.output), inputs.arguments(), merge_columns(inputs, stages.output.name()));
 }
 
-// Where a kernel has more hooks than a problem, the runtime gives those operands that change nothing. There are none for
-// softcap.
+// Where a kernel has more hooks than a problem, the runtime gives those operands that change nothing. There are none
+// for softcap.
 std::vector<HookMask> hook_sets() {
     HookMask softcap = 0, others = 0;
     for (const ScoreHook &hook : score_hooks()) {

@@ -1,5 +1,5 @@
-// Kernels of devices with work groups, and the list of all of them. One launch computes many units, each what one call of
-// a kernel of kernel_spec.h computes: the algorithms are the same.
+// Kernels of devices with work groups, and the list of all of them. One launch computes many units, each what one call
+// of a kernel of kernel_spec.h computes: the algorithms are the same.
 #pragma once
 
 #include <functional>

@@ -62,7 +62,8 @@ void write_device_table(std::ostream &out, const std::vector<std::string> &targe
     out << "        {nullptr, HATTN_CPU, nullptr}};\n    static const DeviceKernelInfo kernels[] = {\n";
     write_kernels(out, targets);
     out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, nullptr}};\n"
-           "    static const DeviceTable table = {{targets, std::size(targets) - 1}, {kernels, std::size(kernels) - 1}};\n"
+           "    static const DeviceTable table = {{targets, std::size(targets) - 1}, {kernels, std::size(kernels) - "
+           "1}};\n"
            "    return table;\n"
            "}\n\n}  // namespace hattn\n";
 }

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "HalideRuntime.h"
+#include "cuda_driver.h"
 
 namespace hattn {
 
@@ -36,6 +37,9 @@ std::string taken_message(int code) {
 
 std::string try_device(const DeviceTargetInfo &target) {
     keep_messages();
+    if (target.device == HATTN_CUDA && !has_cuda_driver()) {
+        return "there is no CUDA driver (libcuda.so.1)";
+    }
     halide_dimension_t shape = {0, 1, 1, 0};
     halide_buffer_t buffer = {};
     buffer.type = halide_type_of<int32_t>();

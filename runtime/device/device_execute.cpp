@@ -77,8 +77,8 @@ public:
           value_granules_(target_, tables_.value, "v"),
           alibi_slopes_(target_, slopes_, "alibi_slopes"),
           sink_logits_(target_, sinks_, "sinks"),
-          tensors_{{target_, args.q, "q"},       {target_, args.k, "k"},     {target_, args.v, "v"},
-                   {target_, args.out, "out"},   {target_, lse_, "lse"},     {target_, bias_, "bias"},
+          tensors_{{target_, args.q, "q"},     {target_, args.k, "k"}, {target_, args.v, "v"},
+                   {target_, args.out, "out"}, {target_, lse_, "lse"}, {target_, bias_, "bias"},
                    {target_, mask_, "mask"}},
           units_(make_device_units(problem, plan, args, lse_, tensors_, tables_)) {}
 
@@ -129,9 +129,9 @@ private:
     void launch_attention(const DeviceMemory &out, int64_t row_stride, const DeviceMemory &lse, int64_t lse_stride) {
         const int64_t granules = static_cast<int64_t>(tables_.key.size());
         const auto rows_of = [&](const DeviceMemory &memory, const hattn_tensor &side) {
-            return DeviceView(memory, {{side.extent[3], 1},
-                                       {kGranuleKeys, side.stride[2]},
-                                       {granules, granule_unit(problem_, side)}});
+            return DeviceView(
+                memory,
+                {{side.extent[3], 1}, {kGranuleKeys, side.stride[2]}, {granules, granule_unit(problem_, side)}});
         };
         const auto operand = [](const DeviceMemory &memory, const hattn_tensor &tensor) {
             return DeviceView(memory, {{tensor.extent[3], used_stride(tensor, 3)},

@@ -11,10 +11,10 @@ inline constexpr int64_t kDeviceSplitKeys = 512;
 
 struct DevicePlan {
     const DeviceTargetInfo *target;
-    hattn_algorithm algorithm;            // of all sequences
-    const DeviceKernelInfo *attention;    // of that algorithm
-    const DeviceKernelInfo *merge;        // used with split_kv
-    int64_t heads;                        // query heads of one kv head that share a tile
+    hattn_algorithm algorithm;          // of all sequences
+    const DeviceKernelInfo *attention;  // of that algorithm
+    const DeviceKernelInfo *merge;      // used with split_kv
+    int64_t heads;                      // query heads of one kv head that share a tile
 };
 
 // Throws StatusError if the build has no such kernels or the machine no such device.

@@ -1,4 +1,5 @@
-// What the runtime knows about kernels of devices: a table that hattn-kernelgen writes. Empty in builds without devices.
+// What the runtime knows about kernels of devices: a table that hattn-kernelgen writes. Empty in builds without
+// devices.
 #pragma once
 
 #include <cstdint>

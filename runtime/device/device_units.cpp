@@ -110,14 +110,12 @@ private:
         unit.key = tensors_.key.offset(first_key(args_.k, kv_head, keys));
         unit.value = tensors_.value.offset(first_key(args_.v, kv_head, keys));
         if (tables_.per_sequence > 0) {
-            unit.key_granules = unit.value_granules =
-                narrow(batch_ * tables_.per_sequence + keys.begin / kGranuleKeys);
+            unit.key_granules = unit.value_granules = narrow(batch_ * tables_.per_sequence + keys.begin / kGranuleKeys);
         }
         unit.bias = operand_offset<float>(tensors_.bias, args_.bias, head, row, keys.begin);
         unit.mask = operand_offset<uint8_t>(tensors_.mask, args_.mask, head, row, keys.begin);
         const int64_t shift = row - keys.begin;
-        unit.first_offset =
-            narrow(std::clamp(sequence_.first_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
+        unit.first_offset = narrow(std::clamp(sequence_.first_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
         unit.last_offset = narrow(std::clamp(sequence_.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
         unit.position_offset = narrow(sequence_.offset + shift);
         unit.key_skip = std::clamp(unit.first_offset, 0, static_cast<int32_t>(kGranuleKeys - 1));

@@ -15,7 +15,8 @@ struct DeviceTensors {
     DeviceMemory query, key, value, output, lse, bias, mask;
 };
 
-// Where the granules of keys lie: one table for all sequences where each stores its keys side by side, else one for each.
+// Where the granules of keys lie: one table for all sequences where each stores its keys side by side, else one for
+// each.
 struct GranuleTables {
     std::vector<int32_t> key, value;
     int64_t per_sequence = 0;  // entries; 0: all share one

@@ -8,10 +8,8 @@ using generators::kSliceVector;
 
 namespace {
 
-constexpr int kUnroll = 8;  // of both products, along what they sum over
-
-// Shared memory has 32 banks of 4 bytes. Threads that write to neighbouring rows find them in different banks where rows are
-// so much longer than a multiple of 32. Vectors stay aligned.
+// Shared memory has 32 banks of 4 bytes. Threads that write to neighbouring rows find them in different banks where
+// rows are so much longer than a multiple of 32. Vectors stay aligned.
 constexpr int kRowPadding = kSliceVector;
 
 // Loop variables of a work group: x counts the threads of a row, y the blocks of rows.
@@ -49,8 +47,11 @@ void schedule_output(AttentionStages &s, const Tile &tile, const Threads &t) {
     s.state.bound_extent(s.r, tile.rows).bound(s.slice, 0, tile.slices);
     deal_rows(s.state, s, tile, t);
     s.state.reorder(t.in_y, s.slice, t.y).unroll(t.in_y).gpu_threads(s.slice, t.y);
-    deal_rows(s.state.update(), s, tile, t);
-    s.state.update().reorder(t.in_y, s.slice, t.y, s.over_chunks).unroll(t.in_y).gpu_threads(s.slice, t.y);
+    for (int i : {0, 1}) {
+        deal_rows(s.state.update(i), s, tile, t);
+    }
+    s.state.update(0).reorder(t.in_y, s.slice, t.y, s.over_chunks).unroll(t.in_y).gpu_threads(s.slice, t.y);
+    s.state.update(1).reorder(t.in_y, s.slice, t.y).unroll(t.in_y).gpu_threads(s.slice, t.y);
 }
 
 // Rows of the tile or of a chunk, from memory to shared memory: neighbouring threads read neighbouring elements.
@@ -63,8 +64,8 @@ Func &load_rows(Func &f, Var dim, Var row, const Tile &tile, const Threads &t) {
         .gpu_threads(t.x, t.y);
 }
 
-// Queries and keys are stored transposed, so that a thread reads its rows and its keys as vectors. What it computes stays in
-// registers.
+// Queries and keys are stored transposed, so that a thread reads its rows and its keys as vectors. What it computes
+// stays in registers.
 void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, const Threads &t) {
     load_rows(s.key_rows, s.d, s.k, tile, t)
         .compute_at(chunk_loop)
@@ -81,7 +82,7 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
     RVar block("dim_block"), in_block("in_dim_block");
     s.dot.compute_at(s.logits, t.x).unroll(s.r).unroll(s.k);
     s.dot.update()
-        .split(s.over_dim.x, block, in_block, kUnroll)
+        .split(s.over_dim.x, block, in_block, tile.unroll)
         .reorder(s.k, s.r, in_block, block)
         .unroll(s.k)
         .unroll(s.r)
@@ -128,7 +129,7 @@ void schedule_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .reorder(s.element, s.r, s.over_keys.x, s.over_keys.y)
         .unroll(s.element)
         .unroll(s.r)
-        .unroll(s.over_keys.x, kUnroll);
+        .unroll(s.over_keys.x, tile.unroll);
     if (s.hides_keys) {
         s.key_seen.compute_at(chunk_loop).bound(s.k, 0, tile.keys);
         for (Stage stage : {Stage(s.key_seen), s.key_seen.update()}) {

@@ -6,8 +6,8 @@
 
 namespace hattn::schedules::gpu {
 
-// One work group per tile of rows. Queries, and per chunk keys, values and weights, are in shared memory; scores and the
-// state of a row's slices in registers. Needs stages with slices and the pass of thread_registers.h.
+// One work group per tile of rows. Queries, and per chunk keys, values and weights, are in shared memory; scores and
+// the state of a row's slices in registers. Needs stages with slices and the pass of thread_registers.h.
 void schedule_attention(generators::AttentionStages &stages, const Tile &tile);
 
 }  // namespace hattn::schedules::gpu

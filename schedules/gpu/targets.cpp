@@ -13,8 +13,10 @@ const std::vector<DeviceTarget> &device_targets() {
             // Up to 48 KiB of shared memory; blocks that are small enough to be compiled for a CPU in seconds.
             .name = "opencl",
             .halide_target = opencl.c_str(),
-            .flash_tiles = {{16, 32, 32, 8, 2}, {16, 32, 64, 8, 2}, {16, 32, 128, 8, 2}, {8, 16, 256, 16, 1}},
-            .split_kv_tiles = {{8, 32, 32, 8, 1}, {8, 32, 64, 8, 1}, {8, 32, 128, 8, 1}, {8, 16, 256, 16, 1}},
+            .flash_tiles =
+                {{16, 32, 32, 8, 2, 2}, {16, 32, 64, 8, 2, 2}, {16, 32, 128, 8, 2, 2}, {8, 16, 256, 16, 1, 2}},
+            .split_kv_tiles =
+                {{8, 32, 32, 8, 1, 2}, {8, 32, 64, 8, 1, 2}, {8, 32, 128, 8, 1, 2}, {8, 16, 256, 16, 1, 2}},
             .merge_tiles = {{1, 0, 256}},
         },
         {

@@ -9,6 +9,7 @@ struct Tile {
     int head = 0;         // head elements, of keys and of values, that fit
     int slices = 0;       // threads that share a row: each has keys / slices scores and head / slices output elements
     int thread_rows = 0;  // rows of a thread
+    int unroll = 8;       // of both products, along what they sum over
 };
 
 }  // namespace hattn::schedules::gpu

@@ -95,8 +95,7 @@ Stmt UnitLaunch::visit(const Store *store) {
     if (!in_block_ || !columns_.offsets.count(op->name)) {
         return result;
     }
-    return Store::make(op->name, op->value, shifted(op->name, op->index), op->param, op->predicate,
-                       ModulusRemainder());
+    return Store::make(op->name, op->value, shifted(op->name, op->index), op->param, op->predicate, ModulusRemainder());
 }
 
 }  // namespace hattn::schedules::gpu

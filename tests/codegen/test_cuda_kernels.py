@@ -1,0 +1,83 @@
+"""CUDA kernels as PTX, without a GPU: what they do is what was recorded, and ptxas fits them into registers.
+
+A build with HATTN_DEVICES=cuda has all of them; otherwise some are compiled here.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from cuda_kernels import GOLDEN, counts, launches, ptx_in
+from test_inner_loops import KERNELGEN
+
+PTXAS = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+BUILT = launches(sorted((KERNELGEN.parents[1] / "device").glob("cuda_*")))
+SAMPLE = (
+    "flash_cuda_r64k64s16t4h128_softcap_bias_alibi_mask",
+    "flash_cuda_r32k32s16t2h256",
+    "split_kv_cuda_r8k64s16t1h128",
+    "merge_cuda_r1h256",
+)
+ROWS = json.loads(GOLDEN.read_text())
+CAPABILITIES = ("sm_80", "sm_90")
+
+# Of a multiprocessor, and of a block of threads on the least capable of them (CUDA C++ Programming Guide, compute capabilities).
+REGISTERS = 65536
+SHARED_BYTES = 163 * 1024
+
+pytestmark = pytest.mark.skipif(not KERNELGEN.exists(), reason="the build has no hattn-kernelgen")
+
+
+@pytest.fixture(scope="module")
+def ptx(tmp_path_factory):
+    """Path of the PTX of a kernel."""
+    directory = tmp_path_factory.mktemp("ptx")
+
+    def path_of(name):
+        path = directory / name
+        if not path.exists():
+            if name in BUILT:
+                path.write_text(ptx_in(BUILT[name]["object"]))
+            else:
+                subprocess.run([KERNELGEN, "emit", name, directory], check=True)
+        return path
+
+    return path_of
+
+
+def test_every_kernel_is_recorded():
+    names = subprocess.run([KERNELGEN, "list"], check=True, capture_output=True, text=True).stdout.split()
+    assert sorted(name for name in names if re.match(r"\w+?_cuda_r\d", name)) == sorted(ROWS)
+
+
+@pytest.mark.parametrize("name", sorted(BUILT) or SAMPLE)
+def test_ptx_is_what_was_recorded(ptx, name):
+    row = dict(ROWS[name])
+    launch = {key: row.pop(key) for key in ("threads", "shared_bytes")}
+    assert counts(ptx_in(ptx(name))) == row
+    if name in BUILT:
+        assert {key: BUILT[name][key] for key in launch} == launch
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_what_is_recorded_fits_a_multiprocessor(name):
+    row = ROWS[name]
+    assert row["local"] == 0, "arrays of a thread belong into registers"
+    assert row["threads"] <= 1024
+    assert row["shared_bytes"] <= SHARED_BYTES
+
+
+@pytest.mark.skipif(PTXAS is None, reason="there is no ptxas")
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("name", sorted(BUILT) or SAMPLE)
+def test_ptxas_spills_nothing(ptx, tmp_path, name, capability):
+    command = [PTXAS, "-v", f"-arch={capability}", ptx(name), "-o", tmp_path / "kernel.cubin"]
+    report = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    assert re.search(r"\b0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", report), report
+    registers = int(re.search(r"Used (\d+) registers", report).group(1))
+    assert registers * ROWS[name]["threads"] <= REGISTERS, report

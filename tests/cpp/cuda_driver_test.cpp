@@ -1,0 +1,105 @@
+// What the library asks a CUDA driver for, of the one in stub_cuda, whose kernels compute nothing: launches, their
+// shared memory and errors.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "support/devices.h"
+#include "support/run.h"
+
+namespace {
+
+using namespace hattn;
+
+class CudaDriver : public testing::Test {
+protected:
+    void SetUp() override {
+        const std::vector<std::string> &names = test::device_names();
+        if (std::find(names.begin(), names.end(), "cuda") == names.end()) {
+            GTEST_SKIP() << "the build has no kernels for cuda";
+        }
+        ASSERT_EQ(test::device_unusable("cuda"), "");
+        setenv("HATTN_STUB_CUDA_LOG", log_.c_str(), 1);
+    }
+    void TearDown() override {
+        unsetenv("HATTN_STUB_CUDA_LOG");
+        unsetenv("HATTN_STUB_CUDA_FAIL");
+        std::remove(log_.c_str());
+    }
+
+    test::Outcome run(const cases::Case &c, hattn_algorithm algorithm) {
+        cases::Problem problem(c);
+        problem.desc.device = HATTN_CUDA;
+        return test::run(test::device_context(), problem, algorithm);
+    }
+
+    std::vector<std::string> log_lines(const std::string &start) const {
+        std::vector<std::string> lines;
+        std::ifstream file(log_);
+        for (std::string line; std::getline(file, line);) {
+            if (line.rfind(start, 0) == 0) {
+                lines.push_back(line);
+            }
+        }
+        return lines;
+    }
+
+    const std::string log_ = testing::TempDir() + "hattn_stub_cuda_" + std::to_string(getpid()) + ".log";
+};
+
+cases::Case large_heads() {
+    cases::Case c;
+    c.name = "cuda_driver";
+    c.query_heads = 4;
+    c.kv_heads = 2;
+    c.query_length = 100;
+    c.kv_length = 700;
+    c.key_dim = c.value_dim = 128;
+    return c;
+}
+
+TEST_F(CudaDriver, LaunchesTakeTheSharedMemoryTheyNeedAndAllRegisters) {
+    test::Outcome outcome = run(large_heads(), HATTN_ALGORITHM_FLASH);
+    ASSERT_TRUE(outcome.ok()) << outcome.text();
+    EXPECT_EQ(log_lines("module"), std::vector<std::string>{"module options=0 ptx=1"});
+    const std::vector<std::string> launches = log_lines("launch");
+    ASSERT_EQ(launches.size(), 1u);
+    EXPECT_EQ(launches[0].find("launch blocks=8 threads=256 shared="), 0u) << launches[0];
+    const std::string shared = launches[0].substr(launches[0].rfind('=') + 1);
+    EXPECT_GT(std::stoi(shared), 48 * 1024);
+    EXPECT_EQ(log_lines("attribute"), std::vector<std::string>{"attribute 8=" + shared});
+}
+
+TEST_F(CudaDriver, SplitKeysAreOneLaunchAndTheirMergesAnother) {
+    cases::Case c = large_heads();
+    c.query_length = 1;
+    test::Outcome outcome = run(c, HATTN_ALGORITHM_SPLIT_KV);
+    ASSERT_TRUE(outcome.ok()) << outcome.text();
+    const std::vector<std::string> launches = log_lines("launch");
+    ASSERT_EQ(launches.size(), 2u);
+    EXPECT_EQ(launches[0].find("launch blocks=4 threads=128 "), 0u) << launches[0];
+    EXPECT_EQ(launches[1].find("launch blocks=4 threads=256 "), 0u) << launches[1];
+}
+
+TEST_F(CudaDriver, ErrorsAreStatuses) {
+    setenv("HATTN_STUB_CUDA_FAIL", "cuLaunchKernel", 1);
+    test::Outcome launch = run(large_heads(), HATTN_ALGORITHM_FLASH);
+    EXPECT_EQ(launch.status, HATTN_INTERNAL_ERROR);
+    EXPECT_NE(launch.message.find("cuLaunchKernel"), std::string::npos) << launch.message;
+    setenv("HATTN_STUB_CUDA_FAIL", "cuMemAlloc", 1);
+    // Halide gives out again what was freed, so this asks for more than there was before.
+    cases::Case larger = large_heads();
+    larger.batch = 3;
+    test::Outcome memory = run(larger, HATTN_ALGORITHM_FLASH);
+    EXPECT_EQ(memory.status, HATTN_OUT_OF_MEMORY) << memory.message;
+    unsetenv("HATTN_STUB_CUDA_FAIL");
+    EXPECT_TRUE(run(large_heads(), HATTN_ALGORITHM_FLASH).ok());
+}
+
+}  // namespace
