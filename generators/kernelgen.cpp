@@ -1,6 +1,5 @@
 // hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage() for what it does.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -10,6 +9,7 @@
 
 #include "candidates.h"
 #include "device_kernels.h"
+#include "device_objects.h"
 #include "device_table_writer.h"
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
@@ -56,43 +56,6 @@ void write_object(const Architecture &architecture, const std::string &target_na
         modules.push_back(compile_kernel(spec, target));
     }
     link_modules(family + "_" + target_name, modules).compile({{OutputFileType::object, path}});
-}
-
-// What a launch asks for, of a module's one kernel.
-struct LaunchShape : Internal::IRVisitor {
-    int64_t threads = 1, shared_bytes = 0;
-
-    using IRVisitor::visit;
-    void visit(const Internal::Call *call) override {
-        // (state, name, blocks x y z, threads x y z, bytes of shared memory, ...)
-        if (Internal::ends_with(call->name, "_run")) {
-            for (int i : {5, 6, 7}) {
-                threads *= *Internal::as_const_int(Internal::simplify(call->args[i]));
-            }
-            shared_bytes = *Internal::as_const_int(Internal::simplify(call->args[8]));
-        }
-        IRVisitor::visit(call);
-    }
-};
-
-// All kernels of a kind for a device, each as an object of its own, since Halide gives the device code of every kernel
-// the same name; a response file that names them, for a linker; and what their launches ask for, for tests.
-void write_device_objects(const std::string &target_name, const std::string &kind, const std::string &directory) {
-    const DeviceTarget &target = schedules::gpu::find_device_target(target_name);
-    std::filesystem::create_directories(directory);
-    std::ofstream list(directory + "/objects.rsp"), launches(directory + "/launches.txt");
-    for (const DeviceKernelSpec &spec : kernels_of(target, family_of(kind).kind)) {
-        const std::string name = spec.name(target.name), path = directory + "/" + name + ".o";
-        Module module = compile_kernel(spec, target);
-        LaunchShape shape;
-        module.functions().front().body.accept(&shape);
-        module.compile({{OutputFileType::object, path}});
-        list << path << "\n";
-        launches << name << " " << shape.threads << " " << shape.shared_bytes << "\n";
-    }
-    if (!list.flush() || !launches.flush()) {
-        throw std::runtime_error("cannot write to " + directory);
-    }
 }
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
@@ -207,7 +170,6 @@ void pack_candidates(const Architecture &architecture, const std::string &path, 
     }
     write_pack(kernels, path);
 }
-}
 
 // Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the
 // end.
@@ -253,7 +215,7 @@ int run_command(const Architecture &architecture, const std::vector<std::string>
     if (command == "object" && words.size() == 4) {
         write_object(architecture, words[1], words[2], words[3]);
     } else if (command == "device-objects" && words.size() == 4) {
-        write_device_objects(words[1], words[2], words[3]);
+        write_device_objects(words[1], family_of(words[2]).kind, words[3]);
     } else if (command == "table" && words.size() == 2) {
         write_source(words[1], [&](std::ostream &out) { write_kernel_table(architecture, out); });
     } else if (command == "device-table" && words.size() >= 2) {

@@ -53,8 +53,8 @@ struct TargetRow {
     const char *parent = nullptr;
     const char *halide_target = nullptr;
     const char *cpu_features =
-        nullptr;    // what a CPU must have, space separated, in the words of runtime/cpu_features.cpp
-    int lanes = 0;  // float32 elements of a vector
+        nullptr;               // what a CPU must have, space separated, in the words of runtime/cpu_features.cpp
+    int lanes = 0;             // float32 elements of a vector
     int vector_registers = 0;  // that schedules may fill; 0: the parent's, or they hold no blocks in registers
     AttentionSchedule naive = {}, flash = {}, split_kv = {};
     UnfusedScoresSchedule unfused_scores = {};
