@@ -52,8 +52,8 @@ struct BlockScales {
 struct Quantize {
     Quantize();
 
-    Halide::Param<int> type;  // HATTN_INT8 or HATTN_INT4
-    Halide::ImageParam rows;  // (d, i) float32
+    Halide::Param<int> type;            // HATTN_INT8 or HATTN_INT4
+    Halide::ImageParam rows;            // (d, i) float32
     Halide::ImageParam channel_scales;  // (d), any stride
     Halide::ImageParam block_scales;    // (block, i), any strides
     Halide::Var d{"d"}, byte{"byte"}, i{"i"};

@@ -25,7 +25,7 @@ struct AttentionInputs {
 
     bool any_storage;
     StoredSide stored_key, stored_value;  // used with any_storage
-    Halide::ImageParam query;  // (d, i, h)
+    Halide::ImageParam query;             // (d, i, h)
     // Element d of key j is key(d, j % kGranuleKeys, key_granules(j / kGranuleKeys)).
     Halide::ImageParam key;             // (d, slot, granule)
     Halide::ImageParam value;           // (d, slot, granule)

@@ -56,9 +56,9 @@ void write_rows(std::ostream &out) {
     for_each_kernel([&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
         out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
-            << (spec.any_storage ? "true" : "false") << ", " << spec.hooks << ", {" << spec.tile.rows << ", " << spec.tile.keys << ", " << spec.tile.row_vectors << ", "
-            << spec.tile.key_unroll << ", " << spec.tile.value_unroll << "}, " << spec.symbol(target.name)
-            << "_argv},\n";
+            << (spec.any_storage ? "true" : "false") << ", " << spec.hooks << ", {" << spec.tile.rows << ", "
+            << spec.tile.keys << ", " << spec.tile.row_vectors << ", " << spec.tile.key_unroll << ", "
+            << spec.tile.value_unroll << "}, " << spec.symbol(target.name) << "_argv},\n";
     });
     out << "};\n";
 }

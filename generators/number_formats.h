@@ -10,8 +10,8 @@ namespace hattn::generators {
 // Exact, subnormals and infinities included.
 Halide::Expr float16_value(Halide::Expr bits);   // uint16: IEEE 754 binary16
 Halide::Expr bfloat16_value(Halide::Expr bits);  // uint16: the upper half of a float32
-// Float32: element d of a row of four-bit integers, the first in the low half of a byte. lanes: of the vectors along d in
-// which it is computed, at most 16.
+// Float32: element d of a row of four-bit integers, the first in the low half of a byte. lanes: of the vectors along d
+// in which it is computed, at most 16.
 Halide::Expr int4_value(const std::function<Halide::Expr(Halide::Expr)> &byte, const Halide::Expr &d, int lanes);
 
 // The nearest number, ties to even; what is too large becomes infinite, a NaN stays one.

@@ -47,10 +47,10 @@ Expr StoredSide::element(const ImageParam &floats, const ImageParam &granules, E
     };
     const auto byte = [&](Expr at) { return stored(bytes, min(likely(std::move(at)), bytes.dim(0).extent() - 1)); };
     Expr scale = granule_element(block_scales, scale_granules, d / kScaleBlock, granule, slot);
-    return select(type == HATTN_FLOAT32, stored(floats, d),                                              //
-                  type == HATTN_FLOAT16, float16_value(stored(halves, d)),                               //
-                  type == HATTN_BFLOAT16, bfloat16_value(stored(halves, d)),                             //
-                  type == HATTN_INT8, cast<float>(reinterpret<int8_t>(stored(bytes, d))) * scale,        //
+    return select(type == HATTN_FLOAT32, stored(floats, d),                                        //
+                  type == HATTN_FLOAT16, float16_value(stored(halves, d)),                         //
+                  type == HATTN_BFLOAT16, bfloat16_value(stored(halves, d)),                       //
+                  type == HATTN_INT8, cast<float>(reinterpret<int8_t>(stored(bytes, d))) * scale,  //
                   int4_value(byte, d, lanes) * scale);
 }
 

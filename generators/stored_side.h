@@ -30,7 +30,7 @@ Halide::Expr prefetch_line(const Halide::ImageParam &storage, Halide::Expr offse
 struct StoredSide {
     StoredSide(const std::string &side, int lanes);
 
-    int lanes;  // along d, of the vectors that elements are computed in: at most 16
+    int lanes;                 // along d, of the vectors that elements are computed in: at most 16
     Halide::Param<int> type;   // a hattn_dtype, of kStorageTypes
     Halide::Param<int> lines;  // cache lines of a row
     // The same memory as the float32 input, seen as other types; only the one that fits `type` is read.
@@ -44,8 +44,8 @@ struct StoredSide {
 
     std::vector<Halide::Argument> arguments() const;
 
-    // In float32, but for channel_scales: a selection over all types. Only where it is computed in a stage that specialises
-    // on `type` (see schedules/stored.h) does a kernel read nothing but what is there.
+    // In float32, but for channel_scales: a selection over all types. Only where it is computed in a stage that
+    // specialises on `type` (see schedules/stored.h) does a kernel read nothing but what is there.
     Halide::Expr element(const Halide::ImageParam &floats, const Halide::ImageParam &granules, Halide::Expr d,
                          Halide::Expr granule, Halide::Expr slot) const;
     // Zero. Asks for a cache line of a key's row.

@@ -26,7 +26,10 @@ UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &
 }
 
 UnfusedValueInputs::UnfusedValueInputs(bool any_storage, int lanes)
-    : AttentionInputs(any_storage, lanes), weights(Float(32), 2, "weights"), maximum(Float(32), 1, "maximum"), sum(Float(32), 1, "sum") {}
+    : AttentionInputs(any_storage, lanes),
+      weights(Float(32), 2, "weights"),
+      maximum(Float(32), 1, "maximum"),
+      sum(Float(32), 1, "sum") {}
 
 std::vector<Argument> UnfusedValueInputs::arguments() const {
     std::vector<Argument> all = AttentionInputs::arguments();

@@ -30,8 +30,8 @@ void widen(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, co
     call_conversion(kernel, scratch, type, static_cast<const uint16_t *>(from), given, to, wanted);
 }
 
-void narrow(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, const float *from,
-            const RowBlock &given, void *to, const RowBlock &wanted) {
+void narrow(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, const float *from, const RowBlock &given,
+            void *to, const RowBlock &wanted) {
     call_conversion(kernel, scratch, type, from, given, static_cast<uint16_t *>(to), wanted);
 }
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernel_table.h"
 #include "hattn/hattn.h"
+#include "kernel_table.h"
 #include "scratch.h"
 
 namespace hattn {
@@ -25,8 +25,8 @@ inline RowBlock dense_rows(int64_t dim, int64_t rows, int64_t heads) {
 // Between float16 or bfloat16 and float32. Extents of both blocks are the same.
 void widen(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, const void *from, const RowBlock &given,
            float *to, const RowBlock &wanted);
-void narrow(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, const float *from,
-            const RowBlock &given, void *to, const RowBlock &wanted);
+void narrow(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, const float *from, const RowBlock &given,
+            void *to, const RowBlock &wanted);
 
 // Rows of one head that are quantised, and their scales.
 struct QuantizedRows {

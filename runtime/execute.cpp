@@ -250,9 +250,16 @@ void check_workspace(const hattn_plan &plan, const hattn_attention_args &args) {
     const struct {
         const hattn_tensor &tensor;
         const char *name;
-    } tensors[] = {{args.q, "q"},     {args.k, "k"},           {args.v, "v"},       {args.out, "out"},
-                   {args.lse, "lse"}, {args.scores, "scores"}, {args.bias, "bias"}, {args.mask, "mask"},
-                   {args.k_scale, "k_scale"}, {args.v_scale, "v_scale"}};
+    } tensors[] = {{args.q, "q"},
+                   {args.k, "k"},
+                   {args.v, "v"},
+                   {args.out, "out"},
+                   {args.lse, "lse"},
+                   {args.scores, "scores"},
+                   {args.bias, "bias"},
+                   {args.mask, "mask"},
+                   {args.k_scale, "k_scale"},
+                   {args.v_scale, "v_scale"}};
     for (const auto &[tensor, name] : tensors) {
         require(!overlaps(workspace, byte_range(tensor)), HATTN_INVALID_ARGUMENT, "workspace: its memory, from ",
                 args.workspace, ", overlaps that of ", name, ", from ", tensor.data);

@@ -263,9 +263,16 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
     const struct {
         const hattn_tensor &tensor;
         const char *name;
-    } others[] = {{args.out, "out"}, {args.lse, "lse"}, {args.scores, "scores"}, {args.q, "q"},
-                  {args.k, "k"},     {args.v, "v"},     {args.bias, "bias"},     {args.mask, "mask"},
-                  {args.k_scale, "k_scale"}, {args.v_scale, "v_scale"}};
+    } others[] = {{args.out, "out"},
+                  {args.lse, "lse"},
+                  {args.scores, "scores"},
+                  {args.q, "q"},
+                  {args.k, "k"},
+                  {args.v, "v"},
+                  {args.bias, "bias"},
+                  {args.mask, "mask"},
+                  {args.k_scale, "k_scale"},
+                  {args.v_scale, "v_scale"}};
     const ByteRange range = byte_range(output);
     for (const auto &other : others) {
         if (&other.tensor != &output) {
@@ -311,9 +318,8 @@ void hattn_attention_args_init(hattn_attention_args *args) {
     *args = {};
     args->struct_size = sizeof(*args);
     const hattn_tensor empty = HATTN_TENSOR_INIT;
-    for (hattn_tensor *tensor :
-         {&args->q, &args->k, &args->v, &args->out, &args->lse, &args->scores, &args->bias, &args->mask,
-          &args->k_scale, &args->v_scale}) {
+    for (hattn_tensor *tensor : {&args->q, &args->k, &args->v, &args->out, &args->lse, &args->scores, &args->bias,
+                                 &args->mask, &args->k_scale, &args->v_scale}) {
         *tensor = empty;
     }
 }

@@ -38,9 +38,10 @@ struct KernelInfo {
     const char *target;
     KernelKind kind;
     bool any_storage;  // keys and values of any storage type, else float32
-    uint32_t hooks;  // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
+    uint32_t hooks;    // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
     KernelTile tile;
-    // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as halide_buffer_t
+    // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as
+    // halide_buffer_t
     // *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);
 };

@@ -23,9 +23,9 @@ struct GranuleRange {
 };
 inline constexpr int64_t kMaxGranulesPerCall = kMaxKeysPerCall / kGranuleKeys;
 
-// Says where granules of args.k or args.v, or of their scales (`side`), lie for one kv head of a sequence. The table may be written to
-// `own`, which has room for range.count entries. All granules must hold keys of the sequence; rows past its length, in
-// the last one, may lie outside the tensor.
+// Says where granules of args.k or args.v, or of their scales (`side`), lie for one kv head of a sequence. The table
+// may be written to `own`, which has room for range.count entries. All granules must hold keys of the sequence; rows
+// past its length, in the last one, may lie outside the tensor.
 GranuleAddress locate_granules(const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                                int64_t batch, int64_t kv_head, const GranuleRange &range, int32_t *own);
 

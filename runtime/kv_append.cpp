@@ -97,7 +97,11 @@ void turn_run(const Rope &rope, const hattn_tensor &keys, const Run &run, int32_
 class RowWriter {
 public:
     RowWriter(const hattn_kv_cache &cache, const CachedSide &side, const hattn_tensor &from, int32_t worker)
-        : cache_(cache), side_(side), from_(from), worker_(worker), dim_(from.extent[3]),
+        : cache_(cache),
+          side_(side),
+          from_(from),
+          worker_(worker),
+          dim_(from.extent[3]),
           floats_(reinterpret_cast<float *>(static_cast<char *>(cache.append_memory->data()) +
                                             worker * cache.worker_bytes())),
           scratch_(floats_ + cache.row_floats(), static_cast<size_t>(quantize_scratch_bytes(dim_))) {}

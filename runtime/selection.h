@@ -20,7 +20,7 @@ struct KernelSet {
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
     const KernelInfo *widen = nullptr, *narrow = nullptr;  // between 16 bits and float32
-    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;  // forced or asked for
+    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;      // forced or asked for
     std::string why_algorithm;
 
     const std::vector<const KernelInfo *> &of(hattn_algorithm algorithm) const;

@@ -59,10 +59,9 @@ StoredKeys::StoredKeys(const CallSite &site, const hattn_tensor &side, const hat
       granules(at.table, {{range.count, 1}}),
       halves(static_cast<const uint16_t *>(at.base),
              {{side.extent[3], 1}, {kGranuleKeys, at.row_stride}, {range.count, at.unit}}),
-      bytes(static_cast<const uint8_t *>(at.base),
-            {{storage_bytes(side.dtype, side.extent[3]), 1},
-             {kGranuleKeys, at.row_stride * dtype_bits(side.dtype) / 8},
-             {range.count, at.unit * dtype_bits(side.dtype) / 8}}),
+      bytes(static_cast<const uint8_t *>(at.base), {{storage_bytes(side.dtype, side.extent[3]), 1},
+                                                    {kGranuleKeys, at.row_stride * dtype_bits(side.dtype) / 8},
+                                                    {range.count, at.unit * dtype_bits(side.dtype) / 8}}),
       scales(site, side, scale, batch, kv_head, range) {}
 
 void **StoredKeys::add_storage(void **next) {

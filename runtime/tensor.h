@@ -42,13 +42,14 @@ bool overlaps(const ByteRange &a, const ByteRange &b);
 bool is_quantized(hattn_dtype dtype);
 int64_t dtype_bits(hattn_dtype dtype);
 int64_t storage_bytes(hattn_dtype dtype, int64_t elements);  // rounded up
-std::string dtype_name(hattn_dtype dtype);  // "float32"; a number that is none is named as such
+std::string dtype_name(hattn_dtype dtype);                   // "float32"; a number that is none is named as such
 bool is_empty(const hattn_tensor &tensor);
 
 // The byte an element starts in.
 void *address(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s);
 
-// Pointer to an element of a type of whole bytes, indices in [B, H, S, D] order; broadcast extents are the caller's to map.
+// Pointer to an element of a type of whole bytes, indices in [B, H, S, D] order; broadcast extents are the caller's to
+// map.
 template<typename T>
 T *element(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
     return static_cast<T *>(tensor.data) + b * tensor.stride[0] + h * tensor.stride[1] + s * tensor.stride[2];

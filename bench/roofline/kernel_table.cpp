@@ -36,7 +36,7 @@ struct Tables {
             targets.push_back({row.name, row.cpu_features, row.lanes});
         }
         for (const generators::ScoreHook &hook : generators::score_hooks()) {
-            hooks.push_back({hook.name, hook.bit, hook.can_hide_keys});
+            hooks.push_back({hook.name, hook.bit, hook.can_hide_keys, hook.has_neutral});
         }
         generators::for_each_kernel(
             [this](const KernelSpec &spec, const schedules::TargetRow &target) { add(spec, target.name); });
@@ -53,6 +53,7 @@ struct Tables {
         kernels.push_back({name,
                            names.back().c_str(),
                            static_cast<KernelKind>(spec.kind),
+                           spec.any_storage,
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
                            merges ? call_merge : call_attention});

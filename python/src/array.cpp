@@ -160,8 +160,8 @@ namespace {
 
 // NumPy knows bfloat16 through the package ml_dtypes, and exports no such array. Its bits it does.
 bool is_numpy_bfloat16(nb::handle object) {
-    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") &&
-           nb::hasattr(object, "__array_interface__") && text(nb::object(object.attr("dtype"))) == "bfloat16";
+    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && nb::hasattr(object, "__array_interface__") &&
+           text(nb::object(object.attr("dtype"))) == "bfloat16";
 }
 
 nb::object exportable(nb::handle object) {
