@@ -205,11 +205,11 @@ Expected TypedProblem::evaluate() const {
 }
 
 void TypedProblem::read_output() {
-    for_each_element(out_.view, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+    for_each_element(args.out, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
         float &value = element<float>(twin.out.view, b, h, s, d);
-        value = out_.view.dtype == HATTN_FLOAT32
-                    ? element<float>(out_.view, b, h, s, d)
-                    : static_cast<float>(decode(out_.view.dtype, element<uint16_t>(out_.view, b, h, s, d)));
+        value = args.out.dtype == HATTN_FLOAT32
+                    ? element<float>(args.out, b, h, s, d)
+                    : static_cast<float>(decode(args.out.dtype, element<uint16_t>(args.out, b, h, s, d)));
     });
 }
 
