@@ -210,13 +210,13 @@ void Array::require_rank(size_t rank, const char *dimensions) const {
 }
 
 hattn_tensor Array::tensor(Layout layout) const {
-    return arranged(layout, dtype());
+    return arranged(layout, std::nullopt);
 }
 
-hattn_tensor Array::arranged(Layout layout, hattn_dtype dtype) const {
+hattn_tensor Array::arranged(Layout layout, std::optional<hattn_dtype> packed) const {
     const bool swapped = layout == Layout::kBshd;
     require_rank(4, swapped ? "[batch, sequence, heads, head dimension]" : "[batch, heads, sequence, head dimension]");
-    hattn_tensor tensor = describe(dtype);
+    hattn_tensor tensor = describe(packed ? *packed : dtype());
     for (size_t i = 0; i < 4; ++i) {
         const size_t from = swapped && (i == 1 || i == 2) ? 3 - i : i;
         tensor.extent[i] = static_cast<int64_t>(view_.shape(from));
