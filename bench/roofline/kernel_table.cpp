@@ -54,6 +54,7 @@ struct Tables {
         kernels.push_back({name,
                            names.back().c_str(),
                            static_cast<KernelKind>(spec.kind),
+                           spec.any_storage,
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
                            merges ? call_merge : call_attention});

@@ -27,6 +27,7 @@ const std::vector<StageRow> &stage_rows() {
         {"maxima", Product::kNone, {"chunk_max", "chunk_max_intm", "running_max"}},
         {"weights (exp2)", Product::kNone, {"weights"}},
         {"chunk sum", Product::kNone, {"chunk_sum", "chunk_sum_intm"}},
+        {"keys into float32", Product::kNone, {"key_rows"}},
         {"values of unseen keys", Product::kNone, {"key_seen", "chunk_value"}},
         {"PV", Product::kValues, {"chunk_output"}},
         {"rescale, state", Product::kNone, {"rescale", "state", "statistics"}},

@@ -160,8 +160,8 @@ namespace {
 
 // NumPy knows bfloat16 through the package ml_dtypes, and exports no such array. Its bits it does.
 bool is_numpy_bfloat16(nb::handle object) {
-    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") &&
-           nb::hasattr(object, "__array_interface__") && text(nb::object(object.attr("dtype"))) == "bfloat16";
+    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && nb::hasattr(object, "__array_interface__") &&
+           text(nb::object(object.attr("dtype"))) == "bfloat16";
 }
 
 nb::object exportable(nb::handle object) {
@@ -210,13 +210,13 @@ void Array::require_rank(size_t rank, const char *dimensions) const {
 }
 
 hattn_tensor Array::tensor(Layout layout) const {
-    return arranged(layout, dtype());
+    return arranged(layout, std::nullopt);
 }
 
-hattn_tensor Array::arranged(Layout layout, hattn_dtype dtype) const {
+hattn_tensor Array::arranged(Layout layout, std::optional<hattn_dtype> packed) const {
     const bool swapped = layout == Layout::kBshd;
     require_rank(4, swapped ? "[batch, sequence, heads, head dimension]" : "[batch, heads, sequence, head dimension]");
-    hattn_tensor tensor = describe(dtype);
+    hattn_tensor tensor = describe(packed ? *packed : dtype());
     for (size_t i = 0; i < 4; ++i) {
         const size_t from = swapped && (i == 1 || i == 2) ? 3 - i : i;
         tensor.extent[i] = static_cast<int64_t>(view_.shape(from));

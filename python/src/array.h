@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,8 @@ private:
     Array(View view, const char *name, bool is_bfloat16)
         : view_(std::move(view)), name_(name), is_bfloat16_(is_bfloat16) {}
     hattn_tensor describe(hattn_dtype dtype) const;
-    hattn_tensor arranged(Layout layout, hattn_dtype dtype) const;
+    // packed: the type of elements that lie two to one of the array's, if they do.
+    hattn_tensor arranged(Layout layout, std::optional<hattn_dtype> packed) const;
     void require_vector() const;
     void require_count(int64_t count, const char *of_what) const;
     void require_rank(size_t rank, const char *dimensions) const;

@@ -85,7 +85,8 @@ float &scale_of(const hattn_tensor &scales, int64_t b, int64_t h, int64_t s, int
 
 // Small odd multiples of a power of two: products with the integers are exact in float32.
 void fill_scales(const hattn_tensor &scales, double largest_element, double limit) {
-    const double unit = std::ldexp(1.0, static_cast<int>(std::ceil(std::log2(std::max(largest_element, 1e-30) / limit))));
+    const double unit =
+        std::ldexp(1.0, static_cast<int>(std::ceil(std::log2(std::max(largest_element, 1e-30) / limit))));
     int64_t count = 0;
     for_each_element(scales, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
         element<float>(scales, b, h, s, d) = static_cast<float>(unit * (1.0 + 0.25 * static_cast<double>(count++ % 4)));
@@ -120,8 +121,8 @@ void put_integer(const hattn_tensor &integers, int64_t b, int64_t h, int64_t s, 
     byte = static_cast<uint8_t>((byte & ~(15 << shift)) | ((value & 15) << shift));
 }
 
-// Quantises a tensor of the twin in place, and gives integers and scales. Where the scales are the keys' own, they carry
-// its NaN; integers have none.
+// Quantises a tensor of the twin in place, and gives integers and scales. Where the scales are the keys' own, they
+// carry its NaN; integers have none.
 TensorData quantized(const hattn_tensor &side, hattn_dtype type, ScaleKind kind, TensorData &scales) {
     const double limit = type == HATTN_INT8 ? 127.0 : 7.0;
     TensorData integers = make_integers(side, type);
@@ -153,7 +154,8 @@ TensorData stored(const hattn_tensor &side, hattn_dtype type, ScaleKind kind, Te
 
 // Layouts that share memory between heads or batch entries would let elements have several scales.
 Case with_own_storage(Case c, const StoredTypes &types) {
-    const bool shared = c.layout == Layout::kSharedKv || c.layout == Layout::kSharedHead || c.layout == Layout::kPackedQkv;
+    const bool shared =
+        c.layout == Layout::kSharedKv || c.layout == Layout::kSharedHead || c.layout == Layout::kPackedQkv;
     if (shared && (is_quantized(types.k) || is_quantized(types.v) || types.q != types.k || types.k != types.v)) {
         c.layout = Layout::kBhsd;
     }
@@ -203,11 +205,11 @@ Expected TypedProblem::evaluate() const {
 }
 
 void TypedProblem::read_output() {
-    for_each_element(out_.view, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+    for_each_element(args.out, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
         float &value = element<float>(twin.out.view, b, h, s, d);
-        value = out_.view.dtype == HATTN_FLOAT32
-                    ? element<float>(out_.view, b, h, s, d)
-                    : static_cast<float>(decode(out_.view.dtype, element<uint16_t>(out_.view, b, h, s, d)));
+        value = args.out.dtype == HATTN_FLOAT32
+                    ? element<float>(args.out, b, h, s, d)
+                    : static_cast<float>(decode(args.out.dtype, element<uint16_t>(args.out, b, h, s, d)));
     });
 }
 

@@ -1,5 +1,5 @@
-// A case in other types than float32. Its float32 twin holds the very numbers that the stored ones stand for, so that the
-// oracle sees what the kernels see, and nothing but the rounding of outputs is added to its bounds.
+// A case in other types than float32. Its float32 twin holds the very numbers that the stored ones stand for, so that
+// the oracle sees what the kernels see, and nothing but the rounding of outputs is added to its bounds.
 #pragma once
 
 #include <string>

@@ -37,7 +37,8 @@ void check(const Problem &problem, const hattn_attention_args &args, const Side 
             const GranuleAddress at = locate_granules(problem, args, side.tensor.view, b, h, range, table.data());
             for (int64_t j = 16 * range.first; j < std::min(16 * (range.first + range.count), length); ++j) {
                 const int64_t granule = at.table[j / 16 - range.first];
-                ASSERT_EQ(at.base + granule * at.unit + j % 16 * at.row_stride, expected(b, h, j))
+                const auto *base = static_cast<const float *>(at.base);
+                ASSERT_EQ(base + granule * at.unit + j % 16 * at.row_stride, expected(b, h, j))
                     << "sequence " << b << ", head " << h << ", key " << j;
             }
         }
