@@ -1,6 +1,7 @@
 #include "entrants.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "cost_model.h"
@@ -148,7 +149,7 @@ ordered_json entry_json(const json &problem_class, const std::optional<Candidate
                         bool invariant) {
     return {{"class", problem_class},
             {"choice", choice ? ordered_json(json(*choice)) : ordered_json()},
-            {"gain", gain},
+            {"gain", std::round(1000.0 * gain) / 1000.0},
             {"invariant", invariant}};
 }
 
