@@ -1,6 +1,7 @@
 #include "entrants.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "cost_model.h"
@@ -13,8 +14,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr double kOracleBudget = 2e6;  // multiply-adds per problem
-constexpr int64_t kPortableSplit = 512;
+constexpr double kOracleBudget = 2e6;   // multiply-adds per problem
+constexpr double kTaskSeconds = 20e-6;  // more tasks than one per so much work help no machine
 
 // The row of a kernel in hattn_info().
 const json &row_of(const json &info, const std::string &kernel) {
@@ -142,13 +143,25 @@ private:
     std::vector<std::vector<float>> bits_;
 };
 
+// Whether a machine with many cores would have less use for them than with the default.
+bool occupies_fewer_cores(const Trial &trial, Trial &usual, const Problems &problems) {
+    for (size_t i = 0; i < problems.size(); ++i) {
+        const double useful = std::ceil(usual.seconds(i, 2) / kTaskSeconds);
+        const double wanted = std::min(usual.explain(i).at("tasks").get<double>(), useful);
+        if (trial.explain(i).at("tasks").get<double>() < wanted) {
+            return true;
+        }
+    }
+    return false;
+}
+
 }  // namespace
 
 ordered_json entry_json(const json &problem_class, const std::optional<Candidate> &choice, double gain,
                         bool invariant) {
     return {{"class", problem_class},
             {"choice", choice ? ordered_json(json(*choice)) : ordered_json()},
-            {"gain", gain},
+            {"gain", std::round(1000.0 * gain) / 1000.0},
             {"invariant", invariant}};
 }
 
@@ -173,10 +186,6 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
     if (request.invariant) {
         space = invariant_space(space, usual);
     }
-    if (request.portable) {
-        // Longer splits than the library's rule has are fewer tasks, of which machines with more cores want more.
-        std::erase_if(space, [](const Candidate &candidate) { return candidate.split_keys > kPortableSplit; });
-    }
     for (Entrant &entrant : ranked(bench, request, std::move(space), lanes)) {
         const TemporaryFile database(database_json(bench, classes, entrant.candidate).dump());
         Trial trial(problems, database.path(), threads, algorithm);
@@ -186,7 +195,9 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
         if (is_known) {
             continue;
         }
-        entrant.refused = judge.objection(trial);
+        entrant.refused = request.portable && occupies_fewer_cores(trial, field.trials.front(), problems)
+                              ? "too few tasks for machines of more cores"
+                              : judge.objection(trial);
         if (entrant.refused.empty()) {
             field.racing.push_back(field.entrants.size());
             field.trials.push_back(std::move(trial));

@@ -19,7 +19,7 @@ struct Request {
     double most_behind = 1.25;       // see RaceOptions
     bool cold = true;                // also with swept caches, where that can matter
     bool invariant = false;          // only choices with the bits of the default's results
-    bool portable = false;           // only choices that make as many tasks as the default, for machines of more cores
+    bool portable = false;           // only choices that occupy as many cores as the default, if there are that many
 };
 
 // Throws nlohmann::json::exception or std::invalid_argument.

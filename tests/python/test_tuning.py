@@ -1,6 +1,7 @@
 """`hattn tune` and its database, as a user meets them."""
 
 import json
+import math
 import multiprocessing
 import os
 import pathlib
@@ -182,6 +183,36 @@ def test_merging_replaces_entries_of_a_class_and_foreign_files(path):
     assert database.read(path) == []
     database.merge(path, [stays(3)])
     assert keys_of(path) == keys(3)
+
+
+def test_compacting_keeps_every_decision(path):
+    """Whatever is looked up, the same entry's choice decides before and after."""
+    flash = {"algorithm": "flash"}
+    entries = [stays(number, flash if number in (33, 138) else None) for number in range(300)]
+    entries += [stays(number, flash) for number in (0, 99)]
+    database.merge(path, entries)
+
+    def decisions():
+        found = {}
+        for family in (1, 2, 4):
+            cells = [entry for entry in database.read(path) if entry["class"]["group"] == family]
+            for number in range(100):
+                wanted = stays(number)["class"]
+
+                def steps(entry, wanted=wanted):
+                    cell = entry["class"]
+                    far = [abs(math.log2(cell[name] / wanted[name])) for name in ("rows", "keys")]
+                    return 4 * far[0] + far[1] if far[0] <= 1 and far[1] <= 2 else math.inf
+
+                nearest = min(cells, key=steps)
+                found[family, number] = nearest["choice"] if steps(nearest) < math.inf else None
+        return found
+
+    before = decisions()
+    database.compact(path)
+    assert decisions() == before
+    assert len(database.read(path)) < 100
+    assert {entry["class"]["group"] for entry in database.read(path)} == {1, 2, 4}
 
 
 def test_a_failed_write_leaves_the_old_file(path, monkeypatch):

@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--invariant", action="store_true", help="only choices that give the bits of the default's results"
     )
-    parser.add_argument("--portable", action="store_true", help="only choices that suit machines of more cores, too")
+    parser.add_argument(
+        "--portable",
+        action="store_true",
+        help="for shipping with the library: choices that suit machines of more cores, no more entries than needed",
+    )
     parser.add_argument(
         "--usual",
         default="none",
@@ -161,6 +165,8 @@ def run(arguments: argparse.Namespace) -> int:
         results, interrupted = _measure_deep(problems, path, arguments.threads, options)
     else:
         results, interrupted = _measure(problems, path, tuner, options)
+    if arguments.portable:
+        database.compact(path)
     _summarise(results, len(problems), path)
     if arguments.report is not None:
         report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))

@@ -101,6 +101,27 @@ def merge(path: pathlib.Path, entries: Iterable[Entry], packs: Iterable[str] = (
         _write(path, _document(in_order, sorted({*before["packs"], *packs})))
 
 
+def _is_near(entry: Entry, other: Entry) -> bool:
+    """Whether one decides about the class of the other where that is missing; as TuningGrid in runtime/tuning.h."""
+    rows, keys = (float(entry["class"][name] / other["class"][name]) for name in ("rows", "keys"))
+    return 1 / 2 <= rows <= 2 and 1 / 4 <= keys <= 4
+
+
+def compact(path: pathlib.Path) -> None:
+    """Removes entries without a choice, but for one per family and those that keep others from deciding."""
+    families: Dict[str, List[Entry]] = {}
+    with _locked(path):
+        for entry in _read(path)["entries"]:
+            family = {name: value for name, value in entry["class"].items() if name not in ("rows", "keys")}
+            families.setdefault(json.dumps(family, sort_keys=True), []).append(entry)
+        kept = []
+        for entries in families.values():
+            chosen = [entry for entry in entries if entry["choice"]]
+            needed = [entry for entry in entries if any(_is_near(entry, other) for other in chosen)]
+            kept += needed or entries[:1]
+        _write(path, _document(kept, _read(path)["packs"]))
+
+
 def clear(path: pathlib.Path) -> None:
     """Removes all entries."""
     path.parent.mkdir(parents=True, exist_ok=True)
