@@ -124,7 +124,8 @@ private:
 
     // What entries of the granule table count from.
     const float *first_key(const hattn_tensor &side, int64_t kv_head, const KeyRange &keys) const {
-        return locate_granules(problem_, args_, side, batch_, kv_head, {keys.begin / kGranuleKeys, 0}, nullptr).base;
+        return static_cast<const float *>(
+            locate_granules(problem_, args_, side, batch_, kv_head, {keys.begin / kGranuleKeys, 0}, nullptr).base);
     }
 
     template<typename T>
