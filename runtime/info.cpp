@@ -138,7 +138,7 @@ ordered_json explain_device_json(const hattn_plan &plan) {
         {"tile", device_tile_json(device.attention->tile)},
         {"split_keys", split ? kDeviceSplitKeys : 0},
         {"workspace_bytes", plan.layout.bytes},
-        {"why", plan.problem.algorithm == HATTN_ALGORITHM_AUTO ? "built-in rule by rows per kv head" : "asked for"}};
+        {"why", device.why_algorithm}};
 }
 
 ordered_json explain_json(const hattn_plan &plan) {

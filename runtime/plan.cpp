@@ -147,7 +147,7 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
         plan.executor.threads = plan.problem.threads;
     }
     if (desc.device != HATTN_CPU) {
-        plan.device = make_device_plan(plan.problem, desc.device);
+        plan.device = make_device_plan(plan.problem, desc.device, context.force);
         return plan;
     }
     plan.packs = context.packs;

@@ -139,7 +139,7 @@ HATTN_API const char *hattn_last_error(const hattn_context *context);
 HATTN_API const char *hattn_status_name(hattn_status status); /* "HATTN_OK", ... ; "unknown" for other values */
 HATTN_API const char *hattn_version(void);
 
-/* JSON text: version, targets compiled and runnable, kernels, tuning database. Writes at most `capacity` bytes with the
+/* JSON text: version, targets compiled and runnable, devices compiled and usable, kernels, tuning database. Writes at most `capacity` bytes with the
  * final zero, and always the number of bytes needed to *size. HATTN_CAPACITY_EXCEEDED if capacity is too small
  * (buffer may be null with capacity 0). */
 HATTN_API hattn_status hattn_info(hattn_context *context, char *buffer, size_t capacity, size_t *size);
@@ -150,7 +150,7 @@ HATTN_API hattn_status hattn_info(hattn_context *context, char *buffer, size_t c
 typedef struct hattn_attention_desc {
     size_t struct_size;
     hattn_dtype dtype;    /* of q, and of k, v and out unless said below */
-    hattn_device device;
+    hattn_device device;  /* that computes; tensors are in host memory, HATTN_CPU. Others: see hattn_plan_execute() */
     int64_t batch;        /* B >= 0 */
     int64_t query_heads;  /* Hq > 0, a multiple of kv_heads */
     int64_t kv_heads;     /* Hkv > 0 */
@@ -226,7 +226,9 @@ HATTN_API void hattn_attention_args_init(hattn_attention_args *args);
 HATTN_API hattn_status hattn_plan_create(hattn_context *context, const hattn_attention_desc *desc, hattn_plan **plan);
 HATTN_API void hattn_plan_destroy(hattn_plan *plan);
 HATTN_API hattn_status hattn_plan_workspace_size(const hattn_plan *plan, size_t *bytes);
-/* No allocation, no planning. Sq and Sk of the tensors may be below the plan's capacities. */
+/* No allocation, no planning. Sq and Sk of the tensors may be below the plan's capacities.
+ * A plan for OpenCL or CUDA copies the tensors to the device and the results back, with memory taken there and on the heap; the
+ * workspace has size 0. Errors of the device are HATTN_OUT_OF_MEMORY or HATTN_INTERNAL_ERROR. */
 HATTN_API hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_args *args);
 /* JSON text: algorithm, kernel, target, tile parameters, tasks, workspace bytes, why. As hattn_info(). */
 HATTN_API hattn_status hattn_plan_explain(const hattn_plan *plan, char *buffer, size_t capacity, size_t *size);

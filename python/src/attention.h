@@ -25,7 +25,7 @@ struct Problem {
     hattn_scores scores = HATTN_SCORES_NONE;
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;
     int32_t threads = 0;
-    hattn_device device = HATTN_CPU;  // that computes; arrays are in host memory
+    hattn_device device = HATTN_CPU;       // that computes; arrays are in host memory
     std::optional<int32_t> causal_offset;  // the same for every sequence; excludes causal_offsets
     nb::object causal_offsets = nb::none();
     nb::object q_lengths = nb::none();

@@ -85,6 +85,10 @@ const std::string &device_unusable(const DeviceTargetInfo &target) {
     return answer.text;
 }
 
+void discard_device_message() {
+    halide_message.clear();
+}
+
 void check_device(int code, const DeviceTargetInfo &target, const char *what) {
     // Kernels are compiled without assertions, that on the result of their launch included: then the message tells.
     if (code == 0 && halide_message.empty()) {

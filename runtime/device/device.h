@@ -20,4 +20,7 @@ const std::string &device_unusable(const DeviceTargetInfo &target);
 // Throws StatusError with what Halide said, if `code`, which one of Halide's functions returned, is an error.
 void check_device(int code, const DeviceTargetInfo &target, const char *what);
 
+// Forgets what Halide said, where a failure does not matter.
+void discard_device_message();
+
 }  // namespace hattn

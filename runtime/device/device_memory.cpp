@@ -30,7 +30,11 @@ std::vector<DeviceDimension> DeviceMemory::dimensions_of(const hattn_tensor &ten
 DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, const hattn_tensor &tensor, const char *name)
     : DeviceMemory(target, type_of(tensor.dtype),
                    is_empty(tensor) ? nullptr : reinterpret_cast<const void *>(byte_range(tensor).begin),
-                   is_empty(tensor) ? std::vector<DeviceDimension>{} : dimensions_of(tensor), name) {}
+                   is_empty(tensor) ? std::vector<DeviceDimension>{} : dimensions_of(tensor), name) {
+    if (tensor.data && !is_empty(tensor)) {
+        first_ = (reinterpret_cast<uint8_t *>(tensor.data) - buffer_.host) / dtype_bytes(tensor.dtype);
+    }
+}
 
 DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, halide_type_t type, const void *lowest,
                            const std::vector<DeviceDimension> &dimensions, const char *name)
@@ -51,6 +55,7 @@ DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, halide_type_t type, c
 
 DeviceMemory::~DeviceMemory() {
     halide_device_free(nullptr, &buffer_);
+    discard_device_message();
 }
 
 void DeviceMemory::upload() {

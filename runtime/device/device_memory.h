@@ -38,6 +38,10 @@ public:
     int32_t offset(const T *element) const {
         return static_cast<int32_t>(element - reinterpret_cast<const T *>(buffer_.host));
     }
+    // The same of element [b, h, s, 0] of the tensor, which may be of the device alone.
+    int64_t offset(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) const {
+        return first_ + b * tensor.stride[0] + h * tensor.stride[1] + s * tensor.stride[2];
+    }
     uint64_t handle() const {
         return buffer_.device;
     }
@@ -56,6 +60,7 @@ private:
 
     const DeviceTargetInfo &target_;
     const char *name_;
+    int64_t first_ = 0;  // of the tensor's first element
     halide_dimension_t shape_[4] = {};
     halide_buffer_t buffer_ = {};
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/force.h"
 #include "runtime/kernel_registry.h"
 #include "runtime/tensor.h"
 
@@ -39,31 +38,38 @@ const DeviceKernelInfo &choose_kernel(const DeviceTargetInfo &target, KernelKind
     return *best;
 }
 
-void check_supported(const Problem &problem, const char *name) {
+void check_supported(const Problem &problem, hattn_algorithm algorithm, const char *name) {
     for (const hattn_dtype dtype : {problem.q_dtype, problem.k_dtype, problem.v_dtype, problem.out_dtype}) {
         require(dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, "dtype: is ", dtype_name(dtype), ", but device ", name,
                 " computes float32 alone");
     }
     require(problem.scores == HATTN_SCORES_NONE, HATTN_NOT_SUPPORTED, "scores: is ", static_cast<int>(problem.scores),
             ", but device ", name, " has no score output");
-    const bool known = problem.algorithm == HATTN_ALGORITHM_AUTO || problem.algorithm == HATTN_ALGORITHM_FLASH ||
-                       problem.algorithm == HATTN_ALGORITHM_SPLIT_KV;
-    require(known, HATTN_NOT_SUPPORTED, "algorithm: is ", algorithm_name(problem.algorithm), ", but device ", name,
+    const bool known = algorithm == HATTN_ALGORITHM_AUTO || algorithm == HATTN_ALGORITHM_FLASH ||
+                       algorithm == HATTN_ALGORITHM_SPLIT_KV;
+    require(known, HATTN_NOT_SUPPORTED, "algorithm: is ", algorithm_name(algorithm), ", but device ", name,
             " has flash and split_kv");
 }
 
 }  // namespace
 
-DevicePlan make_device_plan(const Problem &problem, hattn_device device) {
+DevicePlan make_device_plan(const Problem &problem, hattn_device device, const Force &force) {
     const DeviceTargetInfo *target = find_device_target(device);
     require(target, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", device_name(device),
             "), but this build has kernels for ", compiled_devices());
-    check_supported(problem, target->name);
+    const bool forced = force.algorithm != HATTN_ALGORITHM_AUTO;
+    const hattn_algorithm asked = forced ? force.algorithm : problem.algorithm;
+    check_supported(problem, asked, target->name);
     const std::string &unusable = device_unusable(*target);
     require(unusable.empty(), HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", target->name,
             "), but this machine has none that works: ", unusable);
 
-    DevicePlan plan{target, problem.algorithm, nullptr, nullptr, 1};
+    DevicePlan plan{target, asked, nullptr, nullptr, 1, ""};
+    plan.why_algorithm = asked != HATTN_ALGORITHM_AUTO ? "asked for" : "built-in rule by rows per kv head";
+    if (forced) {
+        plan.why_algorithm = "HATTN_FORCE=";
+        plan.why_algorithm += force.text;
+    }
     if (plan.algorithm == HATTN_ALGORITHM_AUTO) {
         const bool few_rows = problem.query_length * problem.group_size() <= kDecodeRows;
         plan.algorithm = few_rows ? HATTN_ALGORITHM_SPLIT_KV : HATTN_ALGORITHM_FLASH;

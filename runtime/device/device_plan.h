@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device.h"
+#include "runtime/force.h"
 #include "runtime/problem.h"
 
 namespace hattn {
@@ -15,9 +16,11 @@ struct DevicePlan {
     const DeviceKernelInfo *attention;  // of that algorithm
     const DeviceKernelInfo *merge;      // used with split_kv
     int64_t heads;                      // query heads of one kv head that share a tile
+    std::string why_algorithm;
 };
 
-// Throws StatusError if the build has no such kernels or the machine no such device.
-DevicePlan make_device_plan(const Problem &problem, hattn_device device);
+// Of what is forced, only the algorithm concerns devices. Throws StatusError if the build has no such kernels or the
+// machine no such device.
+DevicePlan make_device_plan(const Problem &problem, hattn_device device, const Force &force);
 
 }  // namespace hattn

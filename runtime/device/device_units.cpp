@@ -146,7 +146,7 @@ private:
         return tensors_.output.offset(element<const float>(args_.out, sequence_.queries, head, row));
     }
     int32_t lse_offset(int64_t head, int64_t row) const {
-        return tensors_.lse.offset(element<const float>(lse_, sequence_.queries, head, row));
+        return narrow(tensors_.lse.offset(lse_, sequence_.queries.batch, head, sequence_.queries.first + row));
     }
     int32_t sink_index(int64_t head) const {
         return narrow(head);

@@ -24,7 +24,7 @@ const std::vector<DeviceTarget> &device_targets() {
             .halide_target = cuda.c_str(),
             .flash_tiles = {{64, 64, 32, 8, 4},
                             {64, 64, 64, 16, 4},
-                            {64, 64, 96, 8, 4},
+                            {64, 64, 96, 8, 2},
                             {64, 64, 128, 16, 4},
                             {64, 32, 192, 16, 4},
                             {32, 32, 256, 16, 2}},

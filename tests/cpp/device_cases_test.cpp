@@ -2,10 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <ostream>
 #include <tuple>
 
-#include "case_list.h"
+#include "support/case_param.h"
 #include "support/devices.h"
 #include "support/run.h"
 #include "support/targets.h"
@@ -14,24 +13,7 @@ namespace {
 
 using namespace hattn;
 
-struct CaseParam {
-    const cases::Case *spec;
-};
-
-void PrintTo(const CaseParam &param, std::ostream *stream) {
-    *stream << cases::describe(*param.spec);
-}
-
-std::vector<CaseParam> case_params() {
-    std::vector<CaseParam> params;
-    for (const cases::Case &c : cases::all_cases()) {
-        if (test::device_supports(c)) {
-            params.push_back({&c});
-        }
-    }
-    return params;
-}
-
+using test::CaseParam;
 using Param = std::tuple<CaseParam, std::string, hattn_algorithm>;
 
 class DeviceCase : public testing::TestWithParam<Param> {};
@@ -54,9 +36,25 @@ std::string name_of(const testing::TestParamInfo<Param> &run) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceCase,
-                         testing::Combine(testing::ValuesIn(case_params()), testing::ValuesIn(test::device_names()),
+                         testing::Combine(testing::ValuesIn(test::case_params(test::device_supports)),
+                                          testing::ValuesIn(test::device_names()),
                                           testing::Values(HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV)),
                          name_of);
+TEST(DeviceThatIsNotThere, IsNotSupported) {
+    cases::Case c;
+    c.name = "no_device";
+    for (const char *device : {"opencl", "cuda"}) {
+        if (!test::device_unusable(device).empty()) {
+            cases::Problem problem(c);
+            problem.desc.device = test::device_of(device);
+            test::Outcome outcome = test::run(test::device_context(), problem);
+            EXPECT_EQ(outcome.status, HATTN_NOT_SUPPORTED) << device;
+            EXPECT_NE(outcome.message.find(device), std::string::npos) << outcome.message;
+            EXPECT_TRUE(problem.outputs_untouched()) << device;
+        }
+    }
+}
+
 // Builds without devices.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceCase);
 

@@ -52,3 +52,17 @@ class Paged:
 
 def queries(rng, batch, rows):
     return rng.standard_normal((batch, HEADS, rows, KEY_DIM), np.float32)
+
+
+def everything(rng, batch, rows, keys):
+    """Options that use every hook, with operands of Sk = the longest of the lengths."""
+    return {
+        "causal": True,
+        "window": (70, -1),
+        "softcap": 3.0,
+        "bias": rng.standard_normal((batch, 1, rows, keys), np.float32),
+        "mask": rng.integers(0, 4, (HEADS, 1, keys)) > 0,
+        "alibi_slopes": np.abs(rng.standard_normal(HEADS)).astype(np.float32),
+        "sinks": rng.standard_normal(HEADS).astype(np.float32),
+        "q_lengths": rng.integers(0, rows + 1, batch),
+    }

@@ -6,7 +6,7 @@ import pytest
 import hattn
 import oracle
 from helpers import assert_close, assert_same_bits, ends, pack, random_qkv
-from paged_keys import HEADS, Paged, queries
+from paged_keys import Paged, everything, queries
 
 DEVICES = {row["name"]: row for row in hattn.info()["devices"]}
 
@@ -22,19 +22,6 @@ def device(request):
 @pytest.fixture(params=["flash", "split_kv"])
 def algorithm(request):
     return request.param
-
-
-def everything(rng, batch, rows, keys):
-    return {
-        "causal": True,
-        "window": (70, -1),
-        "softcap": 3.0,
-        "bias": rng.standard_normal((batch, 1, rows, keys), np.float32),
-        "mask": rng.integers(0, 4, (HEADS, 1, keys)) > 0,
-        "alibi_slopes": np.abs(rng.standard_normal(HEADS)).astype(np.float32),
-        "sinks": rng.standard_normal(HEADS).astype(np.float32),
-        "q_lengths": rng.integers(0, rows + 1, batch),
-    }
 
 
 @pytest.mark.parametrize("hooks", [False, True])

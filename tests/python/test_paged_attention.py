@@ -7,20 +7,7 @@ import hattn
 import oracle
 from cache_model import KEY_DIM, KV_HEADS, STORAGES, VALUE_DIM, Operations, new_rows
 from helpers import Tensor, assert_close, assert_same_bits, ends, pack
-from paged_keys import HEADS, Paged, queries
-
-def everything(rng, batch, rows, keys):
-    """Options that use every hook, with operands of Sk = the longest of the lengths."""
-    return {
-        "causal": True,
-        "window": (70, -1),
-        "softcap": 3.0,
-        "bias": rng.standard_normal((batch, 1, rows, keys), np.float32),
-        "mask": rng.integers(0, 4, (HEADS, 1, keys)) > 0,
-        "alibi_slopes": np.abs(rng.standard_normal(HEADS)).astype(np.float32),
-        "sinks": rng.standard_normal(HEADS).astype(np.float32),
-        "q_lengths": rng.integers(0, rows + 1, batch),
-    }
+from paged_keys import Paged, everything, queries
 
 
 @pytest.mark.parametrize("hooks", [False, True])
