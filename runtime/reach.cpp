@@ -44,11 +44,10 @@ std::array<Reach, 5> reaches_of(const KernelSet &kernels, const Problem &problem
             for (cell.keys = 0; cell.keys <= last_keys; ++cell.keys) {
                 const TuningEntry *entry = grid->find(cell);
                 if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
-                    const bool unbounded = cell.keys == kKeyClasses - 1 || problem.ring;
                     // A range of keys starts at a granule, so it may be longer than what its rows see.
                     const int64_t keys =
-                        unbounded ? problem.kv_length
-                                  : std::min(problem.kv_length, largest_of_exponent(cell.keys) + kGranuleKeys - 1);
+                        problem.ring ? problem.kv_length
+                                     : std::min(problem.kv_length, largest_of_exponent(cell.keys) + kGranuleKeys - 1);
                     extend(reaches[static_cast<size_t>(entry->algorithm)], keys, entry->split_keys);
                 }
             }

@@ -138,17 +138,29 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     return kernels;
 }
 
-TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_length) {
+namespace {
+
+// Of a sequence with a window, the keys its rows see together.
+int64_t seen_keys(const Problem &problem, int64_t query_length, int64_t kv_length) {
     const bool ends = problem.causal || problem.window_right >= 0;
     const int64_t right = problem.causal ? 0 : problem.window_right;
-    // Of a sequence with a window, the keys its rows see together.
-    const int64_t keys =
-        problem.window_left >= 0 && ends ? std::min(kv_length, problem.window_left + right + query_length) : kv_length;
-    return cell_of(query_length, keys);
+    return problem.window_left >= 0 && ends ? std::min(kv_length, problem.window_left + right + query_length)
+                                            : kv_length;
+}
+
+}  // namespace
+
+TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_length) {
+    return cell_of(query_length, seen_keys(problem, query_length, kv_length));
 }
 
 Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const TuningCell cell = tuning_cell(problem, query_length, kv_length);
+    // Beyond the last class short splits, good as they may be there, would be too many for a workspace.
+    static const int64_t most_keys = largest_of_exponent(kKeyClasses - 1);
+    if (seen_keys(problem, query_length, kv_length) > most_keys) {
+        return choose_by_rule(kernels, problem, query_length, kv_length);
+    }
     for (const auto &[grid, decider] :
          {std::pair(kernels.machine, Decider::kMachine), std::pair(kernels.shipped, Decider::kShipped)}) {
         const TuningEntry *entry = grid ? grid->find(cell) : nullptr;
