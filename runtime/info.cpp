@@ -130,15 +130,14 @@ std::string why(const Choice &choice, const TuningCell &cell) {
 ordered_json explain_device_json(const hattn_plan &plan) {
     const DevicePlan &device = *plan.device;
     const bool split = device.algorithm == HATTN_ALGORITHM_SPLIT_KV;
-    return {
-        {"algorithm", algorithm_name(device.algorithm)},
-        {"kernel", device.attention->name},
-        {"target", device.target->name},
-        {"hooks", hook_name_list(plan.problem.hooks)},
-        {"tile", device_tile_json(device.attention->tile)},
-        {"split_keys", split ? kDeviceSplitKeys : 0},
-        {"workspace_bytes", plan.layout.bytes},
-        {"why", device.why_algorithm}};
+    return {{"algorithm", algorithm_name(device.algorithm)},
+            {"kernel", device.attention->name},
+            {"target", device.target->name},
+            {"hooks", hook_name_list(plan.problem.hooks)},
+            {"tile", device_tile_json(device.attention->tile)},
+            {"split_keys", split ? kDeviceSplitKeys : 0},
+            {"workspace_bytes", plan.layout.bytes},
+            {"why", device.why_algorithm}};
 }
 
 ordered_json explain_json(const hattn_plan &plan) {

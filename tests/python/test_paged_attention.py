@@ -7,7 +7,7 @@ import hattn
 import oracle
 from cache_model import KEY_DIM, KV_HEADS, STORAGES, VALUE_DIM, Operations, new_rows
 from helpers import Tensor, assert_close, assert_same_bits, ends, pack
-from paged_keys import Paged, everything, queries
+from paged_keys import HEADS, Paged, everything, queries
 
 
 @pytest.mark.parametrize("hooks", [False, True])
