@@ -182,7 +182,7 @@ def test_demo_compares_storage(ids, offset, good, words):
 
 def run_demo(*arguments):
     command = [sys.executable, str(EXAMPLES / "smollm2" / "demo.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1200)
 
 
 def test_demo_command(tmp_path):
@@ -192,6 +192,7 @@ def test_demo_command(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("tokens/s") == 2
     assert "3 of 3 ids equal to contiguous storage" in result.stdout
+    assert result.stdout.count("to float32 caches") == 2
     assert "over all steps" in result.stdout and "3 of 3 ids equal\n" in result.stdout
 
 
