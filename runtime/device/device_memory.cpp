@@ -32,7 +32,7 @@ DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, const hattn_tensor &t
                    is_empty(tensor) ? nullptr : reinterpret_cast<const void *>(byte_range(tensor).begin),
                    is_empty(tensor) ? std::vector<DeviceDimension>{} : dimensions_of(tensor), name) {
     if (tensor.data && !is_empty(tensor)) {
-        first_ = (reinterpret_cast<uint8_t *>(tensor.data) - buffer_.host) / dtype_bytes(tensor.dtype);
+        first_ = (reinterpret_cast<uint8_t *>(tensor.data) - buffer_.host) * 8 / dtype_bits(tensor.dtype);
     }
 }
 
