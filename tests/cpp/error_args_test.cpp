@@ -87,8 +87,8 @@ TEST_F(Args, Workspace) {
     EXPECT_EQ(
         refused(hattn_plan_execute(plan.get(), &args), {HATTN_WORKSPACE_TOO_SMALL, {"workspace_size", "0", needed}}),
         "");
-    args.workspace = problem_.args.out.data;
     args.workspace_size = bytes;
+    args.out.data = workspace.data();
     EXPECT_EQ(refused(hattn_plan_execute(plan.get(), &args), {HATTN_INVALID_ARGUMENT, {"workspace", "out"}}), "");
 }
 
