@@ -101,6 +101,8 @@ def test_scalars_are_lanes_of_multiply_adds_on_arm(name, emit):
 
 STORED_NAME = re.compile(r"stored_(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 REGISTERS = {"x86_avx2": "ymm", "x86_avx512": "zmm"}
+# Known: with 8 rows the addresses and accumulators of this loop go through the stack, see decision 0014.
+NOT_CLEAN = {("stored_split_kv_x86_avx512_r8k64v8u2d2", "int4")}
 
 
 @pytest.mark.parametrize("name", kernel_names(STORED_NAME, ("",)))
@@ -120,7 +122,8 @@ def test_kernels_for_any_storage(name, emit):
     }
     clean = [loop for loop in loops if not loop.count(r"\bvp?(insr|insert|extr)\w*") and loop.count(isa.stack) <= 2]
     for dtype, pattern in conversions.items():
-        assert any(loop.count(pattern) for loop in clean), f"{name}: no loop over vectors converts {dtype}"
+        found = any(loop.count(pattern) for loop in clean)
+        assert found != ((name, dtype) in NOT_CLEAN), f"{name}: no loop over vectors converts {dtype}, or one now does"
     if match["kind"] == "flash":
         block = int(match["v"]) * int(match["u"])
         assert any(loop.is_register_block and loop.fmas == block for loop in loops), f"{name}: scores spill"
