@@ -114,11 +114,11 @@ KernelPipeline build_merge(const DeviceKernelSpec &spec) {
 // Where a kernel has more hooks than a problem, the runtime gives those operands that change nothing. There are none
 // for softcap.
 std::vector<HookMask> hook_sets() {
-    HookMask softcap = 0, others = 0;
+    HookMask without_neutral = 0, neutral = 0;
     for (const ScoreHook &hook : score_hooks()) {
-        (std::string(hook.name) == "softcap" ? softcap : others) |= hook.bit;
+        (hook.has_neutral ? neutral : without_neutral) |= hook.bit;
     }
-    return {0, softcap, others, softcap | others};
+    return {0, without_neutral, neutral, without_neutral | neutral};
 }
 
 }  // namespace

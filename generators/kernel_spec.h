@@ -6,25 +6,11 @@
 #include <vector>
 
 #include "Halide.h"
+#include "runtime/kernel_table.h"
 #include "schedules/targets.h"
 #include "score_hooks.h"
 
 namespace hattn::generators {
-
-enum class KernelKind {
-    kNaive,
-    kFlash,
-    kSplitKv,
-    kUnfusedScores,
-    kUnfusedValues,
-    kScores,
-    kProbabilities,
-    kMerge,
-    kWiden,
-    kNarrow,
-    kBlockScales,
-    kQuantize
-};
 
 struct KernelSpec {
     KernelKind kind;

@@ -12,11 +12,6 @@ namespace hattn {
 
 namespace {
 
-// Strides of extents of one are the caller's to ignore.
-int64_t used_stride(const hattn_tensor &tensor, int dimension) {
-    return tensor.extent[dimension] > 1 ? tensor.stride[dimension] : 0;
-}
-
 // Operands that leave every score as it is, for kernels with more hooks than the problem.
 constexpr float kNoBias = 0.0f, kNoSlope = 0.0f;
 constexpr uint8_t kVisible = 1;
@@ -111,19 +106,12 @@ struct InputArguments {
           lse(known_lse, {{task.rows, known_lse_stride}}),
           key_count(static_cast<int32_t>(keys.size())),
           scale(site.plan.problem.scale),
-          softcap(site.plan.problem.softcap) {
-        const int64_t shift = task.row - keys.begin;
-        first_offset =
-            static_cast<int32_t>(std::clamp(sequence.first_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
-        last_offset =
-            static_cast<int32_t>(std::clamp(sequence.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
-        position_offset = static_cast<int32_t>(sequence.offset + shift);
-        key_skip = std::clamp(first_offset, 0, static_cast<int32_t>(kGranuleKeys - 1));
-    }
+          softcap(site.plan.problem.softcap),
+          limits(sequence.limits(task.row, keys.begin)) {}
 
     void see_every_key() {
-        first_offset = static_cast<int32_t>(-2 * kMaxExtent);
-        last_offset = static_cast<int32_t>(2 * kMaxExtent - 1);
+        limits.first_offset = static_cast<int32_t>(-2 * kMaxExtent);
+        limits.last_offset = static_cast<int32_t>(2 * kMaxExtent - 1);
     }
 
     const Sequence sequence;
@@ -134,9 +122,9 @@ struct InputArguments {
     Buffer query;
     StoredKeys key, value;
     Buffer bias, mask, alibi_slopes, sink_logits, lse;
-    int32_t key_count, key_skip;
+    int32_t key_count;
     float scale, softcap;
-    int32_t first_offset, last_offset, position_offset;
+    TileLimits limits;
 };
 
 // Calls a kernel in the order of generators/kernel_inputs.cpp.
@@ -144,10 +132,24 @@ template<typename... Outputs>
 void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Outputs &...outputs) {
     constexpr size_t kMostArguments = 40;
     void *context = &site.scratch;
-    void *arguments[kMostArguments] = {
-        &context,     in.query,  in.key.elements, in.value.elements, in.key.granules, in.value.granules,
-        in.bias,      in.mask,   in.alibi_slopes, in.sink_logits,    in.lse,          &in.key_count,
-        &in.key_skip, &in.scale, &in.softcap,     &in.first_offset,  &in.last_offset, &in.position_offset};
+    void *arguments[kMostArguments] = {&context,
+                                       in.query,
+                                       in.key.elements,
+                                       in.value.elements,
+                                       in.key.granules,
+                                       in.value.granules,
+                                       in.bias,
+                                       in.mask,
+                                       in.alibi_slopes,
+                                       in.sink_logits,
+                                       in.lse,
+                                       &in.key_count,
+                                       &in.limits.key_skip,
+                                       &in.scale,
+                                       &in.softcap,
+                                       &in.limits.first_offset,
+                                       &in.limits.last_offset,
+                                       &in.limits.position_offset};
     void **next = arguments + 18;
     if (kernel.any_storage) {
         next = in.value.add_storage(in.key.add_storage(next));

@@ -43,8 +43,7 @@ struct KernelInfo {
     uint32_t hooks;    // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
     KernelTile tile;
     // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as
-    // halide_buffer_t
-    // *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
+    // halide_buffer_t *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);
 };
 

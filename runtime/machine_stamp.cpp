@@ -2,34 +2,28 @@
 
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "cpu_features.h"
 #include "hattn/hattn.h"
 #include "kernel_table.h"
+#include "pack_file.h"
 
 namespace hattn {
 
 namespace {
 
-// FNV-1a over names, which say everything about a kernel but its code; the version says that.
+// Of names, with the zeros that end them, which say everything about a kernel but its code; the version says that.
 std::string hash_of_kernels() {
-    uint64_t hash = 0xcbf29ce484222325;
+    uint64_t hash = hash_bytes("");
     const KernelTable &table = kernel_table();
     for (size_t i = 0; i < table.kernel_count; ++i) {
-        for (const char *letter = table.kernels[i].name;; ++letter) {
-            hash = (hash ^ static_cast<unsigned char>(*letter)) * 0x100000001b3;
-            if (*letter == 0) {
-                break;
-            }
-        }
+        const char *name = table.kernels[i].name;
+        hash = hash_bytes({name, std::strlen(name) + 1}, hash);
     }
-    std::array<char, 17> text{};
-    std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(hash));
-    return text.data();
+    return hash_text(hash);
 }
 
 // What Linux says about the first core's data cache of a level; glibc's sysconf() is wrong on virtual machines.

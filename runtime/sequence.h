@@ -36,6 +36,11 @@ T *element(const hattn_tensor &tensor, const StoredRows &rows, int64_t head, int
     return element<T>(tensor, rows.batch, head, rows.first + row);
 }
 
+// The same for a kernel, which counts rows from the first of its tile and keys from the first of its range.
+struct TileLimits {
+    int32_t first_offset, last_offset, position_offset, key_skip;
+};
+
 struct Sequence {
     StoredRows queries;                 // of q, out and lse; past query_length they are padding
     StoredRows keys;                    // of k and v, likewise
@@ -68,6 +73,16 @@ struct Sequence {
         const int64_t begin = first_key(row);
         const int64_t end = std::clamp<int64_t>(row + rows - 1 + last_offset + 1, 0, kv_length);
         return {begin < end ? begin - begin % kGranuleKeys : end, end};
+    }
+
+    TileLimits limits(int64_t row, int64_t first_of_keys) const {
+        const int64_t shift = row - first_of_keys;
+        const auto bounded = [&](int64_t value) {
+            return static_cast<int32_t>(std::clamp(value + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
+        };
+        const int32_t first = bounded(first_offset);
+        return {first, bounded(last_offset), static_cast<int32_t>(offset + shift),
+                std::clamp(first, 0, static_cast<int32_t>(kGranuleKeys - 1))};
     }
 };
 

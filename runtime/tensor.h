@@ -45,6 +45,11 @@ int64_t storage_bytes(hattn_dtype dtype, int64_t elements);  // rounded up
 std::string dtype_name(hattn_dtype dtype);                   // "float32"; a number that is none is named as such
 bool is_empty(const hattn_tensor &tensor);
 
+// Strides of extents of one are the caller's to ignore.
+inline int64_t used_stride(const hattn_tensor &tensor, int dimension) {
+    return tensor.extent[dimension] > 1 ? tensor.stride[dimension] : 0;
+}
+
 // The byte an element starts in.
 void *address(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s);
 

@@ -49,11 +49,11 @@ struct Tables {
         const char *name = names.back().c_str();
         names.push_back(target);
         const schedules::Tile &tile = spec.tile;
-        const bool merges = spec.kind == generators::KernelKind::kMerge;
+        const bool merges = spec.kind == KernelKind::kMerge;
         // Both lists of kinds are in one order, see generators/kernel_table_writer.cpp.
         kernels.push_back({name,
                            names.back().c_str(),
-                           static_cast<KernelKind>(spec.kind),
+                           spec.kind,
                            spec.any_storage,
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},

@@ -49,12 +49,11 @@ NamedSpec choose(const Options &options, const bench::BenchCase &bench_case) {
         name = chosen_kernel(bench_case);
     }
     NamedSpec chosen = find_spec(name);
-    if (chosen.spec.kind == generators::KernelKind::kUnfusedScores ||
-        chosen.spec.kind == generators::KernelKind::kUnfusedValues) {
+    if (chosen.spec.kind == KernelKind::kUnfusedScores || chosen.spec.kind == KernelKind::kUnfusedValues) {
         throw std::invalid_argument("--kernel: \"" + name + "\" is one of two that only together compute attention");
     }
     if (options.tile) {
-        chosen.spec.kind = generators::KernelKind::kFlash;
+        chosen.spec.kind = KernelKind::kFlash;
         chosen.spec.tile = *options.tile;
         add_kernel(chosen.spec, chosen.target);
         name = chosen.spec.name(chosen.target);
@@ -89,7 +88,7 @@ Result measure(const Options &options, const std::filesystem::path &folder) {
     constexpr int kSampleEvery = 100;  // microseconds
     const bench::BenchCase bench_case = {options.problem, "roofline"};
     const NamedSpec chosen = choose(options, bench_case);
-    const CompiledKernel merge({.kind = generators::KernelKind::kMerge, .tile = {}}, chosen.target, false, folder);
+    const CompiledKernel merge({.kind = KernelKind::kMerge, .tile = {}}, chosen.target, false, folder);
     const CompiledKernel plain(chosen.spec, chosen.target, false, folder);
     CompiledKernel profiled(chosen.spec, chosen.target, true, folder);
     Result result;
@@ -106,7 +105,7 @@ Result measure(const Options &options, const std::filesystem::path &folder) {
     result.profiled = measured->figures();
     result.samples = profile.samples;
 
-    const bool tiles = chosen.spec.kind != generators::KernelKind::kSplitKv;
+    const bool tiles = chosen.spec.kind != KernelKind::kSplitKv;
     const auto dims = static_cast<double>(options.problem.key_dim + options.problem.value_dim);
     const double visible_scores = bench::visible_flops(options.problem) / (2.0 * dims);
     result.scores = tiles ? computed_scores(options.problem, chosen.spec.tile) : visible_scores;

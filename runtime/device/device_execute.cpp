@@ -46,10 +46,6 @@ hattn_tensor or_else(const hattn_tensor &given, void *neutral, hattn_dtype dtype
     return tensor;
 }
 
-int64_t used_stride(const hattn_tensor &tensor, int dimension) {
-    return tensor.extent[dimension] > 1 ? tensor.stride[dimension] : 0;
-}
-
 // Per head: given values or zeros, or for sinks none, with room for a tile of sinks that are none behind them.
 std::vector<float> per_head(const Problem &problem, const float *given, float neutral, int64_t more) {
     std::vector<float> values(problem.query_heads + more, neutral);

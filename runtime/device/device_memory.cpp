@@ -17,8 +17,8 @@ halide_type_t type_of(hattn_dtype dtype) {
 }  // namespace
 
 // Dimensions of stride 0 repeat what is there; of negative ones the last element comes first.
-std::vector<DeviceDimension> DeviceMemory::dimensions_of(const hattn_tensor &tensor) {
-    std::vector<DeviceDimension> dimensions;
+std::vector<Dimension> DeviceMemory::dimensions_of(const hattn_tensor &tensor) {
+    std::vector<Dimension> dimensions;
     for (int d = 3; d >= 0; --d) {
         if (tensor.extent[d] > 1 && tensor.stride[d] != 0) {
             dimensions.push_back({tensor.extent[d], std::llabs(tensor.stride[d])});
@@ -30,17 +30,17 @@ std::vector<DeviceDimension> DeviceMemory::dimensions_of(const hattn_tensor &ten
 DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, const hattn_tensor &tensor, const char *name)
     : DeviceMemory(target, type_of(tensor.dtype),
                    is_empty(tensor) ? nullptr : reinterpret_cast<const void *>(byte_range(tensor).begin),
-                   is_empty(tensor) ? std::vector<DeviceDimension>{} : dimensions_of(tensor), name) {
+                   is_empty(tensor) ? std::vector<Dimension>{} : dimensions_of(tensor), name) {
     if (tensor.data && !is_empty(tensor)) {
         first_ = (reinterpret_cast<uint8_t *>(tensor.data) - buffer_.host) * 8 / dtype_bits(tensor.dtype);
     }
 }
 
 DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, halide_type_t type, const void *lowest,
-                           const std::vector<DeviceDimension> &dimensions, const char *name)
+                           const std::vector<Dimension> &dimensions, const char *name)
     : target_(target), name_(name) {
     int64_t span = 1;
-    for (const DeviceDimension &dimension : dimensions) {
+    for (const Dimension &dimension : dimensions) {
         shape_[buffer_.dimensions++] = {0, static_cast<int32_t>(std::max<int64_t>(dimension.extent, 1)),
                                         static_cast<int32_t>(dimension.stride), 0};
         span += (std::max<int64_t>(dimension.extent, 1) - 1) * dimension.stride;
@@ -70,8 +70,8 @@ void DeviceMemory::download() {
     check_device(halide_copy_to_host(nullptr, &buffer_), target_, name_);
 }
 
-DeviceView::DeviceView(const DeviceMemory &memory, std::initializer_list<DeviceDimension> dimensions) {
-    for (const DeviceDimension &dimension : dimensions) {
+DeviceView::DeviceView(const DeviceMemory &memory, std::initializer_list<Dimension> dimensions) {
+    for (const Dimension &dimension : dimensions) {
         shape_[buffer_.dimensions++] = {0, static_cast<int32_t>(dimension.extent),
                                         static_cast<int32_t>(dimension.stride), 0};
     }

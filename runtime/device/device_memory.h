@@ -7,12 +7,9 @@
 
 #include "HalideRuntime.h"
 #include "device.h"
+#include "runtime/buffer.h"
 
 namespace hattn {
-
-struct DeviceDimension {
-    int64_t extent, stride;
-};
 
 // Owns memory on the device as large as what it mirrors, element by element at the same offsets, gaps included.
 class DeviceMemory {
@@ -54,9 +51,9 @@ public:
 
 private:
     DeviceMemory(const DeviceTargetInfo &target, halide_type_t type, const void *lowest,
-                 const std::vector<DeviceDimension> &dimensions, const char *name);
+                 const std::vector<Dimension> &dimensions, const char *name);
 
-    static std::vector<DeviceDimension> dimensions_of(const hattn_tensor &tensor);
+    static std::vector<Dimension> dimensions_of(const hattn_tensor &tensor);
 
     const DeviceTargetInfo &target_;
     const char *name_;
@@ -68,7 +65,7 @@ private:
 // What a kernel is given of it: any dimensions from its start.
 class DeviceView {
 public:
-    DeviceView(const DeviceMemory &memory, std::initializer_list<DeviceDimension> dimensions);
+    DeviceView(const DeviceMemory &memory, std::initializer_list<Dimension> dimensions);
     DeviceView(const DeviceView &) = delete;
     DeviceView &operator=(const DeviceView &) = delete;
     operator void *() {

@@ -12,12 +12,6 @@ namespace {
 // Up to so many rows per kv head the key range is split over work groups.
 constexpr int64_t kDecodeRows = 16;
 
-// Kernels compute hooks that a problem does not have with operands that change nothing; only softcap has none.
-bool serves(const DeviceKernelInfo &kernel, uint32_t hooks) {
-    const uint32_t unwanted = kernel.hooks & ~hooks;
-    return (hooks & ~kernel.hooks) == 0 && (unwanted & hook_bit("softcap")) == 0;
-}
-
 // The kernel with the least padding, of those the one with the fewest hooks.
 const DeviceKernelInfo &choose_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head) {
     const DeviceKernelInfo *best = nullptr;
@@ -26,7 +20,7 @@ const DeviceKernelInfo &choose_kernel(const DeviceTargetInfo &target, KernelKind
         return std::pair(kernel.tile.head, __builtin_popcount(kernel.hooks));
     };
     for (const DeviceKernelInfo &kernel : device_table().kernels) {
-        if (kernel.kind == kind && std::string_view(kernel.target) == target.name && serves(kernel, hooks)) {
+        if (kernel.kind == kind && std::string_view(kernel.target) == target.name && serves(kernel.hooks, hooks)) {
             largest = std::max(largest, kernel.tile.head);
             if (kernel.tile.head >= head && (!best || rank(kernel) < rank(*best))) {
                 best = &kernel;

@@ -22,7 +22,7 @@ struct DeviceKernelInfo {
     const char *name;
     const char *target;
     KernelKind kind;  // kFlash, kSplitKv or kMerge
-    uint32_t hooks;   // a problem may have fewer, see choose_device_kernels()
+    uint32_t hooks;   // a problem may have fewer, see serves()
     DeviceTile tile;
     // Computes the units of a table (unit_record.h). Arguments as of KernelInfo, with the table and the number of its
     // rows first; one stands for all units where the table has none of their own.

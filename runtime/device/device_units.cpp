@@ -114,11 +114,11 @@ private:
         }
         unit.bias = operand_offset<float>(tensors_.bias, args_.bias, head, row, keys.begin);
         unit.mask = operand_offset<uint8_t>(tensors_.mask, args_.mask, head, row, keys.begin);
-        const int64_t shift = row - keys.begin;
-        unit.first_offset = narrow(std::clamp(sequence_.first_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
-        unit.last_offset = narrow(std::clamp(sequence_.last_offset + shift, -2 * kMaxExtent, 2 * kMaxExtent - 1));
-        unit.position_offset = narrow(sequence_.offset + shift);
-        unit.key_skip = std::clamp(unit.first_offset, 0, static_cast<int32_t>(kGranuleKeys - 1));
+        const TileLimits limits = sequence_.limits(row, keys.begin);
+        unit.first_offset = limits.first_offset;
+        unit.last_offset = limits.last_offset;
+        unit.position_offset = limits.position_offset;
+        unit.key_skip = limits.key_skip;
         return unit;
     }
 
@@ -137,7 +137,7 @@ private:
         const int64_t at[4] = {batch_, head, sequence_.queries.first + row, key};
         const T *element = static_cast<const T *>(tensor.data);
         for (int d = 0; d < 4; ++d) {
-            element += tensor.extent[d] > 1 ? at[d] * tensor.stride[d] : 0;
+            element += at[d] * used_stride(tensor, d);
         }
         return memory.offset(element);
     }
