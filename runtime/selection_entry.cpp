@@ -31,12 +31,20 @@ const KernelInfo *kernel_of_passes(const std::vector<const KernelInfo *> &by_row
     return fits ? measured : fitting(by_rows, needed);
 }
 
-Choice choose_flash(const KernelInfo *kernel, const Problem &problem, int64_t heads, int64_t query_length) {
-    if (heads > 0) {
-        heads = std::min<int64_t>({heads, problem.group_size(), kMaxTileHeads, kernel->tile.rows});
-        return {HATTN_ALGORITHM_FLASH, kernel, nullptr, heads, 0};
-    }
-    return fill_flash_tiles(std::array{kernel}, problem, query_length);
+// The measured tile with the heads that share it, unless the rows at hand would leave half of it empty: then the
+// smallest tile that holds them.
+Choice choose_flash(const KernelSet &kernels, const KernelInfo *measured, const Problem &problem, int64_t heads,
+                    int64_t query_length) {
+    const auto fill = [&](const KernelInfo *kernel) {
+        if (heads == 0) {
+            return fill_flash_tiles(std::array{kernel}, problem, query_length);
+        }
+        const int64_t most = std::min<int64_t>({heads, problem.group_size(), kMaxTileHeads, kernel->tile.rows});
+        return Choice{HATTN_ALGORITHM_FLASH, kernel, nullptr, most, 0};
+    };
+    const Choice choice = fill(measured);
+    const int64_t rows = query_length * choice.heads;
+    return 2 * rows > measured->tile.rows ? choice : fill(fitting(kernels.flash, rows));
 }
 
 }  // namespace
@@ -48,7 +56,7 @@ bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const Tun
         return false;
     }
     if (entry.algorithm == HATTN_ALGORITHM_FLASH) {
-        choice = choose_flash(kernel, problem, entry.heads, query_length);
+        choice = choose_flash(kernels, kernel, problem, entry.heads, query_length);
         return true;
     }
     if (entry.algorithm == HATTN_ALGORITHM_NAIVE) {
