@@ -21,11 +21,10 @@ bool has_blocks(const TargetRow &target) {
 bool head_in_lanes(const TargetRow &target, KernelKind kind, const Tile &tile) {
     switch (kind) {
     case KernelKind::kNaive:
-        return target.naive.head_in_lanes;
     case KernelKind::kFlash:
-        return target.flash.head_in_lanes;
+        return false;
     case KernelKind::kSplitKv:
-        return target.split_kv.head_in_lanes;
+        return target.split_kv.has_head_in_lanes(tile);
     case KernelKind::kUnfusedScores:
         return target.unfused_scores.head_in_lanes && tile.rows < target.lanes;
     default:
@@ -139,7 +138,7 @@ Space blocked_space(const TargetRow &target, KernelKind kind) {
     case KernelKind::kFlash:
         return {shapes_by_blocks(target, {2, 3}, {1, 2}), {32, 64, 128}, true};
     case KernelKind::kSplitKv:
-        return {shapes_by_rows(target, kind, {1, 2, 4, 8}), {64, 128}, false};
+        return {shapes_by_rows(target, kind, {1, 2, 4, 8, 16}), {64, 128}, false};
     case KernelKind::kUnfusedScores:
     case KernelKind::kUnfusedValues:
         return {shapes_by_rows(target, kind, rows_of_pairs(target)), {64, 128}, true};

@@ -107,17 +107,20 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
-    const schedules::AttentionSchedule &schedule = spec.kind == KernelKind::kNaive   ? target.naive
-                                                   : spec.kind == KernelKind::kFlash ? target.flash
-                                                                                     : target.split_kv;
+    const bool split = spec.kind == KernelKind::kSplitKv;
+    const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
     AttentionInputs inputs(spec.any_storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
-                                                .rows = schedule.head_in_lanes ? 0 : spec.tile.rows,
+                                                .rows = head_in_lanes ? 0 : spec.tile.rows,
                                                 .chunk = spec.tile.keys,
-                                                .dim_multiple = schedule.head_in_lanes ? target.lanes : 1,
+                                                .dim_multiple = head_in_lanes ? target.lanes : 1,
                                                 .unit = kLog2E,
-                                                .fetch_ahead = schedule.head_in_lanes});
-    schedule.apply(stages, spec.tile, target.lanes);
+                                                .fetch_ahead = split && target.split_kv.head_in_lanes});
+    const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
+                          : split                           ? target.split_kv.rows_in_lanes
+                          : spec.kind == KernelKind::kNaive ? target.naive
+                                                            : target.flash;
+    schedule(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
 }
 

@@ -48,13 +48,7 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
             return kernel;
         }
     }
-    const KernelInfo *largest = by_rows.back();
-    if (by_rows.size() > 1) {
-        const KernelInfo *second = by_rows[by_rows.size() - 2];
-        const auto padded = [&](const KernelInfo *kernel) { return round_up(rows, kernel->tile.rows); };
-        return 4 * padded(second) <= 3 * padded(largest) ? second : largest;
-    }
-    return largest;
+    return by_rows.back();
 }
 
 Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const Problem &problem,

@@ -79,6 +79,9 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
+    if (s.fetched.defined()) {
+        s.fetched.compute_at(s.logits, block);
+    }
     s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
     s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
     if (s.any_storage) {
