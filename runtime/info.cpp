@@ -79,7 +79,8 @@ ordered_json devices_json() {
                 kernels.push_back({{"name", kernel.name},
                                    {"algorithm", kernel_kind_name(kernel.kind)},
                                    {"hooks", hook_name_list(kernel.hooks)},
-                                   {"tile", device_tile_json(kernel.tile)}});
+                                   {"tile", device_tile_json(kernel.tile)},
+                                   {"fat_binary", kernel.fat_binary != nullptr}});
             }
         }
         const std::string &why_not = device_unusable(target, 0);

@@ -185,6 +185,18 @@ TEST_F(CudaQueue, KernelsAreLoadedOnceForEachContext) {
     EXPECT_EQ(log_lines("launch").size(), 6u);
 }
 
+TEST_F(CudaQueue, PtxIsLoadedWhereAFatBinaryIsRefused) {
+    Execute execute(some_keys(35), HATTN_ALGORITHM_FLASH);
+    start_log();
+    ASSERT_TRUE(execute.run(new_stream(new_context(0))).ok());
+    const bool fat = log_lines("module fat=1").size() == 1;
+    start_log();
+    setenv("HATTN_STUB_CUDA_FAIL", "fat", 1);
+    ASSERT_TRUE(execute.run(new_stream(new_context(0))).ok());
+    EXPECT_EQ(log_lines("module fat=1").size(), fat ? 1u : 0u);
+    EXPECT_EQ(log_lines("module fat=0 ptx=1").size(), 1u);
+}
+
 TEST_F(CudaQueue, ThreadsUseStreamsOfTheirOwn) {
     constexpr int kThreads = 4, kTimes = 8;
     start_log();

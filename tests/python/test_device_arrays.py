@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,31 @@ def test_opencl_pages(rng, queue):
     given["k"], given["v"] = queue.array(given["k"]), queue.array(given["v"], 32)
     hattn.attention(queue.array(q), **given, out=out, stream=queue.int_ptr)
     assert_same_bits(queue.fetch(out), expected)
+
+
+def test_threads_with_queues_of_their_own(rng, queue):
+    arrays = random_qkv(rng, queries=40, keys=200)
+    expected = hattn.attention(*arrays, device="opencl")
+
+    def run(_):
+        own = OpenClQueue()
+        out = own.array(np.zeros_like(expected))
+        for _ in range(5):
+            hattn.attention(*(own.array(array) for array in arrays), out=out, stream=own)
+        return own.fetch(out), hattn.attention(*arrays, device="opencl")
+
+    with ThreadPoolExecutor(4) as pool:
+        for results in pool.map(run, range(4)):
+            for result in results:
+                assert_same_bits(result, expected)
+
+
+def test_info_describes_the_device(queue):
+    (found,) = DEVICES["opencl"]["found"]
+    assert found["device_id"] == 0 and found["name"] and found["driver"]
+    assert found["compute_units"] >= 1 and found["memory_bytes"] > 0
+    assert found["capability"].startswith("OpenCL ")
+    assert not any(kernel["fat_binary"] for kernel in DEVICES["opencl"]["kernels"])
 
 
 def test_what_is_elsewhere_is_refused(rng, queue):
