@@ -68,7 +68,8 @@ class _InStream:
         self._array, self._stream = array, stream
 
     def __dlpack__(self, **_: Any) -> Any:
-        if self._stream is None or device_of(self._array)[0] != 2:
+        where = device_of(self._array)
+        if self._stream is None or where is None or _DEVICES[where[0]] != "cuda":
             return self._array.__dlpack__()
         return self._array.__dlpack__(stream=self._stream or _DEFAULT_STREAM)
 
@@ -90,9 +91,7 @@ def _empty(like: Any, shape: Tuple[int, ...], dtype: str) -> Any:
         return empty(shape, dtype=element)
 
 
-def attention(
-    q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any
-) -> Any:
+def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any) -> Any:
     """The call of the library for arrays on a device. Returns (out, lse or None, None), with `out` as it was given."""
     stream = stream_handle(given_stream)
     check_together(q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)

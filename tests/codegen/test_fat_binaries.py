@@ -59,7 +59,9 @@ def test_images_of_a_fat_binary(tmp_path):
         found = images((tmp_path / f"{name}.fatbin").read_bytes())
         assert sorted(found) == [(_PTX, 80), *((_ELF, architecture) for architecture in ARCHITECTURES)]
         if listing := tool("cuobjdump"):
-            listed = subprocess.run([listing, "--list-elf", tmp_path / f"{name}.fatbin"], capture_output=True, text=True)
+            listed = subprocess.run(
+                [listing, "--list-elf", tmp_path / f"{name}.fatbin"], capture_output=True, text=True
+            )
             assert all(f"sm_{architecture}" in listed.stdout for architecture in ARCHITECTURES)
     symbols = subprocess.run(["nm", tmp_path / "fat.o"], capture_output=True, text=True, check=True).stdout
     assert [line.split()[-1] for line in symbols.splitlines()] == ["hattn_fat_one", "hattn_fat_other"]

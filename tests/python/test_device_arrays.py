@@ -93,7 +93,9 @@ def test_what_is_elsewhere_is_refused(rng, queue):
         hattn.attention(*on_device, out=out, device="cuda:1")
     with pytest.raises(NotImplementedError, match="sinks: the DeviceArray lives on"):
         hattn.attention(*on_device, out=out, sinks=queue.array(np.zeros(4, np.float32)))
-    with pytest.raises(TypeError, match="stream: expected an int, or an object with cuda_stream, ptr, int_ptr, got str"):
+    with pytest.raises(
+        TypeError, match="stream: expected an int, or an object with cuda_stream, ptr, int_ptr, got str"
+    ):
         hattn.attention(*on_device, out=out, stream="0")
     with pytest.raises(ValueError, match="stream: is given, but q lives on the host"):
         hattn.attention(q, k, v, stream=1)
