@@ -13,18 +13,29 @@ namespace hattn {
 namespace {
 
 halide_type_t type_of(hattn_dtype dtype) {
-    return dtype == HATTN_BOOL ? halide_type_of<uint8_t>() : halide_type_of<float>();
+    switch (dtype_bits(dtype)) {
+    case 32:
+        return halide_type_of<float>();
+    case 16:
+        return halide_type_of<uint16_t>();
+    default:
+        return halide_type_of<uint8_t>();
+    }
 }
 
-// Dimensions of stride 0 repeat what is there; of negative ones the last element comes first.
+// Dimensions of stride 0 repeat what is there; of negative ones the last element comes first. What is smaller than a
+// byte is counted in bytes: rows start at them.
 struct TensorShape {
     Dimension dimensions[4];
     size_t count = 0;
 
     explicit TensorShape(const hattn_tensor &tensor) {
+        const int64_t per_byte = 8 / std::min<int64_t>(dtype_bits(tensor.dtype), 8);
         for (int d = 3; d >= 0 && !is_empty(tensor); --d) {
-            if (tensor.extent[d] > 1 && tensor.stride[d] != 0) {
-                dimensions[count++] = {tensor.extent[d], std::llabs(tensor.stride[d])};
+            const int64_t extent = d == 3 ? ceil_div(tensor.extent[d], per_byte) : tensor.extent[d];
+            const int64_t stride = d == 3 ? tensor.stride[d] : tensor.stride[d] / per_byte;
+            if (extent > 1 && stride != 0) {
+                dimensions[count++] = {extent, std::llabs(stride)};
             }
         }
     }
@@ -50,7 +61,7 @@ DeviceMemory::DeviceMemory(DeviceQueue &queue, const hattn_tensor &tensor, const
         adopt(tensor, range, span);
     }
     if (has_elements) {
-        first_ = start_ + static_cast<int64_t>(address - lowest_) * 8 / dtype_bits(tensor.dtype);
+        first_ = byte_offset(tensor.data) * 8 / dtype_bits(tensor.dtype);
     }
 }
 
@@ -104,8 +115,8 @@ void DeviceMemory::allocate(int64_t span, bool may_be_part) {
 void DeviceMemory::adopt(const hattn_tensor &tensor, const ByteRange &range, int64_t span) {
     if (tensor.device == HATTN_OPENCL) {
         native_ = reinterpret_cast<uint64_t>(tensor.data);
-        start_ = static_cast<int64_t>(range.begin) / buffer_.type.bytes();
-        check_reach(start_ + span);
+        start_ = static_cast<int64_t>(range.begin);
+        check_reach(start_ / buffer_.type.bytes() + span);
     } else {
         native_ = lowest_;
     }
@@ -137,12 +148,12 @@ void DeviceMemory::download() {
     }
 }
 
-DeviceView::DeviceView(const DeviceMemory &memory, std::initializer_list<Dimension> dimensions) {
+DeviceView::DeviceView(const DeviceMemory &memory, halide_type_t type, std::initializer_list<Dimension> dimensions) {
     for (const Dimension &dimension : dimensions) {
         shape_[buffer_.dimensions++] = {0, static_cast<int32_t>(dimension.extent),
                                         static_cast<int32_t>(dimension.stride), 0};
     }
-    buffer_.type = memory.type();
+    buffer_.type = type;
     buffer_.dim = shape_;
     buffer_.device = memory.handle();
     buffer_.device_interface = memory.target().interface();

@@ -41,12 +41,11 @@ public:
     void upload();
     void download();
 
-    // Where an element of what is mirrored lies, in elements from the start.
-    template<typename T>
-    int32_t offset(const T *element) const {
-        return static_cast<int32_t>(start_ + (element - reinterpret_cast<const T *>(lowest_)));
+    // Where an element of what is mirrored lies, in bytes from the start.
+    int64_t byte_offset(const void *element) const {
+        return start_ + static_cast<int64_t>(reinterpret_cast<uintptr_t>(element) - lowest_);
     }
-    // The same of element [b, h, s, 0] of the tensor, which may be of the device alone.
+    // The same, in elements, of element [b, h, s, 0] of the tensor, which may be of the device alone.
     int64_t offset(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) const {
         return first_ + b * tensor.stride[0] + h * tensor.stride[1] + s * tensor.stride[2];
     }
@@ -70,8 +69,8 @@ private:
     DeviceQueue &queue_;
     const char *name_;
     uintptr_t lowest_ = 0;  // address of what is mirrored, or what stands for it
-    int64_t start_ = 0;     // where its element lies
-    int64_t first_ = 0;     // where the tensor's first element lies
+    int64_t start_ = 0;     // where that lies, in bytes
+    int64_t first_ = 0;     // where the tensor's first element lies, in elements
     uint64_t native_ = 0;   // memory that is not Halide's
     bool is_part_ = false;  // of the workspace
     halide_dimension_t shape_[4] = {};
@@ -81,7 +80,10 @@ private:
 // What a kernel is given of it: any dimensions from its start.
 class DeviceView {
 public:
-    DeviceView(const DeviceMemory &memory, std::initializer_list<Dimension> dimensions);
+    DeviceView(const DeviceMemory &memory, std::initializer_list<Dimension> dimensions)
+        : DeviceView(memory, memory.type(), dimensions) {}
+    // In elements of another type.
+    DeviceView(const DeviceMemory &memory, halide_type_t type, std::initializer_list<Dimension> dimensions);
     DeviceView(const DeviceView &) = delete;
     DeviceView &operator=(const DeviceView &) = delete;
     operator void *() {

@@ -102,7 +102,7 @@ private:
 
     UnitRecord unit_of(int64_t head, int64_t heads, int64_t row, int64_t rows, const KeyRange &keys) const {
         UnitRecord unit = {};
-        unit.query = tensors_.query.offset(element<const float>(args_.q, sequence_.queries, head, row));
+        unit.query = row_offset(tensors_.query, args_.q, head, row);
         unit.rows = narrow(rows);
         unit.heads = narrow(heads);
         unit.tile_rows = narrow(rows * heads);
@@ -112,8 +112,8 @@ private:
             return unit;
         }
         const int64_t kv_head = head / problem_.group_size();
-        unit.key = tensors_.key.offset(first_key(args_.k, kv_head, keys));
-        unit.value = tensors_.value.offset(first_key(args_.v, kv_head, keys));
+        unit.key = element_offset<float>(tensors_.key, first_key(args_.k, kv_head, keys));
+        unit.value = element_offset<float>(tensors_.value, first_key(args_.v, kv_head, keys));
         if (tables_.per_sequence > 0) {
             const int64_t granule = keys.begin / kGranuleKeys - first_granule(problem_, sequence_);
             unit.key_granules = unit.value_granules = narrow(batch_ * tables_.per_sequence + granule);
@@ -128,10 +128,9 @@ private:
         return unit;
     }
 
-    // What entries of the granule table count from. (Of memory without addresses, offsets stand for them.)
-    const float *first_key(const hattn_tensor &side, int64_t kv_head, const KeyRange &keys) const {
-        return static_cast<const float *>(
-            locate_granules(problem_, args_, side, batch_, kv_head, {keys.begin / kGranuleKeys, 0}, nullptr).base);
+    // What entries of the granule table count from. (Of memory without addresses, its handle stands for one.)
+    const void *first_key(const hattn_tensor &side, int64_t kv_head, const KeyRange &keys) const {
+        return locate_granules(problem_, args_, side, batch_, kv_head, {keys.begin / kGranuleKeys, 0}, nullptr).base;
     }
 
     template<typename T>
@@ -145,11 +144,23 @@ private:
         for (int d = 0; d < 4; ++d) {
             element += at[d] * used_stride(tensor, d);
         }
-        return memory.offset(element);
+        return element_offset<T>(memory, element);
+    }
+
+    template<typename T>
+    static int32_t element_offset(const DeviceMemory &memory, const void *element) {
+        return narrow(memory.byte_offset(element) / static_cast<int64_t>(sizeof(T)));
+    }
+
+    // Of queries or outputs.
+    int32_t row_offset(const DeviceMemory &memory, const hattn_tensor &tensor, int64_t head, int64_t row) const {
+        const StoredRows &rows = sequence_.queries;
+        const void *first = address(tensor, rows.batch, head, rows.first + row);
+        return narrow(memory.byte_offset(first) * 8 / dtype_bits(tensor.dtype));
     }
 
     int32_t output_offset(int64_t head, int64_t row) const {
-        return tensors_.output.offset(element<const float>(args_.out, sequence_.queries, head, row));
+        return row_offset(tensors_.output, args_.out, head, row);
     }
     int32_t lse_offset(int64_t head, int64_t row) const {
         return narrow(tensors_.lse.offset(lse_, sequence_.queries.batch, head, sequence_.queries.first + row));
