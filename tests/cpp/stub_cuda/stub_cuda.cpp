@@ -1,5 +1,5 @@
-// A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels do
-// nothing, and every module, attribute, copy, launch and wait is a line of the file that $HATTN_STUB_CUDA_LOG names.
+// A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels are
+// engine.h's, and every module, attribute, copy, launch and wait is a line of the file that $HATTN_STUB_CUDA_LOG names.
 // $HATTN_STUB_CUDA_FAIL names a function that fails, $HATTN_STUB_CUDA_DEVICES says how many GPUs there are (1),
 // $HATTN_STUB_CUDA_CAPABILITY (80) and $HATTN_STUB_CUDA_VERSION (12000) what they and the driver are. Signatures from
 // the CUDA Driver API documentation; a handle is any pointer.
@@ -7,11 +7,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "engine.h"
+
 namespace {
+
+namespace engine = hattn::stub_cuda;
 
 using Result = int;
 using DevicePointer = unsigned long long;
@@ -53,12 +58,14 @@ struct Stream {
     Context *context;
 };
 struct Function {
-    Context *context;
-    int shared_bytes;
+    Context *context = nullptr;
+    void *kernel = nullptr;
+    int shared_limit = 48 * 1024;  // cuFuncSetAttribute raises it
 };
 struct Module {
     Context *context;
-    std::map<std::string, Function> functions;
+    void *of_engine = nullptr;
+    std::map<std::string, Function> functions = {};
 };
 
 Context *current() {
@@ -78,8 +85,10 @@ Result load(void **module, const void *image) {
     if (fat && unless_failing("fat", kNoBinary) != kSuccess) {
         return kNoBinary;
     }
-    *module = new Module{current(), {}};
-    return kSuccess;
+    auto loading = std::make_unique<Module>(Module{current()});
+    const Result result = engine::load_module(&loading->of_engine, static_cast<const char *>(image));
+    *module = result == kSuccess ? loading.release() : nullptr;
+    return result;
 }
 
 Result copy(void *to, const void *from, size_t bytes) {
@@ -197,21 +206,23 @@ Result cuModuleUnload(void *module) {
 Result cuModuleGetFunction(void **function, void *module, const char *name) {
     auto &loaded = *static_cast<Module *>(module);
     const std::lock_guard lock(mutex);
-    *function = &loaded.functions.try_emplace(name, Function{loaded.context, 48 * 1024}).first->second;
-    return kSuccess;
+    Function &found = loaded.functions[name];
+    found.context = loaded.context;
+    *function = &found;
+    return engine::find_kernel(&found.kernel, loaded.of_engine, name);
 }
 Result cuFuncSetAttribute(void *function, int attribute, int value) {
     log("attribute %d=%d\n", attribute, value);
-    static_cast<Function *>(function)->shared_bytes = value;
+    static_cast<Function *>(function)->shared_limit = value;
     return kSuccess;
 }
 Result cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
     log("allocate %zu\n", bytes);
-    *pointer = reinterpret_cast<DevicePointer>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+    *pointer = engine::allocate(bytes);
     return unless_failing("cuMemAlloc", kOutOfMemory);
 }
 Result cuMemFree_v2(DevicePointer pointer) {
-    std::free(memory(pointer));
+    engine::release(pointer);
     return kSuccess;
 }
 Result cuMemcpyHtoD_v2(DevicePointer to, const void *from, size_t bytes) {
@@ -244,12 +255,25 @@ Result cuPointerGetAttribute(void *, int, DevicePointer) {
 }
 // What is launched has to be of the current context, as has its stream.
 Result cuLaunchKernel(void *launched, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
-                      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *stream, void **, void **) {
+                      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *stream, void **arguments,
+                      void **) {
     const auto &function = *static_cast<const Function *>(launched);
     log("launch blocks=%u threads=%u shared=%u context=%p stream=%p\n", blocks_x * blocks_y * blocks_z,
         threads_x * threads_y * threads_z, shared_bytes, static_cast<void *>(current()), stream);
-    const bool fits = shared_bytes <= static_cast<unsigned>(function.shared_bytes);
+    const bool fits = shared_bytes <= static_cast<unsigned>(function.shared_limit);
     const bool ours = function.context == current() && (!stream || static_cast<Stream *>(stream)->context == current());
-    return fits && ours ? unless_failing("cuLaunchKernel", kLaunchFailed) : kLaunchFailed;
+    if (!fits || !ours) {
+        return kLaunchFailed;
+    }
+    std::string message;
+    const Result result = engine::launch(
+        function.kernel, {{blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, shared_bytes}, arguments,
+        message);
+    if (result != kSuccess) {
+        log("fault %s\n", message.c_str());
+        std::fprintf(stderr, "CUDA: %s\n", message.c_str());
+        return result;
+    }
+    return unless_failing("cuLaunchKernel", kLaunchFailed);
 }
 }
