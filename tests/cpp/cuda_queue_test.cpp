@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/case_param.h"
 #include "support/devices.h"
 #include "support/heap_counter.h"
 #include "support/run.h"
@@ -156,6 +157,19 @@ TEST_F(CudaQueue, AnExecuteTakesNoMemoryAndWaitsForNothing) {
         EXPECT_EQ(log_lines("launch").size(), algorithm == HATTN_ALGORITHM_FLASH ? 1u : 2u);
         unsetenv("HATTN_STUB_CUDA_LOG");
         EXPECT_EQ(execute.run(stream).allocations, 0u);
+    }
+}
+
+TEST_F(CudaQueue, EveryCaseFitsItsWorkspaces) {
+    void *const stream = new_stream(new_context(0));
+    for (const test::CaseParam &param : test::case_params(test::device_supports)) {
+        for (const hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+            Execute execute(*param.spec, algorithm);
+            ASSERT_TRUE(execute.run(stream).ok()) << param.spec->name;
+            const test::Outcome outcome = execute.run(stream);
+            EXPECT_TRUE(outcome.ok()) << outcome.text();
+            EXPECT_EQ(outcome.allocations, 0u) << param.spec->name << " " << test::algorithm_name(algorithm);
+        }
     }
 }
 
