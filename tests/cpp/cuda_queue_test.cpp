@@ -57,7 +57,13 @@ cases::Case some_keys(int64_t rows) {
 
 // An execute whose tensors and workspaces are, as far as the stub is concerned, memory of a GPU.
 struct Execute {
-    explicit Execute(const cases::Case &c, hattn_algorithm algorithm, int32_t device_id = 0) : problem(c) {
+    // cache: where keys and values are, if given, of a context of its own.
+    explicit Execute(const cases::Case &c, hattn_algorithm algorithm, int32_t device_id = 0,
+                     const hattn_kv_cache *cache = nullptr)
+        : problem(c) {
+        if (cache) {
+            hattn_kv_cache_bind(cache, &problem.desc, &problem.args);
+        }
         problem.desc.device = HATTN_CUDA;
         problem.desc.device_id = device_id;
         problem.desc.algorithm = algorithm;
@@ -169,6 +175,38 @@ TEST_F(CudaQueue, EveryCaseFitsItsWorkspaces) {
             const test::Outcome outcome = execute.run(stream);
             EXPECT_TRUE(outcome.ok()) << outcome.text();
             EXPECT_EQ(outcome.allocations, 0u) << param.spec->name << " " << test::algorithm_name(algorithm);
+        }
+    }
+}
+
+TEST_F(CudaQueue, PagesAndRingsFitTheirWorkspaces) {
+    constexpr int64_t kRows = 37;
+    void *const stream = new_stream(new_context(0));
+    for (const auto &[page_size, window] : {std::pair(16, 0), std::pair(0, 40)}) {
+        cases::Case c = some_keys(1);
+        c.batch = 2;
+        c.kv_length = kRows;
+        c.window_left = window - 1;
+        const test::ContextPtr context = test::make_context();
+        hattn_kv_cache_desc desc;
+        hattn_kv_cache_desc_init(&desc);
+        desc.batch = c.batch;
+        desc.kv_heads = c.kv_heads;
+        desc.capacity = 5 * kRows;
+        desc.key_dim = c.key_dim;
+        desc.page_size = page_size;
+        desc.window = window;
+        hattn_kv_cache *made = nullptr;
+        ASSERT_EQ(hattn_kv_cache_create(context.get(), &desc, &made), HATTN_OK);
+        const test::CachePtr cache(made);
+        const cases::Problem rows(c);
+        for (int i = 0; i < (window > 0 ? 8 : 5); ++i) {  // a ring wraps around
+            ASSERT_EQ(hattn_kv_append(cache.get(), &rows.args.k, &rows.args.v, nullptr), HATTN_OK);
+            for (const hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+                Execute execute(c, algorithm, 0, cache.get());
+                ASSERT_TRUE(execute.run(stream).ok());
+                EXPECT_EQ(execute.run(stream).allocations, 0u) << page_size << " " << window << " " << i;
+            }
         }
     }
 }
