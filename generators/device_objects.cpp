@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 
 #include "device_kernels.h"
@@ -31,6 +32,10 @@ struct LaunchShape : Internal::IRVisitor {
 
 }  // namespace
 
+bool has_fat_binaries(const DeviceTarget &target) {
+    return Target(target.halide_target).has_feature(Target::CUDA);
+}
+
 void write_device_objects(const std::string &target_name, KernelKind kind, const std::string &directory) {
     const DeviceTarget &target = schedules::gpu::find_device_target(target_name);
     std::filesystem::create_directories(directory);
@@ -40,7 +45,11 @@ void write_device_objects(const std::string &target_name, KernelKind kind, const
         Module module = compile_kernel(spec, target);
         LaunchShape shape;
         module.functions().front().body.accept(&shape);
-        module.compile({{OutputFileType::object, path}});
+        std::map<OutputFileType, std::string> outputs = {{OutputFileType::object, path}};
+        if (has_fat_binaries(target)) {
+            outputs[OutputFileType::device_code] = directory + "/" + name + ".ptx";
+        }
+        module.compile(outputs);
         list << path << "\n";
         launches << name << " " << shape.threads << " " << shape.shared_bytes << "\n";
     }

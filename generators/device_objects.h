@@ -3,12 +3,17 @@
 
 #include <string>
 
+#include "device_kernels.h"
 #include "kernel_spec.h"
 
 namespace hattn::generators {
 
+// Whether kernels of a device may come as fat binaries too, which the build makes from their PTX: `hattn_fat_` and the
+// kernel's name, see cmake/HattnFatBinaries.cmake.
+bool has_fat_binaries(const DeviceTarget &target);
+
 // All kernels of a kind for a device, each as an object of its own, since Halide gives the device code of every kernel
-// the same name; a response file that names them, for a linker; and what their launches ask for, for tests.
+// the same name; a response file that names them, for a linker; what their launches ask for, for tests; and their PTX.
 void write_device_objects(const std::string &target_name, KernelKind kind, const std::string &directory);
 
 }  // namespace hattn::generators

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "device_kernels.h"
+#include "device_objects.h"
 
 namespace hattn::generators {
 
@@ -36,7 +37,8 @@ void write_kernels(std::ostream &out, const std::vector<std::string> &targets) {
         const auto &tile = spec.tile;
         out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
             << spec.hooks << ", {" << tile.rows << ", " << tile.keys << ", " << tile.head << ", " << tile.slices << ", "
-            << tile.thread_rows << "}, " << spec.symbol(target.name) << "_argv},\n";
+            << tile.thread_rows << "}, " << spec.symbol(target.name) << "_argv, "
+            << (has_fat_binaries(target) ? "hattn_fat_" + spec.name(target.name) : "nullptr") << "},\n";
     });
 }
 
@@ -49,6 +51,9 @@ void write_device_table(std::ostream &out, const std::vector<std::string> &targe
     }
     for_each_kernel_of(targets, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
         out << "int " << spec.symbol(target.name) << "_argv(void **arguments);\n";
+        if (has_fat_binaries(target)) {
+            out << "extern const unsigned char hattn_fat_" << spec.name(target.name) << "[] __attribute__((weak));\n";
+        }
     });
     out << "}\n\nnamespace hattn {\n\n"
            "const DeviceTable &device_table() {\n"
@@ -61,7 +66,7 @@ void write_device_table(std::ostream &out, const std::vector<std::string> &targe
     }
     out << "        {nullptr, HATTN_CPU, nullptr}};\n    static const DeviceKernelInfo kernels[] = {\n";
     write_kernels(out, targets);
-    out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, nullptr}};\n"
+    out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, nullptr, nullptr}};\n"
            "    static const DeviceTable table = {{targets, std::size(targets) - 1}, {kernels, std::size(kernels) - "
            "1}};\n"
            "    return table;\n"

@@ -219,12 +219,13 @@ Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
             base + layout.workers_offset};
 }
 
-void execute(const hattn_plan &plan, const hattn_attention_args &args) {
+// waits: until results are there, whatever the queue.
+void execute(const hattn_plan &plan, const hattn_attention_args &args, bool waits) {
     if (plan.problem.batch == 0 || args.q.extent[2] == 0) {
         return;
     }
     if (plan.device) {
-        execute_on_device(plan.problem, *plan.device, args);
+        execute_on_device(plan.problem, *plan.device, args, waits);
         return;
     }
     const Execution run = lay_out(plan, args);
@@ -243,7 +244,28 @@ void execute(const hattn_plan &plan, const hattn_attention_args &args) {
     }
 }
 
+// Where it is given: it may be left out.
+void check_device_workspace(const hattn_plan &plan, const hattn_attention_args &args) {
+    if (!plan.device || !args.device_workspace) {
+        return;
+    }
+    const auto begin = reinterpret_cast<uintptr_t>(args.device_workspace);
+    const bool addressed = plan.problem.device != HATTN_OPENCL;
+    const size_t bytes = plan.device->workspace.device_bytes;
+    require(!addressed || begin % kDeviceAlignment == 0, HATTN_INVALID_ARGUMENT, "device_workspace: is ",
+            args.device_workspace, ", but must be aligned to ", kDeviceAlignment, " bytes");
+    require(args.device_workspace_size >= bytes, HATTN_WORKSPACE_TOO_SMALL, "device_workspace_size: is ",
+            args.device_workspace_size, ", but the plan needs ", bytes);
+    const ByteRange workspace =
+        addressed ? ByteRange{begin, begin + bytes} : ByteRange{0, bytes, args.device_workspace};
+    for (const auto &[tensor, name] : tensors_of(args)) {
+        require(!overlaps(workspace, byte_range(tensor)), HATTN_INVALID_ARGUMENT, "device_workspace: its memory, from ",
+                args.device_workspace, ", overlaps that of ", name, ", from ", tensor.data);
+    }
+}
+
 void check_workspace(const hattn_plan &plan, const hattn_attention_args &args) {
+    check_device_workspace(plan, args);
     require(args.workspace || plan.layout.bytes == 0, HATTN_INVALID_ARGUMENT, "workspace: is null, but the plan needs ",
             plan.layout.bytes, " bytes");
     require(reinterpret_cast<uintptr_t>(args.workspace) % kScratchAlignment == 0, HATTN_INVALID_ARGUMENT,
@@ -252,20 +274,7 @@ void check_workspace(const hattn_plan &plan, const hattn_attention_args &args) {
             args.workspace_size, ", but the plan needs ", plan.layout.bytes);
     const auto begin = reinterpret_cast<uintptr_t>(args.workspace);
     const ByteRange workspace{begin, begin + plan.layout.bytes};
-    const struct {
-        const hattn_tensor &tensor;
-        const char *name;
-    } tensors[] = {{args.q, "q"},
-                   {args.k, "k"},
-                   {args.v, "v"},
-                   {args.out, "out"},
-                   {args.lse, "lse"},
-                   {args.scores, "scores"},
-                   {args.bias, "bias"},
-                   {args.mask, "mask"},
-                   {args.k_scale, "k_scale"},
-                   {args.v_scale, "v_scale"}};
-    for (const auto &[tensor, name] : tensors) {
+    for (const auto &[tensor, name] : tensors_of(args)) {
         require(!overlaps(workspace, byte_range(tensor)), HATTN_INVALID_ARGUMENT, "workspace: its memory, from ",
                 args.workspace, ", overlaps that of ", name, ", from ", tensor.data);
     }
@@ -282,7 +291,7 @@ hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_ar
         const hattn_attention_args given = read_struct(args, "args");
         check_arguments(plan->problem, given);
         check_workspace(*plan, given);
-        execute(*plan, given);
+        execute(*plan, given, false);
     });
 }
 
@@ -297,6 +306,7 @@ hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc 
         const ContextMemory workspace(*context, plan.layout.bytes, kScratchAlignment);
         given.workspace = workspace.data();
         given.workspace_size = plan.layout.bytes;
-        execute(plan, given);
+        check_device_workspace(plan, given);
+        execute(plan, given, true);
     });
 }

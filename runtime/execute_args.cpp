@@ -29,8 +29,8 @@ void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimens
 }
 
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
-    check_tensor(args.q, "q", p.q_dtype);
-    check_tensor(args.out, "out", p.out_dtype);
+    check_tensor(args.q, "q", p.q_dtype, p.device);
+    check_tensor(args.out, "out", p.out_dtype, p.device);
     const bool packed = p.packed_queries > 0;
     const int64_t batch = packed ? 1 : p.batch, rows = packed ? p.packed_queries : p.query_length;
     const char *batch_name = packed ? "the batch of packed queries" : "the plan's batch";
@@ -66,7 +66,7 @@ void check_key_side(const Problem &p, const hattn_attention_args &args) {
                  {args.v, "v", p.v_dtype, p.value_dim, "the plan's value_dim"}};
     const DimensionNames &names = p.page_size > 0 ? kPageDimensions : kKeyDimensions;
     for (const auto &side : sides) {
-        check_tensor(side.tensor, side.name, side.dtype);
+        check_tensor(side.tensor, side.name, side.dtype, p.device);
         check_tensor_extent(side.tensor, side.name, names, 1, p.kv_heads, "the plan's kv_heads");
         check_tensor_extent(side.tensor, side.name, names, 3, side.dim, side.dim_name);
         if (p.page_size > 0) {
@@ -100,7 +100,7 @@ void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, 
     }
     require(scale.data, HATTN_INVALID_ARGUMENT, name, ": data is null, but ", side_name, " is ",
             dtype_name(side.dtype));
-    check_tensor(scale, name, HATTN_FLOAT32);
+    check_tensor(scale, name, HATTN_FLOAT32, p.device);
     if (!scales_keys(scale, side.extent[3])) {
         require(scale.extent[1] == 1 || scale.extent[1] == p.kv_heads, HATTN_INVALID_ARGUMENT, name,
                 ": extent[1] (kv heads) is ", scale.extent[1], ", but must be 1 or ", p.kv_heads);
@@ -148,7 +148,7 @@ void check_ring(const Problem &p, const hattn_attention_args &args) {
 void check_optional_outputs(const Problem &p, const hattn_attention_args &args) {
     read_struct(&args.lse, "lse");
     if (args.lse.data) {
-        check_tensor(args.lse, "lse", HATTN_FLOAT32);
+        check_tensor(args.lse, "lse", HATTN_FLOAT32, p.device);
         for (int d = 0; d < 3; ++d) {
             check_tensor_extent(args.lse, "lse", kQueryDimensions, d, args.q.extent[d], "that of q");
         }
@@ -166,7 +166,7 @@ void check_optional_outputs(const Problem &p, const hattn_attention_args &args) 
     if (wanted) {
         require(args.scores.data || nothing_to_write, HATTN_INVALID_ARGUMENT,
                 "scores: data is null, but the plan's scores is ", static_cast<int>(p.scores));
-        check_tensor(args.scores, "scores", HATTN_FLOAT32);
+        check_tensor(args.scores, "scores", HATTN_FLOAT32, p.device);
         for (int d = 0; d < 3; ++d) {
             check_tensor_extent(args.scores, "scores", kScoreDimensions, d, args.q.extent[d], "that of q");
         }
@@ -190,7 +190,7 @@ void check_operand(const hattn_tensor &tensor, const char *name, const char *fla
         return;
     }
     require(tensor.data, HATTN_INVALID_ARGUMENT, name, ": data is null, but the plan's ", flag, " is 1");
-    check_tensor(tensor, name, dtype);
+    check_tensor(tensor, name, dtype, p.device);
     for (int d = 0; d < 4; ++d) {
         const bool unused_columns = d == 3 && args.cu_seqlens_k;
         require(tensor.extent[d] == 1 || tensor.extent[d] == full[d] || (unused_columns && tensor.extent[d] > full[d]),
@@ -260,21 +260,8 @@ void check_kv_lengths(const Problem &p, const hattn_attention_args &args) {
 }
 
 void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output, const char *name) {
-    const struct {
-        const hattn_tensor &tensor;
-        const char *name;
-    } others[] = {{args.out, "out"},
-                  {args.lse, "lse"},
-                  {args.scores, "scores"},
-                  {args.q, "q"},
-                  {args.k, "k"},
-                  {args.v, "v"},
-                  {args.bias, "bias"},
-                  {args.mask, "mask"},
-                  {args.k_scale, "k_scale"},
-                  {args.v_scale, "v_scale"}};
     const ByteRange range = byte_range(output);
-    for (const auto &other : others) {
+    for (const NamedTensor &other : tensors_of(args)) {
         if (&other.tensor != &output) {
             require(!overlaps(range, byte_range(other.tensor)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ",
                     output.data, ", overlaps that of ", other.name, ", from ", other.tensor.data);
@@ -282,7 +269,40 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
     }
 }
 
+// All are where q is: on the host, or on the plan's device.
+void check_placement(const Problem &p, const hattn_attention_args &args) {
+    for (const auto &[tensor, name] : tensors_of(args)) {
+        if (!tensor.data) {
+            continue;
+        }
+        require(tensor.device == args.q.device, HATTN_INVALID_ARGUMENT, name, ": device is ",
+                static_cast<int>(tensor.device), " (", device_name(tensor.device), "), but that of q is ",
+                static_cast<int>(args.q.device), " (", device_name(args.q.device),
+                "): an execute takes all tensors from the host or all from the device");
+        require(tensor.device == HATTN_CPU || tensor.device_id == p.device_id, HATTN_INVALID_ARGUMENT, name,
+                ": device_id is ", tensor.device_id, ", but the plan's device_id is ", p.device_id);
+    }
+    require(!args.queue || p.device != HATTN_CPU, HATTN_INVALID_ARGUMENT, "queue: is given, but the plan's device is ",
+            static_cast<int>(p.device), " (", device_name(p.device), ")");
+    require(!args.device_workspace || p.device != HATTN_CPU, HATTN_INVALID_ARGUMENT,
+            "device_workspace: is given, but the plan's device is ", static_cast<int>(p.device), " (",
+            device_name(p.device), ")");
+}
+
 }  // namespace
+
+std::array<NamedTensor, 10> tensors_of(const hattn_attention_args &args) {
+    return {{{args.out, "out"},
+             {args.lse, "lse"},
+             {args.scores, "scores"},
+             {args.q, "q"},
+             {args.k, "k"},
+             {args.v, "v"},
+             {args.bias, "bias"},
+             {args.mask, "mask"},
+             {args.k_scale, "k_scale"},
+             {args.v_scale, "v_scale"}}};
+}
 
 void check_arguments(const Problem &problem, const hattn_attention_args &args) {
     check_packing(problem, args);
@@ -304,6 +324,7 @@ void check_arguments(const Problem &problem, const hattn_attention_args &args) {
     check_operand(args.mask, "mask", "has_mask", problem.has_mask, HATTN_BOOL, problem, args);
     check_vectors(problem, args);
     check_ring(problem, args);
+    check_placement(problem, args);
     check_aliasing(args, args.out, "out");
     check_aliasing(args, args.lse, "lse");
     check_aliasing(args, args.scores, "scores");

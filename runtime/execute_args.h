@@ -1,10 +1,19 @@
 // Checks of one execute's tensors against its plan's problem.
 #pragma once
 
+#include <array>
+
 #include "hattn/hattn.h"
 #include "problem.h"
 
 namespace hattn {
+
+struct NamedTensor {
+    const hattn_tensor &tensor;
+    const char *name;
+};
+// Outputs first.
+std::array<NamedTensor, 10> tensors_of(const hattn_attention_args &args);
 
 // Throws StatusError on the first thing wrong. Does not look at the workspace. Allocates only when it throws.
 void check_arguments(const Problem &problem, const hattn_attention_args &args);

@@ -6,6 +6,7 @@
 #include "context.h"
 #include "cpu_features.h"
 #include "device/device.h"
+#include "device/device_driver.h"
 #include "kernel_registry.h"
 #include "plan.h"
 #include "scratch.h"
@@ -53,6 +54,22 @@ ordered_json device_tile_json(const DeviceTile &tile) {
             {"thread_rows", tile.thread_rows}};
 }
 
+// The devices themselves, by device_id.
+ordered_json found_json(const DeviceTargetInfo &target) {
+    const DeviceDriver &driver = device_driver(target.device);
+    ordered_json found = ordered_json::array();
+    for (int32_t id = 0; id < driver.count(); ++id) {
+        const DeviceIdentity device = driver.identity(id);
+        found.push_back({{"device_id", id},
+                         {"name", device.name},
+                         {"capability", device.capability},
+                         {"compute_units", device.compute_units},
+                         {"memory_bytes", device.memory_bytes},
+                         {"driver", device.driver}});
+    }
+    return found;
+}
+
 ordered_json devices_json() {
     ordered_json devices = ordered_json::array();
     for (const DeviceTargetInfo &target : device_table().targets) {
@@ -62,13 +79,15 @@ ordered_json devices_json() {
                 kernels.push_back({{"name", kernel.name},
                                    {"algorithm", kernel_kind_name(kernel.kind)},
                                    {"hooks", hook_name_list(kernel.hooks)},
-                                   {"tile", device_tile_json(kernel.tile)}});
+                                   {"tile", device_tile_json(kernel.tile)},
+                                   {"fat_binary", kernel.fat_binary != nullptr}});
             }
         }
-        const std::string &why_not = device_unusable(target);
+        const std::string &why_not = device_unusable(target, 0);
         devices.push_back({{"name", target.name},
                            {"usable", why_not.empty()},
                            {"why_not", why_not.empty() ? ordered_json() : ordered_json(why_not)},
+                           {"found", why_not.empty() ? found_json(target) : ordered_json::array()},
                            {"kernels", kernels}});
     }
     return devices;
@@ -137,6 +156,7 @@ ordered_json explain_device_json(const hattn_plan &plan) {
             {"tile", device_tile_json(device.attention->tile)},
             {"split_keys", split ? kDeviceSplitKeys : 0},
             {"workspace_bytes", plan.layout.bytes},
+            {"device_workspace_bytes", device.workspace.device_bytes},
             {"why", device.why_algorithm}};
 }
 

@@ -148,6 +148,7 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
     }
     if (desc.device != HATTN_CPU) {
         plan.device = make_device_plan(plan.problem, desc.device, context.force);
+        plan.layout.bytes = plan.device->workspace.host_bytes;
         return plan;
     }
     plan.packs = context.packs;
@@ -178,5 +179,14 @@ hattn_status hattn_plan_workspace_size(const hattn_plan *plan, size_t *bytes) {
         require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
         require(bytes, HATTN_INVALID_ARGUMENT, "bytes: is null");
         *bytes = plan->layout.bytes;
+    });
+}
+
+hattn_status hattn_plan_device_workspace_size(const hattn_plan *plan, size_t *bytes) {
+    using namespace hattn;
+    return guarded([&] {
+        require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
+        require(bytes, HATTN_INVALID_ARGUMENT, "bytes: is null");
+        *bytes = plan->device ? plan->device->workspace.device_bytes : 0;
     });
 }

@@ -41,7 +41,7 @@ struct hattn_plan {
     hattn::KernelSet kernels;
     hattn::KernelPacks packs;  // that hold some of them
     hattn::WorkspaceLayout layout;
-    std::optional<hattn::DevicePlan> device;  // then kernels and layout are empty
+    std::optional<hattn::DevicePlan> device;  // then there are no kernels, and the layout is just a size
 };
 
 namespace hattn {

@@ -34,6 +34,9 @@ void check_dtypes_and_device(const hattn_attention_desc &desc) {
     check_float_dtype(dtype_or(desc.out_dtype, desc.dtype), "out_dtype");
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
+    require(desc.device_id >= 0 && (desc.device_id == 0 || desc.device == HATTN_CUDA), HATTN_INVALID_ARGUMENT,
+            "device_id: is ", desc.device_id, ", but must be ",
+            desc.device == HATTN_CUDA ? "at least 0" : "0 unless device is 2 (cuda)");
 }
 
 void check_extents(const hattn_attention_desc &desc) {
@@ -145,6 +148,8 @@ Problem validate_problem(const hattn_attention_desc &desc) {
     problem.packed_queries = desc.packed_queries;
     problem.page_size = desc.page_size;
     problem.ring = desc.ring != 0;
+    problem.device = desc.device;
+    problem.device_id = desc.device_id;
     return problem;
 }
 

@@ -24,6 +24,8 @@ struct Problem {
     int64_t packed_queries;  // 0: padded to query_length; else the most rows of all sequences together
     int64_t page_size;       // 0: none
     bool ring;
+    hattn_device device;
+    int32_t device_id;
 
     // Keys or values are of another type than float32, which takes kernels for any.
     bool any_storage() const {

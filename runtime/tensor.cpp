@@ -9,6 +9,17 @@
 
 namespace hattn {
 
+namespace {
+
+// So that no sum of an offset and a span leaves 64 bits.
+constexpr uint64_t kMaxByteOffset = uint64_t{1} << 62;
+
+}  // namespace
+
+const char *device_name(hattn_device device) {
+    return device == HATTN_OPENCL ? "opencl" : device == HATTN_CUDA ? "cuda" : "cpu";
+}
+
 bool is_quantized(hattn_dtype dtype) {
     return dtype == HATTN_INT8 || dtype == HATTN_INT4;
 }
@@ -80,14 +91,18 @@ ElementSpan element_span(const hattn_tensor &tensor, const char *name) {
 
 }  // namespace
 
-void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype) {
+void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype, hattn_device device) {
     read_struct(&tensor, name);
     require(tensor.dtype == dtype, HATTN_INVALID_ARGUMENT, name, ": dtype is ", dtype_name(tensor.dtype),
             ", but must be ", dtype_name(dtype));
     require(tensor.device >= HATTN_CPU && tensor.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, name, ": device is ",
             static_cast<int>(tensor.device), ", which is no hattn_device");
-    require(tensor.device == HATTN_CPU, HATTN_NOT_SUPPORTED, name, ": device is ", static_cast<int>(tensor.device),
-            ", but only HATTN_CPU (", static_cast<int>(HATTN_CPU), ") is supported yet");
+    require(tensor.device == HATTN_CPU || tensor.device == device, HATTN_NOT_SUPPORTED, name, ": device is ",
+            static_cast<int>(tensor.device), " (", device_name(tensor.device), "), but must be ",
+            device == HATTN_CPU ? "" : "that of the plan, ", static_cast<int>(device), " (", device_name(device), ")",
+            device == HATTN_CPU ? "" : ", or 0 (cpu)");
+    require(tensor.byte_offset == 0 || tensor.device == HATTN_OPENCL, HATTN_INVALID_ARGUMENT, name, ": byte_offset is ",
+            tensor.byte_offset, ", but must be 0 unless device is ", static_cast<int>(HATTN_OPENCL), " (opencl)");
     for (int d = 0; d < 4; ++d) {
         require(tensor.extent[d] >= 0, HATTN_INVALID_ARGUMENT, name, ": extent[", d, "] is ", tensor.extent[d],
                 ", but must be at least 0");
@@ -97,6 +112,9 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
         const int64_t bytes = storage_bytes(dtype, 1);
         require(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(bytes) == 0, HATTN_INVALID_ARGUMENT,
                 name, ": data is ", tensor.data, ", but must be aligned to ", bytes, " bytes");
+        require(tensor.byte_offset % static_cast<uint64_t>(bytes) == 0 && tensor.byte_offset <= kMaxByteOffset,
+                HATTN_INVALID_ARGUMENT, name, ": byte_offset is ", tensor.byte_offset, ", but must be a multiple of ",
+                bytes, " up to ", kMaxByteOffset);
         for (int d = 0; d < 3 && dtype == HATTN_INT4; ++d) {
             require(tensor.extent[d] == 1 || tensor.stride[d] % 2 == 0, HATTN_INVALID_ARGUMENT, name, ": stride[", d,
                     "] is ", tensor.stride[d], ", but must be even for int4, two to a byte");
@@ -152,8 +170,10 @@ ByteRange byte_range(const hattn_tensor &tensor) {
     const ElementSpan span = element_span(tensor, "tensor");
     const int64_t first = span.lowest * dtype_bits(tensor.dtype) / 8;  // rows start at bytes
     const int64_t end = storage_bytes(tensor.dtype, span.highest + 1);
-    const auto base = reinterpret_cast<uintptr_t>(tensor.data);
-    return {base + static_cast<uintptr_t>(first), base + static_cast<uintptr_t>(end)};
+    const bool addressed = tensor.device != HATTN_OPENCL;
+    const uintptr_t base = addressed ? reinterpret_cast<uintptr_t>(tensor.data) : tensor.byte_offset;
+    return {base + static_cast<uintptr_t>(first), base + static_cast<uintptr_t>(end),
+            addressed ? nullptr : tensor.data};
 }
 
 void *address(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
@@ -162,7 +182,7 @@ void *address(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
 }
 
 bool overlaps(const ByteRange &a, const ByteRange &b) {
-    return a.begin < b.end && b.begin < a.end;
+    return a.memory == b.memory && a.begin < b.end && b.begin < a.end;
 }
 
 }  // namespace hattn

@@ -17,9 +17,11 @@ inline constexpr DimensionNames kKeyDimensions = {{"batch", "kv heads", "kv leng
 inline constexpr DimensionNames kPageDimensions = {{"pages", "kv heads", "page size", "head dimension"}};
 inline constexpr DimensionNames kScoreDimensions = {{"batch", "query heads", "query length", "kv length"}};
 
-// struct_size, dtype, device, non-negative extents, strides that keep every address within 64 bits, and data unless
-// empty.
-void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype);
+const char *device_name(hattn_device device);  // "cpu", "opencl", "cuda"
+
+// struct_size, dtype, device (the host or `device`), non-negative extents, strides that keep every address within 64
+// bits, and data unless empty.
+void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype, hattn_device device = HATTN_CPU);
 
 // A type that keys and values may have; one that queries and outputs may have.
 void check_storage_dtype(hattn_dtype dtype, const char *name);
@@ -32,9 +34,10 @@ void check_unit_stride(const hattn_tensor &tensor, const char *name);
 // No two elements of an output share memory.
 void check_distinct_elements(const hattn_tensor &tensor, const char *name);
 
-// The bytes a tensor spans, [begin, end); empty if it has no elements.
+// The bytes a tensor spans, [begin, end); empty if it has no elements. Addresses, or offsets in memory that has none.
 struct ByteRange {
     uintptr_t begin = 0, end = 0;
+    const void *memory = nullptr;  // a cl_mem
 };
 ByteRange byte_range(const hattn_tensor &tensor);
 bool overlaps(const ByteRange &a, const ByteRange &b);

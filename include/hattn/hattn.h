@@ -81,7 +81,9 @@ typedef struct hattn_kv_cache hattn_kv_cache; /* keys and values of a batch of s
 /* A strided view of up to four dimensions, in logical order [batch, heads, sequence, head dimension] unless a member
  * says otherwise. Strides count elements (of int4 they are even, so that rows start at bytes), may be zero on inputs that broadcast, and are 1 in the last dimension of
  * q, k, v and out, and negative ones are allowed. Kernels take strides of up to 2^16 elements between keys, 2^23 between rows and
- * 2^27 between heads; larger ones are HATTN_NOT_SUPPORTED. `data` null means "not given". */
+ * 2^27 between heads; larger ones are HATTN_NOT_SUPPORTED. `data` null means "not given".
+ *
+ * Memory of a device: `data` is a CUdeviceptr of GPU `device_id`, or a cl_mem that is not a sub-buffer. See hattn_queue. */
 typedef struct hattn_tensor {
     size_t struct_size;
     void *data;
@@ -90,9 +92,10 @@ typedef struct hattn_tensor {
     int32_t device_id;
     int64_t extent[4];
     int64_t stride[4];
+    uint64_t byte_offset; /* of OpenCL alone: bytes from the start of the cl_mem to element [0, 0, 0, 0]; else 0 */
 } hattn_tensor;
 #define HATTN_TENSOR_INIT \
-    { sizeof(hattn_tensor), NULL, HATTN_FLOAT32, HATTN_CPU, 0, {0, 0, 0, 0}, {0, 0, 0, 0} }
+    { sizeof(hattn_tensor), NULL, HATTN_FLOAT32, HATTN_CPU, 0, {0, 0, 0, 0}, {0, 0, 0, 0}, 0 }
 
 /* ---- context ------------------------------------------------------------------------------------------------ */
 
@@ -150,7 +153,7 @@ HATTN_API hattn_status hattn_info(hattn_context *context, char *buffer, size_t c
 typedef struct hattn_attention_desc {
     size_t struct_size;
     hattn_dtype dtype;    /* of q, and of k, v and out unless said below */
-    hattn_device device;  /* that computes; tensors are in host memory, HATTN_CPU. Others: see hattn_plan_execute() */
+    hattn_device device;  /* that computes, see hattn_queue */
     int64_t batch;        /* B >= 0 */
     int64_t query_heads;  /* Hq > 0, a multiple of kv_heads */
     int64_t kv_heads;     /* Hkv > 0 */
@@ -172,10 +175,30 @@ typedef struct hattn_attention_desc {
     int32_t ring;         /* 0 or 1: k and v keep the last keys of each sequence, see hattn_attention_args */
     hattn_dtype k_dtype, v_dtype; /* 0: dtype; any storage type, independent of each other */
     hattn_dtype out_dtype;        /* 0: dtype; float32, float16 or bfloat16 */
+    int32_t device_id;            /* which of the GPUs that the CUDA driver counts; 0 on other devices */
 } hattn_attention_desc;
 
 /* Fills desc with defaults: float32, CPU, scale NaN, windows -1, everything else 0. */
 HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
+
+/* Where an execute on a device puts its work.
+ *
+ * Tensors of an execute (q, k, v, out and, where given, lse, bias and mask) are all in host memory, from where they are copied and
+ * to where results are, or all in memory of the plan's device; anything else is HATTN_INVALID_ARGUMENT. Vectors (slopes, sinks,
+ * lengths, offsets, block tables) are in host memory, and read before the execute returns.
+ *
+ * With tensors on the device, a queue and a device_workspace, an execute takes no memory and waits for nothing: results are there
+ * once the queue is done, and until then tensors and both workspaces have to stay. In any other case it returns when results are
+ * there. Without a queue, work goes to one of the library's own, which all its executes without a queue share: in the primary context of the
+ * GPU, and of OpenCL in a context that $HL_OCL_PLATFORM_NAME and $HL_OCL_DEVICE_TYPE choose; cl_mems need one of their own context.
+ * Kernels are loaded once for each context, which must not be destroyed while it is used. */
+typedef struct hattn_queue {
+    size_t struct_size;
+    void *context; /* CUcontext; null: that of the stream, else the calling thread's, else the primary one. Of OpenCL null */
+    void *queue;   /* CUstream, null being the default one; cl_command_queue, in order, of a context of one device */
+} hattn_queue;
+#define HATTN_QUEUE_INIT \
+    { sizeof(hattn_queue), NULL, NULL }
 
 /* The tensors of one execute. Where key j of sequence b lies:
  *   - by default in row j of k[b];
@@ -220,20 +243,25 @@ typedef struct hattn_attention_args {
     const int32_t *block_table;     /* given exactly if the plan has a page_size: [B, block_table_stride] indices of pages */
     int64_t block_table_stride;     /* at least the pages of the longest sequence; entries past a sequence's pages are not read */
     hattn_tensor k_scale, v_scale;  /* float32, any strides, given exactly for int8 and int4: see above */
+    const hattn_queue *queue;       /* of a device, or null: the library's */
+    void *device_workspace;         /* CUdeviceptr or cl_mem of hattn_plan_device_workspace_size() bytes, aligned to 256; or null */
+    size_t device_workspace_size;
 } hattn_attention_args;
 HATTN_API void hattn_attention_args_init(hattn_attention_args *args);
 
 HATTN_API hattn_status hattn_plan_create(hattn_context *context, const hattn_attention_desc *desc, hattn_plan **plan);
 HATTN_API void hattn_plan_destroy(hattn_plan *plan);
 HATTN_API hattn_status hattn_plan_workspace_size(const hattn_plan *plan, size_t *bytes);
+/* Of device_workspace; 0 for plans on the CPU. */
+HATTN_API hattn_status hattn_plan_device_workspace_size(const hattn_plan *plan, size_t *bytes);
 /* No allocation, no planning. Sq and Sk of the tensors may be below the plan's capacities.
- * A plan for OpenCL or CUDA copies the tensors to the device and the results back, with memory taken there and on the heap; the
- * workspace has size 0. Errors of the device are HATTN_OUT_OF_MEMORY or HATTN_INTERNAL_ERROR. */
+ * On a device see hattn_queue. Its errors are HATTN_OUT_OF_MEMORY, HATTN_NOT_SUPPORTED (no such device, or one or a driver that is too
+ * old) or HATTN_INTERNAL_ERROR. */
 HATTN_API hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_args *args);
 /* JSON text: algorithm, kernel, target, tile parameters, tasks, workspace bytes, why. As hattn_info(). */
 HATTN_API hattn_status hattn_plan_explain(const hattn_plan *plan, char *buffer, size_t capacity, size_t *size);
 
-/* Plan, allocate a workspace through the context, execute. args->workspace is ignored. */
+/* Plan, allocate a workspace through the context, execute, wait. args->workspace is ignored. */
 HATTN_API hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc *desc,
                                        const hattn_attention_args *args);
 

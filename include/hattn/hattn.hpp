@@ -127,6 +127,11 @@ struct AttentionArgs : hattn_attention_args {
     }
 };
 
+struct Queue : hattn_queue {
+    explicit Queue(void *of_driver = nullptr, void *in_context = nullptr)
+        : hattn_queue{sizeof(hattn_queue), in_context, of_driver} {}
+};
+
 struct KvCacheDesc : hattn_kv_cache_desc {
     KvCacheDesc() {
         hattn_kv_cache_desc_init(this);
@@ -262,6 +267,13 @@ public:
     std::size_t workspace_size() const {
         std::size_t bytes = 0;
         check(hattn_plan_workspace_size(handle(), &bytes), context_);
+        return bytes;
+    }
+
+    /* Bytes that args.device_workspace must have, if it is given. */
+    std::size_t device_workspace_size() const {
+        std::size_t bytes = 0;
+        check(hattn_plan_device_workspace_size(handle(), &bytes), context_);
         return bytes;
     }
 

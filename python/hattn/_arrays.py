@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
 # Device types of DLPack that the CPU can read: kDLCPU and kDLCUDAHost.
-_HOST_DEVICES = (1, 3)
+HOST_DEVICES = (1, 3)
+
+
+def device_of(array: Any) -> Optional[Tuple[int, int]]:
+    """DLPack's type and number of the device that an array lives on; None: it does not say, and is in host memory."""
+    if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
+        return None
+    device_type, device_id = array.__dlpack_device__()
+    return int(device_type), int(device_id)
 
 
 def check_host(**arrays: Any) -> None:
     """Raises NotImplementedError for a tensor that lives on a device, before its memory is asked for."""
     for name, array in arrays.items():
-        if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
-            continue
-        device_type, device_id = array.__dlpack_device__()
-        if int(device_type) not in _HOST_DEVICES:
+        where = device_of(array)
+        if where is not None and where[0] not in HOST_DEVICES:
             raise NotImplementedError(
-                f"{name}: the {type(array).__name__} lives on DLPack device ({int(device_type)}, {int(device_id)}), "
-                "but only arrays on the CPU are supported yet"
+                f"{name}: the {type(array).__name__} lives on DLPack device {where}, "
+                "but only arrays on the CPU are supported here"
             )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from hattn import _hattn
+from hattn import _devices, _hattn
 from hattn._arrays import check_host, output_kind, same_kind
 from hattn._options import attention_options, flag
 
@@ -46,11 +46,12 @@ def attention(
     out: Optional[Any] = None,
     return_lse: bool = False,
     device: Optional[str] = None,
+    stream: Optional[Any] = None,
     return_scores: Optional[str] = None,
 ) -> Any:
     """Scaled dot-product attention: softmax(scale * q k^T + ...) v, exact, with fp32 accumulation.
 
-    Arrays are NumPy arrays or DLPack tensors in host memory and are never copied; results come back as the kind of q.
+    Arrays are NumPy arrays or DLPack tensors and are never copied; results come back as the kind of q.
     Dimensions: B batch, Hq query heads, Hkv key and value heads (Hq a multiple of it; query head h uses head
     h // (Hq / Hkv)), Sq queries, Sk keys, Dk and Dv head dimensions.
 
@@ -86,9 +87,13 @@ def attention(
         out: array to write to, [B, Hq, Sq, Dv] in the layout, float32, float16 or bfloat16 whatever q is; may not overlap an
             input. Default: a new one of q's type.
         return_lse: also return the log-sum-exp of each row, natural logarithm, with the sink.
-        device: "cpu" (the default), or "opencl" or "cuda" where the library was built for them and the machine has
-            one (see info()): arrays, which stay in host memory, are copied there and back. Devices compute with flash
-            and split_kv, heads of up to 256 elements, and no scores.
+        device: "cpu", or "opencl", "cuda" or "cuda:1" where the library was built for them and the machine has one (see
+            info()). Arrays in host memory are copied there and back; default: "cpu". For arrays on a device (CUDA, OpenCL), which
+            q, k, v, out, bias and mask then all are, it is theirs, and results are there too; lengths, tables, slopes and
+            sinks stay on the host. Devices compute with flash and split_kv, heads of up to 256 elements, and no scores.
+        stream: of arrays on a device, a CUDA stream (an int, or one of PyTorch or CuPy) or an OpenCL command queue: work is put
+            there, and of CUDA not waited for. Memory for it comes from the library of q, for which the stream should be the one
+            that this allocates in. Default: returns when results are there.
         return_scores: also return the scores: "raw" (scale * q k^T), "capped" (after softcap), "masked" (after bias,
             ALiBi and masks) or "probabilities".
 
@@ -131,7 +136,12 @@ def attention(
         device=device,
         return_scores=return_scores,
     )
-    check_host(q=q, k=k, v=v, out=out)
+    if _devices.choose_home(problem, q):
+        outputs = _devices.attention(q, k, v, out, problem, flag("return_lse", return_lse), stream)
+        return outputs[0] if outputs[1] is None else outputs[:2]
+    check_host(q=q, k=k, v=v, out=out, bias=bias, mask=mask)
+    if stream is not None:
+        raise ValueError("stream: is given, but q lives on the host")
     outputs = _hattn.attention(q, k, v, out, problem, flag("return_lse", return_lse))
     return results(q, out, outputs)
 
@@ -154,8 +164,12 @@ def explain(
     """
     del out
     flag("return_lse", return_lse)
+    options.pop("stream", None)
     problem = attention_options(**options)
-    check_host(q=q, k=k, v=v)
+    if _devices.choose_home(problem, q):
+        _devices.check_together(q, k=k, v=v, bias=problem.bias, mask=problem.mask)
+    else:
+        check_host(q=q, k=k, v=v, bias=problem.bias, mask=problem.mask)
     plan: Dict[str, Any] = json.loads(_hattn.explain(q, k, v, problem))
     return plan
 

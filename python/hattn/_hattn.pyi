@@ -48,6 +48,10 @@ class Problem:
     algorithm: Algorithm
     threads: int
     device: Device
+    device_id: int
+    queue: Optional[int]
+    device_workspace: Any
+    lse: Any
     causal_offset: Optional[int]
     causal_offsets: Any
     q_lengths: Any

@@ -173,7 +173,7 @@ class KVCache:
             if name in options:
                 raise TypeError(f"{name}: is settled by the cache and cannot be given")
         problem = _options.attention_options(**options)
-        check_host(q=q, out=out)
+        check_host(q=q, out=out, bias=problem.bias, mask=problem.mask)
         return results(q, out, self._cache.attend(q, out, problem, _options.flag("return_lse", return_lse)))
 
     def truncate(self, lengths: Any) -> None:

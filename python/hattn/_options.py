@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
-from typing import Any, Dict, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -32,6 +32,15 @@ def _choice(name: str, value: Any, choices: Mapping[str, _Choice]) -> _Choice:
     if value not in choices:
         raise ValueError(f'{name}: is "{value}", but must be one of {", ".join(choices)}')
     return choices[value]
+
+
+def _device(value: Any) -> Tuple[_hattn.Device, int]:
+    """The device of a name, which may end in ":" and a number."""
+    name, colon, number_text = value.partition(":") if isinstance(value, str) else (value, "", "")
+    device = _choice("device", name, _DEVICES)
+    if colon and not number_text.isdecimal():
+        raise ValueError(f'device: is "{value}", but behind the colon must be a number')
+    return device, integer("device", int(number_text or 0), 32)
 
 
 def choose_layout(value: Any) -> _hattn.Layout:
@@ -172,7 +181,7 @@ def attention_options(
     return_scores: Optional[str] = None,
 ) -> _hattn.Problem:
     """The options of hattn.attention() that describe the problem, checked."""
-    check_host(sinks=sinks, bias=bias, mask=mask, alibi_slopes=alibi_slopes)
+    check_host(sinks=sinks, alibi_slopes=alibi_slopes)
     problem = _hattn.Problem()
     problem.layout = choose_layout(layout)
     problem.algorithm = _choice("algorithm", algorithm, ALGORITHMS)
@@ -181,7 +190,7 @@ def attention_options(
     if scale is not None:
         problem.scale = number("scale", scale)
     if device is not None:
-        problem.device = _choice("device", device, _DEVICES)
+        problem.device, problem.device_id = _device(device)
     if threads is not None:
         problem.threads = integer("threads", threads, 32)
     if return_scores is not None:

@@ -200,6 +200,11 @@ hattn_tensor Array::describe(hattn_dtype dtype) const {
     tensor.dtype = dtype;
     tensor.device = library_device(view_.device_type(), name_);
     tensor.device_id = view_.device_id();
+    if (tensor.device == HATTN_OPENCL) {
+        // A cl_mem, which is no address.
+        tensor.byte_offset = view_.byte_offset();
+        tensor.data = static_cast<char *>(tensor.data) - tensor.byte_offset;
+    }
     return tensor;
 }
 

@@ -43,6 +43,9 @@ public:
     size_t elements() const {
         return view_.size();
     }
+    void *data() const {
+        return const_cast<void *>(view_.data());
+    }
 
     // The array as `count` float32 or int32 values, narrowed from any integer type. Throws TypeError or ValueError for
     // another rank, length (`of_what` says what it must equal), dtype or a value beyond int32.

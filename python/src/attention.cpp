@@ -45,7 +45,8 @@ Keys import_keys(nb::handle k, nb::handle v, Layout layout, std::vector<Array> &
 
 }  // namespace
 
-AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &keys) : layout_(problem.layout) {
+AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &keys)
+    : layout_(problem.layout), given_lse_(problem.lse) {
     hattn_attention_desc_init(&desc_);
     hattn_attention_args_init(&args_);
     arrays_.push_back(Array::readable(q, "q"));
@@ -57,6 +58,7 @@ AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &k
     add_arrays(problem);
     if (!problem.block_table.is_none())
         add_block_table(problem.block_table);
+    add_queue(problem);
 }
 
 void AttentionCall::describe(const Problem &problem, const Keys &keys) {
@@ -68,6 +70,7 @@ void AttentionCall::describe(const Problem &problem, const Keys &keys) {
     if (args_.k.dtype == HATTN_INT4 && args_.k.extent[3] == args_.q.extent[3] + 1)
         args_.k.extent[3] = args_.q.extent[3];
     desc_.device = problem.device;
+    desc_.device_id = problem.device_id;
     desc_.batch = args_.q.extent[0];
     desc_.query_heads = args_.q.extent[1];
     desc_.kv_heads = keys.k.extent[1];
@@ -163,6 +166,18 @@ void AttentionCall::add_block_table(const nb::object &table) {
     args_.block_table_stride = pages.extent[3];
 }
 
+void AttentionCall::add_queue(const Problem &problem) {
+    if (problem.queue) {
+        queue_.queue = reinterpret_cast<void *>(*problem.queue);
+        args_.queue = &queue_;
+    }
+    if (!problem.device_workspace.is_none()) {
+        arrays_.push_back(Array::readable(problem.device_workspace, "device_workspace"));
+        args_.device_workspace = arrays_.back().data();
+        args_.device_workspace_size = arrays_.back().elements();
+    }
+}
+
 void AttentionCall::bind(const hattn_kv_cache *cache, const hattn_context *context) {
     check(hattn_kv_cache_bind(cache, &desc_, &args_), context);
 }
@@ -199,7 +214,8 @@ nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse) {
     const nb::object made = add_out(out);
     nb::object lse = nb::none(), scores = nb::none();
     if (return_lse) {
-        lse = empty_float32({args_.q.extent[0], args_.q.extent[1], args_.q.extent[2]});
+        lse = given_lse_.is_none() ? empty_float32({args_.q.extent[0], args_.q.extent[1], args_.q.extent[2]})
+                                   : given_lse_;
         arrays_.push_back(Array::writable(lse, "lse"));
         args_.lse = arrays_.back().row_tensor();
     }

@@ -25,7 +25,11 @@ struct Problem {
     hattn_scores scores = HATTN_SCORES_NONE;
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;
     int32_t threads = 0;
-    hattn_device device = HATTN_CPU;       // that computes; arrays are in host memory
+    hattn_device device = HATTN_CPU;       // that computes
+    int32_t device_id = 0;
+    std::optional<uintptr_t> queue;        // of a device: a CUstream or cl_command_queue
+    nb::object device_workspace = nb::none();  // uint8, on the device
+    nb::object lse = nb::none();               // where lse goes; default: a new NumPy array
     std::optional<int32_t> causal_offset;  // the same for every sequence; excludes causal_offsets
     nb::object causal_offsets = nb::none();
     nb::object q_lengths = nb::none();
@@ -82,14 +86,17 @@ private:
     void add_block_table(const nb::object &table);
     const char *batch_name() const;
     int64_t key_extent() const;
+    void add_queue(const Problem &problem);
     nb::object add_out(nb::handle out);
 
     Layout layout_;
+    nb::object given_lse_;
     hattn_attention_desc desc_;
     hattn_attention_args args_;
     std::vector<Array> arrays_;  // kept alive while args_ is in use
     std::vector<float> alibi_slopes_, sinks_;
     std::vector<int32_t> q_lengths_, kv_lengths_, causal_offsets_, cu_seqlens_q_, cu_seqlens_k_;
+    hattn_queue queue_ = HATTN_QUEUE_INIT;
 };
 
 // (out, lse or None, scores or None)

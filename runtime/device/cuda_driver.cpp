@@ -1,74 +1,178 @@
-// Where Halide's CUDA runtime gets the driver's functions from: the driver, which is looked for when a CUDA device is
-// first asked for, with two of them taken over. Halide 21.0.0 compiles PTX for at most 64 registers, and never asks for
-// more shared memory than the 48 KiB that a launch has by default. (CUDA Driver API, cuModuleLoadDataEx and
-// cuFuncSetAttribute.)
-#include "cuda_driver.h"
+// The CUDA driver, and the functions of Halide's runtime that say where work goes: into the context and stream of the
+// DeviceQueue that is the user context.
+#include <HalideRuntime.h>
 
-#include <dlfcn.h>
+#include <mutex>
+#include <vector>
 
-#include <cstring>
-
-namespace {
-
-using Result = int;
-
-void *driver_symbol(const char *name) {
-    static void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    return library ? dlsym(library, name) : nullptr;
-}
-
-template<typename Function>
-Function driver_function(const char *name) {
-    return reinterpret_cast<Function>(driver_symbol(name));
-}
-
-Result load_module(void **module, const void *image, unsigned, int *, void **) {
-    using Load = Result (*)(void **, const void *, unsigned, int *, void **);
-    static const auto load = driver_function<Load>("cuModuleLoadDataEx");
-    return load(module, image, 0, nullptr, nullptr);
-}
-
-Result launch_kernel(void *function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
-                     unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *stream, void **arguments,
-                     void **extra) {
-    using SetAttribute = Result (*)(void *, int, int);
-    using Launch = Result (*)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
-                              void **, void **);
-    constexpr unsigned kDefaultSharedBytes = 48 * 1024;
-    constexpr int kMaxDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    static const auto set_attribute = driver_function<SetAttribute>("cuFuncSetAttribute");
-    static const auto launch = driver_function<Launch>("cuLaunchKernel");
-    if (shared_bytes > kDefaultSharedBytes) {
-        const Result result = set_attribute(function, kMaxDynamicSharedBytes, static_cast<int>(shared_bytes));
-        if (result != 0) {
-            return result;
-        }
-    }
-    return launch(function, blocks_x, blocks_y, blocks_z, threads_x, threads_y, threads_z, shared_bytes, stream,
-                  arguments, extra);
-}
-
-}  // namespace
+#include "cuda_api.h"
+#include "device.h"
+#include "device_queue.h"
 
 namespace hattn {
 
-bool has_cuda_driver() {
-    return driver_symbol("cuInit") != nullptr;
+namespace {
+
+using cuda::api;
+using cuda::Result;
+
+// CUdevice_attribute.
+constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;
+constexpr int kOldestCapability = 8;
+// Handles up to this one are default streams, which belong to whatever context is current.
+constexpr uintptr_t kLastDefaultStream = 2;
+
+void check_result(Result result, const char *what) {
+    require(result == cuda::kSuccess, cuda_status(result), "cuda: ", what, ": ", cuda::error_text(result));
+}
+
+int attribute_of(int device, int attribute) {
+    int value = 0;
+    api().device_attribute(&value, attribute, device);
+    return value;
+}
+
+int device_of(int32_t device_id) {
+    int device = 0;
+    check_result(api().device_get(&device, device_id), "cuDeviceGet");
+    return device;
+}
+
+// The contexts that other libraries use too. They are retained once and for all: at exit there may be no driver left
+// to give them back to.
+void *primary_context(int32_t device_id) {
+    static std::mutex mutex;
+    static std::vector<void *> contexts;
+    const std::lock_guard lock(mutex);
+    if (contexts.size() <= static_cast<size_t>(device_id)) {
+        contexts.resize(device_id + 1);
+    }
+    void *&context = contexts[device_id];
+    if (!context) {
+        check_result(api().retain_primary_context(&context, device_of(device_id)), "cuDevicePrimaryCtxRetain");
+    }
+    return context;
+}
+
+int device_of_context(void *context) {
+    const cuda::CurrentContext current(context);
+    check_result(current.result(), "cuCtxPushCurrent");
+    int device = 0;
+    check_result(api().context_device(&device), "cuCtxGetDevice");
+    return device;
+}
+
+void *context_of(const hattn_queue &given, int32_t device_id) {
+    if (given.context) {
+        return given.context;
+    }
+    void *context = nullptr;
+    if (reinterpret_cast<uintptr_t>(given.queue) > kLastDefaultStream) {
+        check_result(api().stream_context(given.queue, &context), "queue: cuStreamGetCtx");
+        return context;
+    }
+    const bool current = api().current_context(&context) == cuda::kSuccess && context;
+    return current ? context : primary_context(device_id);
+}
+
+class CudaDriver : public DeviceDriver {
+public:
+    int32_t count() const override {
+        int devices = 0;
+        const bool known = api().unusable.empty() && api().device_count(&devices) == cuda::kSuccess;
+        return known ? devices : 0;
+    }
+
+    std::string unusable(int32_t device_id) const override {
+        if (!api().unusable.empty()) {
+            return api().unusable;
+        }
+        if (device_id >= count()) {
+            return count() == 0 ? "there is no GPU"
+                                : "GPU " + std::to_string(device_id) + " is one of " + std::to_string(count());
+        }
+        const int device = device_of(device_id);
+        if (attribute_of(device, kCapabilityMajor) < kOldestCapability) {
+            const DeviceIdentity gpu = identity(device_id);
+            return "GPU " + std::to_string(device_id) + " (" + gpu.name + ") has compute capability " + gpu.capability +
+                   ", but kernels need " + std::to_string(kOldestCapability) + ".0";
+        }
+        return "";
+    }
+
+    DeviceIdentity identity(int32_t device_id) const override {
+        const int device = device_of(device_id);
+        char name[256] = "";
+        size_t bytes = 0;
+        int version = 0;
+        check_result(api().device_name(name, sizeof(name), device), "cuDeviceGetName");
+        check_result(api().device_memory(&bytes, device), "cuDeviceTotalMem");
+        check_result(api().driver_version(&version), "cuDriverGetVersion");
+        return {name,
+                std::to_string(attribute_of(device, kCapabilityMajor)) + "." +
+                    std::to_string(attribute_of(device, kCapabilityMinor)),
+                std::to_string(version), attribute_of(device, kMultiprocessors), static_cast<int64_t>(bytes)};
+    }
+
+    void open(DeviceQueue &queue, const hattn_queue *given) const override {
+        if (!given) {
+            queue.context = primary_context(queue.device_id);
+            return;
+        }
+        queue.queue = given->queue;
+        queue.context = context_of(*given, queue.device_id);
+        const int device = device_of_context(queue.context);
+        require(device == device_of(queue.device_id), HATTN_INVALID_ARGUMENT, "queue: its context is of GPU ", device,
+                ", but the plan's device_id is ", queue.device_id);
+    }
+
+    void upload(const DeviceQueue &queue, uint64_t memory, const void *host, size_t bytes) const override {
+        const cuda::CurrentContext current(queue.context);
+        check_result(current.result(), "cuCtxPushCurrent");
+        check_result(api().copy_to_device(memory, host, bytes, queue.queue), "cuMemcpyHtoDAsync");
+    }
+
+    void wait(const DeviceQueue &queue) const override {
+        const cuda::CurrentContext current(queue.context);
+        check_result(current.result(), "cuCtxPushCurrent");
+        check_result(api().stream_synchronize(queue.queue), "cuStreamSynchronize");
+    }
+
+    uint64_t part(void *memory, size_t offset, size_t) const override {
+        return reinterpret_cast<uint64_t>(memory) + offset;
+    }
+    void release_part(uint64_t) const override {}
+};
+
+}  // namespace
+
+const DeviceDriver &cuda_driver() {
+    static const CudaDriver driver;
+    return driver;
 }
 
 }  // namespace hattn
 
-// Replaces a weak function of Halide's runtime.
-extern "C" void *halide_cuda_get_symbol(void *, const char *name) {
-    void *const function = driver_symbol(name);
-    if (!function) {
-        return nullptr;
-    }
-    if (std::strcmp(name, "cuModuleLoadDataEx") == 0) {
-        return reinterpret_cast<void *>(load_module);
-    }
-    if (std::strcmp(name, "cuLaunchKernel") == 0) {
-        return reinterpret_cast<void *>(launch_kernel);
-    }
-    return function;
+// These replace weak functions of Halide's runtime. Without a user context it is about to leave, and finds nothing of
+// its own.
+extern "C" {
+
+void *halide_cuda_get_symbol(void *, const char *name) {
+    return hattn::cuda::symbol(name);
 }
+
+int halide_cuda_acquire_context(void *user_context, void **context, bool create) {
+    *context = user_context ? static_cast<hattn::DeviceQueue *>(user_context)->context : nullptr;
+    return *context || !create ? halide_error_code_success : halide_error_code_generic_error;
+}
+
+int halide_cuda_release_context(void *) {
+    return halide_error_code_success;
+}
+
+int halide_cuda_get_stream(void *user_context, void *, void **stream) {
+    *stream = user_context ? static_cast<hattn::DeviceQueue *>(user_context)->queue : nullptr;
+    return halide_error_code_success;
+}
+
+}  // extern "C"

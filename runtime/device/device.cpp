@@ -1,23 +1,31 @@
 #include "device.h"
 
-#include <algorithm>
-#include <mutex>
+#include <HalideRuntime.h>
 
-#include "HalideRuntime.h"
-#include "cuda_driver.h"
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "device_queue.h"
 
 namespace hattn {
 
 namespace {
 
-// What Halide's runtime said last on this thread. By default it would print the message and abort.
-thread_local std::string halide_message;
+// What went wrong first on this thread since it was asked last. By default Halide's runtime would print it and abort.
+struct Failure {
+    std::string text;
+    hattn_status status = HATTN_INTERNAL_ERROR;
+};
+thread_local Failure failure;
 
 void keep_message(void *, const char *message) {
-    halide_message = message;
-    while (!halide_message.empty() && (halide_message.back() == '\n' || halide_message.back() == ' ')) {
-        halide_message.pop_back();
+    std::string text = message;
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
+        text.pop_back();
     }
+    note_device_error(HATTN_INTERNAL_ERROR, text);
 }
 
 void keep_messages() {
@@ -25,45 +33,38 @@ void keep_messages() {
     std::call_once(once, [] { halide_set_error_handler(keep_message); });
 }
 
-std::string taken_message(int code) {
-    std::string message = std::move(halide_message);
-    halide_message.clear();
-    if (message.empty()) {
-        message = "Halide's error ";
-        message += std::to_string(code);
-    }
-    return message;
-}
-
-std::string try_device(const DeviceTargetInfo &target) {
+std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
     keep_messages();
-    if (target.device == HATTN_CUDA && !has_cuda_driver()) {
-        return "there is no CUDA driver (libcuda.so.1)";
+    std::string reason = device_driver(target.device).unusable(device_id);
+    if (!reason.empty()) {
+        return reason;
     }
-    halide_dimension_t shape = {0, 1, 1, 0};
-    halide_buffer_t buffer = {};
-    buffer.type = halide_type_of<int32_t>();
-    buffer.dimensions = 1;
-    buffer.dim = &shape;
-    const int code = halide_device_malloc(nullptr, &buffer, target.interface());
-    if (code != 0 || buffer.device == 0) {
-        return taken_message(code);
+    try {
+        DeviceQueue queue(target, device_id);
+        halide_dimension_t shape = {0, 1, 1, 0};
+        halide_buffer_t buffer = {};
+        buffer.type = halide_type_of<int32_t>();
+        buffer.dimensions = 1;
+        buffer.dim = &shape;
+        check_device(halide_device_malloc(queue.user_context(), &buffer, target.interface()), target, "memory");
+        halide_device_free(queue.user_context(), &buffer);
+    } catch (const StatusError &error) {
+        reason = error.what();
     }
-    halide_device_free(nullptr, &buffer);
-    return "";
+    return reason;
 }
 
 }  // namespace
+
+const DeviceDriver &device_driver(hattn_device device) {
+    return device == HATTN_OPENCL ? opencl_driver() : cuda_driver();
+}
 
 const DeviceTargetInfo *find_device_target(hattn_device device) {
     const auto targets = device_table().targets;
     const auto found = std::find_if(targets.begin(), targets.end(),
                                     [&](const DeviceTargetInfo &target) { return target.device == device; });
     return found == targets.end() ? nullptr : &*found;
-}
-
-const char *device_name(hattn_device device) {
-    return device == HATTN_OPENCL ? "opencl" : device == HATTN_CUDA ? "cuda" : "cpu";
 }
 
 std::string compiled_devices() {
@@ -74,28 +75,36 @@ std::string compiled_devices() {
     return names;
 }
 
-const std::string &device_unusable(const DeviceTargetInfo &target) {
-    struct Answer {
-        std::once_flag once;
-        std::string text;
-    };
-    static Answer answers[HATTN_CUDA + 1];
-    Answer &answer = answers[target.device];
-    std::call_once(answer.once, [&] { answer.text = try_device(target); });
-    return answer.text;
+const std::string &device_unusable(const DeviceTargetInfo &target, int32_t device_id) {
+    static std::mutex mutex;
+    static std::map<std::pair<hattn_device, int32_t>, std::string> answers;
+    const std::lock_guard lock(mutex);
+    const auto [answer, is_new] = answers.try_emplace({target.device, device_id});
+    if (is_new) {
+        answer->second = try_device(target, device_id);
+    }
+    return answer->second;
 }
 
-void discard_device_message() {
-    halide_message.clear();
+void note_device_error(hattn_status status, const std::string &text) {
+    if (failure.text.empty()) {
+        failure = {text, status};
+    }
+}
+
+void discard_device_error() {
+    failure = {};
 }
 
 void check_device(int code, const DeviceTargetInfo &target, const char *what) {
     // Kernels are compiled without assertions, that on the result of their launch included: then the message tells.
-    if (code == 0 && halide_message.empty()) {
+    if (code == 0 && failure.text.empty()) {
         return;
     }
+    const Failure told = std::exchange(failure, {});
     const bool memory = code == halide_error_code_out_of_memory || code == halide_error_code_device_malloc_failed;
-    fail(memory ? HATTN_OUT_OF_MEMORY : HATTN_INTERNAL_ERROR, target.name, ": ", what, ": ", taken_message(code));
+    const std::string text = told.text.empty() ? "Halide's error " + std::to_string(code) : told.text;
+    fail(memory ? HATTN_OUT_OF_MEMORY : told.status, target.name, ": ", what, ": ", text);
 }
 
 }  // namespace hattn

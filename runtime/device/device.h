@@ -11,16 +11,21 @@ namespace hattn {
 
 // Null if the build has no kernels for it.
 const DeviceTargetInfo *find_device_target(hattn_device device);
-const char *device_name(hattn_device device);  // "cpu", "opencl", "cuda"
-std::string compiled_devices();                // "cpu, opencl"
+std::string compiled_devices();  // "cpu, opencl"
 
 // Why the machine has no such device that works; "" if it has one. Looks once, by allocating a little memory there.
-const std::string &device_unusable(const DeviceTargetInfo &target);
+const std::string &device_unusable(const DeviceTargetInfo &target, int32_t device_id);
 
-// Throws StatusError with what Halide said, if `code`, which one of Halide's functions returned, is an error.
+// Keeps the first error on this thread, from inside of a call of Halide, for check_device().
+void note_device_error(hattn_status status, const std::string &text);
+// Forgets it, where a failure does not matter.
+void discard_device_error();
+
+// Throws StatusError with what was noted or said by Halide, if there was any such or `code`, which one of Halide's
+// functions returned, is an error.
 void check_device(int code, const DeviceTargetInfo &target, const char *what);
 
-// Forgets what Halide said, where a failure does not matter.
-void discard_device_message();
+// What an error of the CUDA driver, a CUresult, is to a caller.
+hattn_status cuda_status(int result);
 
 }  // namespace hattn

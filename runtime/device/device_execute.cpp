@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory_resource>
+#include <span>
 #include <vector>
 
 #include "device_units.h"
@@ -30,25 +32,24 @@ hattn_tensor lse_tensor(const hattn_attention_args &args) {
 }
 
 // Operands of hooks that a kernel has and the problem has not: they change nothing.
-struct NeutralOperands {
-    float bias = 0.0f;
-    uint8_t mask = 1;
-};
+constexpr float kNoBias = 0.0f;
+constexpr uint8_t kNoMask = 1;
 
-hattn_tensor or_else(const hattn_tensor &given, void *neutral, hattn_dtype dtype) {
+hattn_tensor or_else(const hattn_tensor &given, const void *neutral, hattn_dtype dtype) {
     if (given.data) {
         return given;
     }
     hattn_tensor tensor = HATTN_TENSOR_INIT;
-    tensor.data = neutral;
+    tensor.data = const_cast<void *>(neutral);
     tensor.dtype = dtype;
     std::fill(tensor.extent, tensor.extent + 4, 1);
     return tensor;
 }
 
 // Per head: given values or zeros, or for sinks none, with room for a tile of sinks that are none behind them.
-std::vector<float> per_head(const Problem &problem, const float *given, float neutral, int64_t more) {
-    std::vector<float> values(problem.query_heads + more, neutral);
+std::pmr::vector<float> per_head(const Problem &problem, const float *given, float neutral, int64_t more,
+                                 std::pmr::memory_resource *memory) {
+    std::pmr::vector<float> values(problem.query_heads + more, neutral, memory);
     if (given) {
         std::copy(given, given + problem.query_heads, values.begin());
     }
@@ -58,27 +59,47 @@ std::vector<float> per_head(const Problem &problem, const float *given, float ne
 // One execute: memory on the device, and its launches.
 class DeviceExecution {
 public:
-    DeviceExecution(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args)
+    DeviceExecution(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args, bool waits)
         : problem_(problem),
           plan_(plan),
           args_(args),
-          target_(*plan.target),
+          queue_(*plan.target, problem.device_id, args),
+          waits_(waits || !args.queue || args.q.device == HATTN_CPU),
+          host_(args.workspace, plan.workspace.host_bytes),
           lse_(lse_tensor(args)),
-          bias_(or_else(args.bias, &neutral_.bias, HATTN_FLOAT32)),
-          mask_(or_else(args.mask, &neutral_.mask, HATTN_BOOL)),
-          tables_(make_granule_tables(problem, args)),
-          slopes_(per_head(problem, args.alibi_slopes, 0.0f, 0)),
-          sinks_(per_head(problem, args.sinks, kNegativeInfinity, plan.attention->tile.rows)),
-          key_granules_(target_, tables_.key, "k"),
-          value_granules_(target_, tables_.value, "v"),
-          alibi_slopes_(target_, slopes_, "alibi_slopes"),
-          sink_logits_(target_, sinks_, "sinks"),
-          tensors_{{target_, args.q, "q"},     {target_, args.k, "k"}, {target_, args.v, "v"},
-                   {target_, args.out, "out"}, {target_, lse_, "lse"}, {target_, bias_, "bias"},
-                   {target_, mask_, "mask"}},
-          units_(make_device_units(problem, plan, args, lse_, tensors_, tables_)) {}
+          bias_(or_else(args.bias, &kNoBias, HATTN_FLOAT32)),
+          mask_(or_else(args.mask, &kNoMask, HATTN_BOOL)),
+          tables_(make_granule_tables(problem, args, &host_)),
+          slopes_(per_head(problem, args.alibi_slopes, 0.0f, 0, &host_)),
+          sinks_(per_head(problem, args.sinks, kNegativeInfinity, plan.attention->tile.rows, &host_)),
+          key_granules_(queue_, tables_.key, "k"),
+          value_granules_(queue_, tables_.value, "v"),
+          alibi_slopes_(queue_, slopes_, "alibi_slopes"),
+          sink_logits_(queue_, sinks_, "sinks"),
+          tensors_{{queue_, args.q, "q"}, {queue_, args.k, "k"},   {queue_, args.v, "v"},  {queue_, args.out, "out"},
+                   {queue_, lse_, "lse"}, {queue_, bias_, "bias"}, {queue_, mask_, "mask"}},
+          units_(make_device_units(problem, plan, args, lse_, tensors_, tables_, &host_)) {}
 
+    // Nothing is left in the queue that reads memory of the host after a failure.
     void run() {
+        try {
+            enqueue();
+        } catch (...) {
+            discard_device_error();
+            try {
+                queue_.driver.wait(queue_);
+            } catch (const StatusError &) {
+                // The first error counts.
+            }
+            throw;
+        }
+        if (waits_ || queue_.took_memory) {
+            queue_.driver.wait(queue_);
+        }
+    }
+
+private:
+    void enqueue() {
         for (DeviceMemory *input : {&tensors_.query, &tensors_.key, &tensors_.value, &tensors_.bias, &tensors_.mask,
                                     &key_granules_, &value_granules_, &alibi_slopes_, &sink_logits_}) {
             input->upload();
@@ -94,12 +115,11 @@ public:
         }
     }
 
-private:
     void run_split() {
         const int64_t rows = std::max<int64_t>(units_.state_rows, 1);
         const float *no_host = nullptr;
-        const DeviceMemory states(target_, no_host, rows * problem_.value_dim, "partial states");
-        const DeviceMemory state_lse(target_, no_host, rows, "partial states");
+        const DeviceMemory states(queue_, no_host, rows * problem_.value_dim, "partial states");
+        const DeviceMemory state_lse(queue_, no_host, rows, "partial states");
         if (!units_.attention.empty()) {
             launch_attention(states, problem_.value_dim, state_lse, 1);
         }
@@ -108,16 +128,17 @@ private:
 
     // A launch takes its table of units first.
     template<typename Record, typename... Arguments>
-    void launch(const DeviceKernelInfo &kernel, const std::vector<Record> &records, Arguments &&...arguments) const {
+    void launch(const DeviceKernelInfo &kernel, std::span<const Record> records, Arguments &&...arguments) {
         constexpr int64_t kColumns = sizeof(Record) / sizeof(int32_t);
         const auto count = static_cast<int32_t>(records.size());
-        DeviceMemory memory(target_, reinterpret_cast<const int32_t *>(records.data()), count * kColumns, "units");
+        DeviceMemory memory(queue_, reinterpret_cast<const int32_t *>(records.data()), count * kColumns, "units");
         memory.upload();
         DeviceView units(memory, {{kColumns, 1}, {count, kColumns}});
-        void *context = nullptr;
+        void *context = queue_.user_context();
         int32_t unit_count = count;
         void *all[] = {&context, units, &unit_count, arguments...};
-        check_device(kernel.function(all), target_, kernel.name);
+        queue_.kernel = &kernel;
+        check_device(kernel.function(all), queue_.target, kernel.name);
     }
 
     // Arguments in the order of generators/kernel_inputs.cpp. The rows of a unit lie at one stride in `out` and `lse`:
@@ -144,9 +165,9 @@ private:
         int32_t of_unit = 0;
         DeviceView output(out, {{problem_.value_dim, 1}, {1, row_stride}});
         DeviceView output_lse(lse, {{problem_.value_dim, 0}, {1, lse_stride}});
-        launch(*plan_.attention, units_.attention, query, key, value, key_granules, value_granules, bias, mask, slopes,
-               sinks, unused_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit, output,
-               output_lse);
+        launch(*plan_.attention, std::span(units_.attention), query, key, value, key_granules, value_granules, bias,
+               mask, slopes, sinks, unused_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit,
+               output, output_lse);
     }
 
     // A unit is one row. Its states lie a tile apart.
@@ -158,17 +179,18 @@ private:
         int32_t heads = 1;
         DeviceView output(tensors_.output, {{dim, 1}, {1, 0}, {1, 0}});
         DeviceView lse(tensors_.lse, {{dim, 0}, {1, 0}, {1, 0}});
-        launch(*plan_.merge, units_.merges, partial_output, partial_lse, sinks, &heads, output, lse);
+        launch(*plan_.merge, std::span(units_.merges), partial_output, partial_lse, sinks, &heads, output, lse);
     }
 
     const Problem &problem_;
     const DevicePlan &plan_;
     const hattn_attention_args &args_;
-    const DeviceTargetInfo &target_;
-    NeutralOperands neutral_;
+    DeviceQueue queue_;
+    const bool waits_;
+    std::pmr::monotonic_buffer_resource host_;  // the workspace
     const hattn_tensor lse_, bias_, mask_;
     const GranuleTables tables_;
-    const std::vector<float> slopes_, sinks_;
+    const std::pmr::vector<float> slopes_, sinks_;
     DeviceMemory key_granules_, value_granules_, alibi_slopes_, sink_logits_;
     DeviceTensors tensors_;
     const DeviceUnits units_;
@@ -176,8 +198,9 @@ private:
 
 }  // namespace
 
-void execute_on_device(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args) {
-    DeviceExecution(problem, plan, args).run();
+void execute_on_device(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args, bool waits) {
+    discard_device_error();
+    DeviceExecution(problem, plan, args, waits).run();
 }
 
 }  // namespace hattn

@@ -4,8 +4,7 @@
 
 namespace hattn {
 
-// Copies the tensors, which are in host memory, to the device, launches, and copies out and lse back. Memory on the
-// device and tables of units are taken here.
-void execute_on_device(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args);
+// Takes tensors from the host or from the device, see hattn_queue. waits: until results are there, whatever the queue.
+void execute_on_device(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args, bool waits);
 
 }  // namespace hattn

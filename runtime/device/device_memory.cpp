@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "device_workspace.h"
+#include "runtime/checked.h"
 #include "runtime/tensor.h"
 
 namespace hattn {
@@ -11,71 +13,147 @@ namespace hattn {
 namespace {
 
 halide_type_t type_of(hattn_dtype dtype) {
-    return dtype == HATTN_BOOL ? halide_type_of<uint8_t>() : halide_type_of<float>();
+    switch (dtype_bits(dtype)) {
+    case 32:
+        return halide_type_of<float>();
+    case 16:
+        return halide_type_of<uint16_t>();
+    default:
+        return halide_type_of<uint8_t>();
+    }
 }
+
+// Dimensions of stride 0 repeat what is there; of negative ones the last element comes first. What is smaller than a
+// byte is counted in bytes: rows start at them.
+struct TensorShape {
+    Dimension dimensions[4];
+    size_t count = 0;
+
+    explicit TensorShape(const hattn_tensor &tensor) {
+        const int64_t per_byte = 8 / std::min<int64_t>(dtype_bits(tensor.dtype), 8);
+        for (int d = 3; d >= 0 && !is_empty(tensor); --d) {
+            const int64_t extent = d == 3 ? ceil_div(tensor.extent[d], per_byte) : tensor.extent[d];
+            const int64_t stride = d == 3 ? tensor.stride[d] : tensor.stride[d] / per_byte;
+            if (extent > 1 && stride != 0) {
+                dimensions[count++] = {extent, std::llabs(stride)};
+            }
+        }
+    }
+};
 
 }  // namespace
 
-// Dimensions of stride 0 repeat what is there; of negative ones the last element comes first.
-std::vector<Dimension> DeviceMemory::dimensions_of(const hattn_tensor &tensor) {
-    std::vector<Dimension> dimensions;
-    for (int d = 3; d >= 0; --d) {
-        if (tensor.extent[d] > 1 && tensor.stride[d] != 0) {
-            dimensions.push_back({tensor.extent[d], std::llabs(tensor.stride[d])});
-        }
+DeviceMemory::DeviceMemory(DeviceQueue &queue, const hattn_tensor &tensor, const char *name)
+    : queue_(queue), name_(name) {
+    const bool has_elements = tensor.data && !is_empty(tensor);
+    const ByteRange range = byte_range(tensor);
+    buffer_.type = type_of(tensor.dtype);
+    // Elements of a cl_mem are told apart as if the handle were the address of the tensor's first one.
+    const auto address = reinterpret_cast<uintptr_t>(tensor.data);
+    const bool addressed = tensor.device != HATTN_OPENCL;
+    lowest_ = addressed ? range.begin : address + range.begin - tensor.byte_offset;
+    const TensorShape shape(tensor);
+    const int64_t span = set_shape(shape.dimensions, shape.count);
+    if (!has_elements || tensor.device == HATTN_CPU) {
+        buffer_.host = reinterpret_cast<uint8_t *>(lowest_);
+        allocate(span, !has_elements || span == 1);
+    } else {
+        adopt(tensor, range, span);
     }
-    return dimensions;
-}
-
-DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, const hattn_tensor &tensor, const char *name)
-    : DeviceMemory(target, type_of(tensor.dtype),
-                   is_empty(tensor) ? nullptr : reinterpret_cast<const void *>(byte_range(tensor).begin),
-                   is_empty(tensor) ? std::vector<Dimension>{} : dimensions_of(tensor), name) {
-    if (tensor.data && !is_empty(tensor)) {
-        first_ = (reinterpret_cast<uint8_t *>(tensor.data) - buffer_.host) * 8 / dtype_bits(tensor.dtype);
+    if (has_elements) {
+        first_ = byte_offset(tensor.data) * 8 / dtype_bits(tensor.dtype);
     }
-}
-
-DeviceMemory::DeviceMemory(const DeviceTargetInfo &target, halide_type_t type, const void *lowest,
-                           const std::vector<Dimension> &dimensions, const char *name)
-    : target_(target), name_(name) {
-    int64_t span = 1;
-    for (const Dimension &dimension : dimensions) {
-        shape_[buffer_.dimensions++] = {0, static_cast<int32_t>(std::max<int64_t>(dimension.extent, 1)),
-                                        static_cast<int32_t>(dimension.stride), 0};
-        span += (std::max<int64_t>(dimension.extent, 1) - 1) * dimension.stride;
-        require(span <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, name, ": spans at least ", span,
-                " elements, but kernels of ", target.name, " reach 2^31 - 1");
-    }
-    buffer_.type = type;
-    buffer_.dim = shape_;
-    buffer_.host = static_cast<uint8_t *>(const_cast<void *>(lowest));
-    check_device(halide_device_malloc(nullptr, &buffer_, target.interface()), target, name);
 }
 
 DeviceMemory::~DeviceMemory() {
-    halide_device_free(nullptr, &buffer_);
-    discard_device_message();
+    if (native_) {
+        halide_device_detach_native(queue_.user_context(), &buffer_);
+    } else {
+        halide_device_free(queue_.user_context(), &buffer_);
+    }
+    if (is_part_) {
+        queue_.driver.release_part(native_);
+    }
+    discard_device_error();
+}
+
+// Returns the elements from the first to the last.
+int64_t DeviceMemory::set_shape(const Dimension *dimensions, size_t count) {
+    int64_t span = 1;
+    for (size_t i = 0; i < count; ++i) {
+        const int64_t extent = std::max<int64_t>(dimensions[i].extent, 1);
+        shape_[buffer_.dimensions++] = {0, static_cast<int32_t>(extent), static_cast<int32_t>(dimensions[i].stride), 0};
+        span += (extent - 1) * dimensions[i].stride;
+        check_reach(span);
+    }
+    buffer_.dim = shape_;
+    return span;
+}
+
+void DeviceMemory::check_reach(int64_t elements) const {
+    require(elements <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, name_, ": spans at least ", elements,
+            " elements, but kernels of ", queue_.target.name, " reach 2^31 - 1");
+}
+
+// A part of the workspace, or memory of its own.
+void DeviceMemory::allocate(int64_t span, bool may_be_part) {
+    const size_t bytes = static_cast<size_t>(span) * buffer_.type.bytes();
+    if (may_be_part && queue_.workspace && bytes <= queue_.workspace_size - queue_.workspace_used) {
+        native_ = queue_.driver.part(queue_.workspace, queue_.workspace_used, bytes);
+        is_part_ = true;
+        queue_.workspace_used =
+            std::min<size_t>(queue_.workspace_size, round_up(queue_.workspace_used + bytes, kPartAlignment));
+        wrap();
+        return;
+    }
+    queue_.took_memory = true;
+    check_device(halide_device_malloc(queue_.user_context(), &buffer_, queue_.target.interface()), queue_.target,
+                 name_);
+}
+
+// Memory with addresses starts at the lowest element, other memory where it starts.
+void DeviceMemory::adopt(const hattn_tensor &tensor, const ByteRange &range, int64_t span) {
+    if (tensor.device == HATTN_OPENCL) {
+        native_ = reinterpret_cast<uint64_t>(tensor.data);
+        start_ = static_cast<int64_t>(range.begin);
+        check_reach(start_ / buffer_.type.bytes() + span);
+    } else {
+        native_ = lowest_;
+    }
+    wrap();
+}
+
+void DeviceMemory::wrap() {
+    check_device(halide_device_wrap_native(queue_.user_context(), &buffer_, native_, queue_.target.interface()),
+                 queue_.target, name_);
 }
 
 void DeviceMemory::upload() {
-    if (buffer_.host) {
-        buffer_.set_host_dirty();
-        check_device(halide_copy_to_device(nullptr, &buffer_, target_.interface()), target_, name_);
+    if (!buffer_.host) {
+        return;
     }
+    if (is_part_) {
+        queue_.driver.upload(queue_, native_, buffer_.host, buffer_.size_in_bytes());
+        return;
+    }
+    buffer_.set_host_dirty();
+    check_device(halide_copy_to_device(queue_.user_context(), &buffer_, queue_.target.interface()), queue_.target,
+                 name_);
 }
 
 void DeviceMemory::download() {
-    buffer_.set_device_dirty();
-    check_device(halide_copy_to_host(nullptr, &buffer_), target_, name_);
+    if (buffer_.host) {
+        buffer_.set_device_dirty();
+        check_device(halide_copy_to_host(queue_.user_context(), &buffer_), queue_.target, name_);
+    }
 }
 
-DeviceView::DeviceView(const DeviceMemory &memory, std::initializer_list<Dimension> dimensions) {
+DeviceView::DeviceView(const DeviceMemory &memory, halide_type_t type, std::initializer_list<Dimension> dimensions) {
     for (const Dimension &dimension : dimensions) {
         shape_[buffer_.dimensions++] = {0, static_cast<int32_t>(dimension.extent),
                                         static_cast<int32_t>(dimension.stride), 0};
     }
-    buffer_.type = memory.type();
+    buffer_.type = type;
     buffer_.dim = shape_;
     buffer_.device = memory.handle();
     buffer_.device_interface = memory.target().interface();

@@ -54,7 +54,7 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
     const bool forced = force.algorithm != HATTN_ALGORITHM_AUTO;
     const hattn_algorithm asked = forced ? force.algorithm : problem.algorithm;
     check_supported(problem, asked, target->name);
-    const std::string &unusable = device_unusable(*target);
+    const std::string &unusable = device_unusable(*target, problem.device_id);
     require(unusable.empty(), HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", target->name,
             "), but this machine has none that works: ", unusable);
 
@@ -75,6 +75,7 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
     if (split) {
         plan.heads = std::min<int64_t>(plan.attention->tile.rows, problem.group_size());
     }
+    plan.workspace = lay_out_device_workspace(problem, plan);
     return plan;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device.h"
+#include "device_workspace.h"
 #include "runtime/force.h"
 #include "runtime/problem.h"
 
@@ -17,6 +18,7 @@ struct DevicePlan {
     const DeviceKernelInfo *merge;      // used with split_kv
     int64_t heads;                      // query heads of one kv head that share a tile
     std::string why_algorithm;
+    DeviceWorkspace workspace = {};
 };
 
 // Of what is forced, only the algorithm concerns devices. Throws StatusError if the build has no such kernels or the

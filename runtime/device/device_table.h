@@ -27,6 +27,8 @@ struct DeviceKernelInfo {
     // Computes the units of a table (unit_record.h). Arguments as of KernelInfo, with the table and the number of its
     // rows first; one stands for all units where the table has none of their own.
     int (*function)(void **arguments);
+    // Of CUDA, where the build assembles them: cubins for some GPUs and the PTX; or null.
+    const void *fat_binary;
 };
 
 struct DeviceTargetInfo {

@@ -11,6 +11,11 @@ namespace hattn {
 
 namespace {
 
+// Where the table of a sequence starts: all keys of a ring that can be seen lie behind its first one.
+int64_t first_granule(const Problem &problem, const Sequence &sequence) {
+    return problem.ring ? sequence.first_key(0) / kGranuleKeys : 0;
+}
+
 // Rows of one sequence: what all of its units have in common.
 class SequenceUnits {
 public:
@@ -97,7 +102,7 @@ private:
 
     UnitRecord unit_of(int64_t head, int64_t heads, int64_t row, int64_t rows, const KeyRange &keys) const {
         UnitRecord unit = {};
-        unit.query = tensors_.query.offset(element<const float>(args_.q, sequence_.queries, head, row));
+        unit.query = row_offset(tensors_.query, args_.q, head, row);
         unit.rows = narrow(rows);
         unit.heads = narrow(heads);
         unit.tile_rows = narrow(rows * heads);
@@ -107,10 +112,11 @@ private:
             return unit;
         }
         const int64_t kv_head = head / problem_.group_size();
-        unit.key = tensors_.key.offset(first_key(args_.k, kv_head, keys));
-        unit.value = tensors_.value.offset(first_key(args_.v, kv_head, keys));
+        unit.key = element_offset<float>(tensors_.key, first_key(args_.k, kv_head, keys));
+        unit.value = element_offset<float>(tensors_.value, first_key(args_.v, kv_head, keys));
         if (tables_.per_sequence > 0) {
-            unit.key_granules = unit.value_granules = narrow(batch_ * tables_.per_sequence + keys.begin / kGranuleKeys);
+            const int64_t granule = keys.begin / kGranuleKeys - first_granule(problem_, sequence_);
+            unit.key_granules = unit.value_granules = narrow(batch_ * tables_.per_sequence + granule);
         }
         unit.bias = operand_offset<float>(tensors_.bias, args_.bias, head, row, keys.begin);
         unit.mask = operand_offset<uint8_t>(tensors_.mask, args_.mask, head, row, keys.begin);
@@ -122,10 +128,9 @@ private:
         return unit;
     }
 
-    // What entries of the granule table count from.
-    const float *first_key(const hattn_tensor &side, int64_t kv_head, const KeyRange &keys) const {
-        return static_cast<const float *>(
-            locate_granules(problem_, args_, side, batch_, kv_head, {keys.begin / kGranuleKeys, 0}, nullptr).base);
+    // What entries of the granule table count from. (Of memory without addresses, its handle stands for one.)
+    const void *first_key(const hattn_tensor &side, int64_t kv_head, const KeyRange &keys) const {
+        return locate_granules(problem_, args_, side, batch_, kv_head, {keys.begin / kGranuleKeys, 0}, nullptr).base;
     }
 
     template<typename T>
@@ -139,11 +144,23 @@ private:
         for (int d = 0; d < 4; ++d) {
             element += at[d] * used_stride(tensor, d);
         }
-        return memory.offset(element);
+        return element_offset<T>(memory, element);
+    }
+
+    template<typename T>
+    static int32_t element_offset(const DeviceMemory &memory, const void *element) {
+        return narrow(memory.byte_offset(element) / static_cast<int64_t>(sizeof(T)));
+    }
+
+    // Of queries or outputs.
+    int32_t row_offset(const DeviceMemory &memory, const hattn_tensor &tensor, int64_t head, int64_t row) const {
+        const StoredRows &rows = sequence_.queries;
+        const void *first = address(tensor, rows.batch, head, rows.first + row);
+        return narrow(memory.byte_offset(first) * 8 / dtype_bits(tensor.dtype));
     }
 
     int32_t output_offset(int64_t head, int64_t row) const {
-        return tensors_.output.offset(element<const float>(args_.out, sequence_.queries, head, row));
+        return row_offset(tensors_.output, args_.out, head, row);
     }
     int32_t lse_offset(int64_t head, int64_t row) const {
         return narrow(tensors_.lse.offset(lse_, sequence_.queries.batch, head, sequence_.queries.first + row));
@@ -170,11 +187,19 @@ private:
 
 }  // namespace
 
-GranuleTables make_granule_tables(const Problem &problem, const hattn_attention_args &args) {
-    GranuleTables tables;
+GranuleTables make_granule_tables(const Problem &problem, const hattn_attention_args &args,
+                                  std::pmr::memory_resource *memory) {
+    GranuleTables tables{std::pmr::vector<int32_t>(memory), std::pmr::vector<int32_t>(memory)};
+    const auto range_of = [&](int64_t b) {
+        const Sequence sequence(problem, args, b);
+        const int64_t first = first_granule(problem, sequence);
+        // What a ring holds; where it holds less than the rows might see, they see nothing.
+        return GranuleRange{first,
+                            std::min(ceil_div(sequence.kv_length, kGranuleKeys) - first, most_granules(problem))};
+    };
     int64_t longest = 0;
     for (int64_t b = 0; b < problem.batch; ++b) {
-        longest = std::max(longest, ceil_div(Sequence(problem, args, b).kv_length, kGranuleKeys));
+        longest = std::max(longest, range_of(b).count);
     }
     if (!problem.scattered()) {
         tables.key.resize(longest);
@@ -186,16 +211,18 @@ GranuleTables make_granule_tables(const Problem &problem, const hattn_attention_
     tables.key.resize(problem.batch * longest);
     tables.value.resize(problem.batch * longest);
     for (int64_t b = 0; b < problem.batch; ++b) {
-        const GranuleRange all{0, ceil_div(Sequence(problem, args, b).kv_length, kGranuleKeys)};
-        locate_granules(problem, args, args.k, b, 0, all, tables.key.data() + b * longest);
-        locate_granules(problem, args, args.v, b, 0, all, tables.value.data() + b * longest);
+        locate_granules(problem, args, args.k, b, 0, range_of(b), tables.key.data() + b * longest);
+        locate_granules(problem, args, args.v, b, 0, range_of(b), tables.value.data() + b * longest);
     }
     return tables;
 }
 
 DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args,
-                              const hattn_tensor &lse, const DeviceTensors &tensors, const GranuleTables &tables) {
-    DeviceUnits units;
+                              const hattn_tensor &lse, const DeviceTensors &tensors, const GranuleTables &tables,
+                              std::pmr::memory_resource *memory) {
+    DeviceUnits units{std::pmr::vector<UnitRecord>(memory), std::pmr::vector<MergeRecord>(memory)};
+    units.attention.reserve(plan.workspace.attention_units);
+    units.merges.reserve(plan.workspace.merge_units);
     for (int64_t b = 0; b < problem.batch; ++b) {
         SequenceUnits(problem, plan, args, lse, tensors, tables, b, &units).add();
     }

@@ -1,6 +1,7 @@
 // Divides an execute on a device into the units of its launches.
 #pragma once
 
+#include <memory_resource>
 #include <vector>
 
 #include "device_memory.h"
@@ -16,17 +17,18 @@ struct DeviceTensors {
 };
 
 // Where the granules of keys lie: one table for all sequences where each stores its keys side by side, else one for
-// each.
+// each, which starts where a ring has its first key.
 struct GranuleTables {
-    std::vector<int32_t> key, value;
+    std::pmr::vector<int32_t> key, value;
     int64_t per_sequence = 0;  // entries; 0: all share one
 };
-GranuleTables make_granule_tables(const Problem &problem, const hattn_attention_args &args);
+GranuleTables make_granule_tables(const Problem &problem, const hattn_attention_args &args,
+                                  std::pmr::memory_resource *memory);
 
 struct DeviceUnits {
-    std::vector<UnitRecord> attention;
-    std::vector<MergeRecord> merges;  // with split_kv: one per row and head
-    int64_t state_rows = 0;           // of the pool of partial states
+    std::pmr::vector<UnitRecord> attention;
+    std::pmr::vector<MergeRecord> merges;  // with split_kv: one per row and head
+    int64_t state_rows = 0;                // of the pool of partial states
 };
 
 // Index of a sink that is none, behind those of all heads.
@@ -36,6 +38,7 @@ inline int32_t no_sinks(const Problem &problem) {
 
 // lse: as in args, or of memory that nobody reads.
 DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args,
-                              const hattn_tensor &lse, const DeviceTensors &tensors, const GranuleTables &tables);
+                              const hattn_tensor &lse, const DeviceTensors &tensors, const GranuleTables &tables,
+                              std::pmr::memory_resource *memory);
 
 }  // namespace hattn

@@ -56,6 +56,8 @@ std::vector<WrongDesc> wrong_enums() {
         member("v_dtype_unknown", &D::v_dtype, unknown<hattn_dtype>(99), {kInvalid, {"v_dtype", "99"}}),
         member("out_dtype_int4", &D::out_dtype, HATTN_INT4, {kInvalid, {"out_dtype", "int4"}}),
         member("device_unknown", &D::device, unknown<hattn_device>(77), {kInvalid, {"device", "77"}}),
+        member("device_id_negative", &D::device_id, -1, {kInvalid, {"device_id", "-1"}}),
+        member("device_id_of_the_cpu", &D::device_id, 1, {kInvalid, {"device_id", "1"}}),
         member("scores_unknown", &D::scores, unknown<hattn_scores>(5), {kInvalid, {"scores", "5"}}),
         member("scores_negative", &D::scores, unknown<hattn_scores>(-1), {kInvalid, {"scores"}}),
         member("algorithm_unknown", &D::algorithm, unknown<hattn_algorithm>(5), {kInvalid, {"algorithm", "5"}}),
@@ -178,6 +180,10 @@ TEST(DescErrors, NullPointers) {
     EXPECT_EQ(bytes, 7u);
     test::PlanPtr good = test::make_plan(context.get(), problem.desc);
     EXPECT_EQ(refused(hattn_plan_workspace_size(good.get(), nullptr), "bytes"), "");
+    EXPECT_EQ(refused(hattn_plan_device_workspace_size(nullptr, &bytes), "plan"), "");
+    EXPECT_EQ(refused(hattn_plan_device_workspace_size(good.get(), nullptr), "bytes"), "");
+    EXPECT_EQ(hattn_plan_device_workspace_size(good.get(), &bytes), HATTN_OK);
+    EXPECT_EQ(bytes, 0u);
     EXPECT_TRUE(problem.outputs_untouched());
 }
 

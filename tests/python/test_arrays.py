@@ -114,11 +114,14 @@ def test_merge_states_of_tensors(rng):
     assert_close(merged.numpy(), out)
 
 
-def test_tensors_on_a_device_are_refused(rng):
+def test_tensors_on_another_device_are_refused(rng):
     q, k, v = random_qkv(rng)
     cuda = (2, 1)
+    with pytest.raises(NotImplementedError, match=r"q: the Tensor lives on DLPack device \(10, 0\), which is not supp"):
+        hattn.attention(Tensor(q, (10, 0)), k, v)
+    with pytest.raises(ValueError, match=r"k: the ndarray lives on the host, but q lives on DLPack device \(2, 1\)"):
+        hattn.attention(Tensor(q, cuda), k, v)
     for name, arrays in {
-        "q": (Tensor(q, cuda), k, v),
         "k": (q, Tensor(k, cuda), v),
         "v": (q, k, Tensor(v, cuda)),
     }.items():

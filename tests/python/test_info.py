@@ -55,6 +55,7 @@ def test_explain_takes_the_options_of_attention(rng):
         out=np.empty_like(q),
         return_lse=True,
         device="cpu",
+        stream=None,
         return_scores="raw",
     )
     assert set(options) == set(inspect.signature(hattn.attention).parameters) - {"q", "k", "v"}

@@ -1,22 +1,34 @@
-// A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels do
-// nothing, and every module, attribute and launch is a line of the file that $HATTN_STUB_CUDA_LOG names.
-// $HATTN_STUB_CUDA_FAIL names a function that fails. Signatures from the CUDA Driver API documentation; a handle is any
-// pointer.
+// A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels are
+// engine.h's, and every module, attribute, copy, launch and wait is a line of the file that $HATTN_STUB_CUDA_LOG names.
+// $HATTN_STUB_CUDA_FAIL names a function that fails, $HATTN_STUB_CUDA_DEVICES says how many GPUs there are (1),
+// $HATTN_STUB_CUDA_CAPABILITY (80) and $HATTN_STUB_CUDA_VERSION (12000) what they and the driver are. Signatures from
+// the CUDA Driver API documentation; a handle is any pointer.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
+
+#include "engine.h"
 
 namespace {
+
+namespace engine = hattn::stub_cuda;
 
 using Result = int;
 using DevicePointer = unsigned long long;
 
-constexpr Result kSuccess = 0, kOutOfMemory = 2, kLaunchFailed = 719;
+constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kNoBinary = 209,
+                 kLaunchFailed = 719;
+
+std::mutex mutex;  // of everything below that threads share
 
 template<typename... Values>
 void log(const char *format, Values... values) {
+    const std::lock_guard lock(mutex);
     if (const char *path = std::getenv("HATTN_STUB_CUDA_LOG")) {
         if (std::FILE *file = std::fopen(path, "a")) {
             std::fprintf(file, format, values...);
@@ -25,13 +37,59 @@ void log(const char *format, Values... values) {
     }
 }
 
+int setting(const char *name, int otherwise) {
+    const char *value = std::getenv(name);
+    return value ? std::atoi(value) : otherwise;
+}
+
 Result unless_failing(const char *function, Result failure) {
     const char *failing = std::getenv("HATTN_STUB_CUDA_FAIL");
     return failing && std::strcmp(failing, function) == 0 ? failure : kSuccess;
 }
 
-int context, module;
-std::map<std::string, int> functions;
+struct Context {
+    int device;
+};
+constexpr int kMostDevices = 4;
+Context primary_contexts[kMostDevices] = {{0}, {1}, {2}, {3}};
+thread_local std::vector<Context *> current_contexts;
+
+struct Stream {
+    Context *context;
+};
+struct Function {
+    Context *context = nullptr;
+    void *kernel = nullptr;
+    int shared_limit = 48 * 1024;  // cuFuncSetAttribute raises it
+};
+struct Module {
+    Context *context;
+    void *of_engine = nullptr;
+    std::map<std::string, Function> functions = {};
+};
+
+Context *current() {
+    return current_contexts.empty() ? nullptr : current_contexts.back();
+}
+
+Result load(void **module, const void *image) {
+    if (!current()) {
+        return kInvalidContext;
+    }
+    // Of a fat binary, see fatbinary in the CUDA Toolkit.
+    const auto magic = *static_cast<const unsigned *>(image);
+    const bool fat = magic == 0xBA55ED50u;
+    log("module fat=%d ptx=%d context=%p\n", fat,
+        !fat && std::strstr(static_cast<const char *>(image), ".target sm_80") != nullptr,
+        static_cast<void *>(current()));
+    if (fat && unless_failing("fat", kNoBinary) != kSuccess) {
+        return kNoBinary;
+    }
+    auto loading = std::make_unique<Module>(Module{current()});
+    const Result result = engine::load_module(&loading->of_engine, static_cast<const char *>(image));
+    *module = result == kSuccess ? loading.release() : nullptr;
+    return result;
+}
 
 Result copy(void *to, const void *from, size_t bytes) {
     std::memcpy(to, from, bytes);
@@ -49,12 +107,20 @@ extern "C" {
 Result cuInit(unsigned) {
     return kSuccess;
 }
-Result cuDeviceGetCount(int *count) {
-    *count = 1;
+Result cuDriverGetVersion(int *version) {
+    *version = setting("HATTN_STUB_CUDA_VERSION", 12000);
     return kSuccess;
 }
-Result cuDeviceGet(int *device, int) {
-    *device = 0;
+Result cuGetErrorName(Result error, const char **name) {
+    *name = error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : nullptr;
+    return *name ? kSuccess : kInvalidValue;
+}
+Result cuDeviceGetCount(int *count) {
+    *count = setting("HATTN_STUB_CUDA_DEVICES", 1);
+    return kSuccess;
+}
+Result cuDeviceGet(int *device, int ordinal) {
+    *device = ordinal;
     return kSuccess;
 }
 Result cuDeviceGetName(char *name, int size, int) {
@@ -66,15 +132,25 @@ Result cuDeviceTotalMem_v2(size_t *bytes, int) {
     return kSuccess;
 }
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
-    constexpr int kCapabilityMajor = 75;
-    *value = attribute == kCapabilityMajor ? 8 : 0;
+    constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;
+    const int capability = setting("HATTN_STUB_CUDA_CAPABILITY", 80);
+    *value = attribute == kMultiprocessors   ? 4
+             : attribute == kCapabilityMajor ? capability / 10
+             : attribute == kCapabilityMinor ? capability % 10
+                                             : 0;
     return kSuccess;
 }
-Result cuCtxCreate_v2(void **created, unsigned, int) {
-    *created = &context;
+Result cuDevicePrimaryCtxRetain(void **context, int device) {
+    *context = &primary_contexts[device];
     return kSuccess;
 }
-Result cuCtxDestroy_v2(void *) {
+Result cuCtxCreate_v2(void **created, unsigned, int device) {
+    *created = new Context{device};
+    current_contexts.push_back(static_cast<Context *>(*created));
+    return kSuccess;
+}
+Result cuCtxDestroy_v2(void *context) {
+    delete static_cast<Context *>(context);
     return kSuccess;
 }
 Result cuCtxGetApiVersion(void *, unsigned *version) {
@@ -82,68 +158,90 @@ Result cuCtxGetApiVersion(void *, unsigned *version) {
     return kSuccess;
 }
 Result cuCtxGetDevice(int *device) {
-    *device = 0;
+    *device = current() ? current()->device : -1;
+    return current() ? kSuccess : kInvalidContext;
+}
+Result cuCtxGetCurrent(void **context) {
+    *context = current();
     return kSuccess;
 }
-Result cuCtxPushCurrent_v2(void *) {
+Result cuCtxPushCurrent_v2(void *context) {
+    current_contexts.push_back(static_cast<Context *>(context));
     return kSuccess;
 }
 Result cuCtxPopCurrent_v2(void **popped) {
-    *popped = &context;
+    *popped = current();
+    current_contexts.pop_back();
     return kSuccess;
 }
 Result cuCtxSynchronize() {
+    log("wait\n");
     return kSuccess;
 }
-Result cuStreamSynchronize(void *) {
+Result cuStreamCreate(void **stream, unsigned) {
+    *stream = new Stream{current()};
     return kSuccess;
+}
+Result cuStreamGetCtx(void *stream, void **context) {
+    *context = static_cast<Stream *>(stream)->context;
+    return kSuccess;
+}
+Result cuStreamSynchronize(void *stream) {
+    log("wait stream=%p\n", stream);
+    return unless_failing("cuStreamSynchronize", kLaunchFailed);
 }
 Result cuProfilerStop() {
     return kSuccess;
 }
-Result cuModuleLoadData(void **loaded, const void *) {
-    *loaded = &module;
+Result cuModuleLoadData(void **loaded, const void *image) {
+    return load(loaded, image);
+}
+Result cuModuleLoadDataEx(void **loaded, const void *image, unsigned, int *, void **) {
+    return load(loaded, image);
+}
+Result cuModuleUnload(void *module) {
+    delete static_cast<Module *>(module);
     return kSuccess;
 }
-Result cuModuleLoadDataEx(void **loaded, const void *image, unsigned options, int *, void **) {
-    *loaded = &module;
-    log("module options=%u ptx=%d\n", options,
-        std::strstr(static_cast<const char *>(image), ".target sm_80") != nullptr);
-    return kSuccess;
-}
-Result cuModuleUnload(void *) {
-    return kSuccess;
-}
-Result cuModuleGetFunction(void **function, void *, const char *name) {
-    *function = &functions[name];
-    return kSuccess;
+Result cuModuleGetFunction(void **function, void *module, const char *name) {
+    auto &loaded = *static_cast<Module *>(module);
+    const std::lock_guard lock(mutex);
+    Function &found = loaded.functions[name];
+    found.context = loaded.context;
+    *function = &found;
+    return engine::find_kernel(&found.kernel, loaded.of_engine, name);
 }
 Result cuFuncSetAttribute(void *function, int attribute, int value) {
     log("attribute %d=%d\n", attribute, value);
-    *static_cast<int *>(function) = value;
+    static_cast<Function *>(function)->shared_limit = value;
     return kSuccess;
 }
 Result cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
-    *pointer = reinterpret_cast<DevicePointer>(std::calloc(bytes, 1));
+    log("allocate %zu\n", bytes);
+    *pointer = engine::allocate(bytes);
     return unless_failing("cuMemAlloc", kOutOfMemory);
 }
 Result cuMemFree_v2(DevicePointer pointer) {
-    std::free(memory(pointer));
+    engine::release(pointer);
     return kSuccess;
 }
 Result cuMemcpyHtoD_v2(DevicePointer to, const void *from, size_t bytes) {
+    log("wait copy\n");
     return copy(memory(to), from, bytes);
 }
 Result cuMemcpyDtoH_v2(void *to, DevicePointer from, size_t bytes) {
+    log("wait copy\n");
     return copy(to, memory(from), bytes);
 }
 Result cuMemcpyDtoD_v2(DevicePointer to, DevicePointer from, size_t bytes) {
     return copy(memory(to), memory(from), bytes);
 }
-Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void *from, size_t bytes, void *) {
+Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void *from, size_t bytes, void *stream) {
+    log("upload stream=%p\n", stream);
     return copy(memory(to), from, bytes);
 }
-Result cuMemcpyDtoHAsync_v2(void *to, DevicePointer from, size_t bytes, void *) {
+Result cuMemcpyDtoHAsync_v2(void *to, DevicePointer from, size_t bytes, void *stream) {
+    log("download stream=%p\n", stream);
     return copy(to, memory(from), bytes);
 }
 Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes, void *) {
@@ -155,11 +253,27 @@ Result cuMemcpy3D_v2(const void *) {
 Result cuPointerGetAttribute(void *, int, DevicePointer) {
     return kSuccess;
 }
-Result cuLaunchKernel(void *function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
-                      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *, void **, void **) {
-    const bool fits = shared_bytes <= 48 * 1024 || static_cast<int>(shared_bytes) <= *static_cast<int *>(function);
-    log("launch blocks=%u threads=%u shared=%u\n", blocks_x * blocks_y * blocks_z, threads_x * threads_y * threads_z,
-        shared_bytes);
-    return fits ? unless_failing("cuLaunchKernel", kLaunchFailed) : kLaunchFailed;
+// What is launched has to be of the current context, as has its stream.
+Result cuLaunchKernel(void *launched, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
+                      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *stream, void **arguments,
+                      void **) {
+    const auto &function = *static_cast<const Function *>(launched);
+    log("launch blocks=%u threads=%u shared=%u context=%p stream=%p\n", blocks_x * blocks_y * blocks_z,
+        threads_x * threads_y * threads_z, shared_bytes, static_cast<void *>(current()), stream);
+    const bool fits = shared_bytes <= static_cast<unsigned>(function.shared_limit);
+    const bool ours = function.context == current() && (!stream || static_cast<Stream *>(stream)->context == current());
+    if (!fits || !ours) {
+        return kLaunchFailed;
+    }
+    std::string message;
+    const Result result = engine::launch(
+        function.kernel, {{blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, shared_bytes}, arguments,
+        message);
+    if (result != kSuccess) {
+        log("fault %s\n", message.c_str());
+        std::fprintf(stderr, "CUDA: %s\n", message.c_str());
+        return result;
+    }
+    return unless_failing("cuLaunchKernel", kLaunchFailed);
 }
 }

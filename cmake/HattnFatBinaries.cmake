@@ -1,0 +1,25 @@
+# Makes fat binaries of CUDA kernels, run as a script with
+#   DIRECTORY      where objects.rsp names objects, and <kernel>.ptx lies beside each; fat.o is written there
+#   ARCHITECTURES  such as 80,90, for which ptxas makes machine code; the PTX is there for every other GPU
+#   PTXAS, FATBINARY, COMPILER
+# fat.o holds hattn_fat_<kernel> for each.
+string(REPLACE "," ";" ARCHITECTURES ${ARCHITECTURES})
+file(STRINGS ${DIRECTORY}/objects.rsp objects)
+set(assembly ".section .rodata\n")
+foreach (object IN LISTS objects)
+    cmake_path(GET object STEM LAST_ONLY kernel)
+    set(base ${DIRECTORY}/${kernel})
+    list(GET ARCHITECTURES 0 oldest)
+    set(images --image3=kind=ptx,sm=${oldest},file=${base}.ptx)
+    foreach (architecture IN LISTS ARCHITECTURES)
+        set(cubin ${base}.sm_${architecture}.cubin)
+        execute_process(COMMAND ${PTXAS} -arch=sm_${architecture} -o ${cubin} ${base}.ptx COMMAND_ERROR_IS_FATAL ANY)
+        list(APPEND images --image3=kind=elf,sm=${architecture},file=${cubin})
+    endforeach ()
+    execute_process(COMMAND ${FATBINARY} --64 --create=${base}.fatbin ${images} COMMAND_ERROR_IS_FATAL ANY)
+    string(APPEND assembly ".balign 16\n.globl hattn_fat_${kernel}\n.hidden hattn_fat_${kernel}\n"
+           "hattn_fat_${kernel}:\n.incbin \"${base}.fatbin\"\n")
+endforeach ()
+string(APPEND assembly ".section .note.GNU-stack,\"\",%progbits\n")
+file(WRITE ${DIRECTORY}/fat.s "${assembly}")
+execute_process(COMMAND ${COMPILER} -c ${DIRECTORY}/fat.s -o ${DIRECTORY}/fat.o COMMAND_ERROR_IS_FATAL ANY)

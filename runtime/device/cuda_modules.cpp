@@ -1,0 +1,153 @@
+// Loading and launching kernels, in place of Halide's functions: those compile PTX for at most 64 registers, never ask
+// for more shared memory than the 48 KiB that a launch has by default (both of Halide 21.0.0), know no fat binaries,
+// and take memory from the heap.
+#include <HalideRuntime.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "cuda_api.h"
+#include "device.h"
+#include "device_queue.h"
+
+namespace hattn {
+
+namespace {
+
+using cuda::api;
+using cuda::Result;
+
+constexpr int kDefaultSharedBytes = 48 * 1024;
+constexpr int kMaxDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr size_t kMostArguments = 128;
+
+// A kernel in one context. A module has one kernel, see generators/device_objects.h.
+struct LoadedKernel {
+    void *module = nullptr;
+    void *function = nullptr;
+    int shared_bytes = kDefaultSharedBytes;  // that a launch may ask for
+};
+
+// By context and PTX.
+class LoadedKernels {
+public:
+    // Loads once: the fat binary if the build has one and this GPU takes it, else the PTX.
+    Result load(const DeviceQueue &queue, const void *ptx) {
+        const std::lock_guard lock(mutex_);
+        LoadedKernel &kernel = kernels_[{queue.context, ptx}];
+        if (kernel.module) {
+            return cuda::kSuccess;
+        }
+        const void *fat = queue.kernel ? queue.kernel->fat_binary : nullptr;
+        if (fat && api().load_module(&kernel.module, fat) == cuda::kSuccess) {
+            return cuda::kSuccess;
+        }
+        kernel.module = nullptr;
+        const Result result = api().load_module(&kernel.module, ptx);
+        if (result != cuda::kSuccess) {
+            kernel.module = nullptr;
+        }
+        return result;
+    }
+
+    // One that is loaded, and may be launched with so much shared memory.
+    Result prepare(const DeviceQueue &queue, const void *ptx, const char *name, int shared_bytes, void **function) {
+        const std::lock_guard lock(mutex_);
+        LoadedKernel &kernel = kernels_[{queue.context, ptx}];
+        Result result = cuda::kSuccess;
+        if (!kernel.module) {
+            return cuda::kInvalidHandle;  // load() has said why
+        }
+        if (!kernel.function) {
+            result = api().module_function(&kernel.function, kernel.module, name);
+        }
+        if (result == cuda::kSuccess && shared_bytes > kernel.shared_bytes) {
+            result = api().set_function_attribute(kernel.function, kMaxDynamicSharedBytes, shared_bytes);
+            kernel.shared_bytes = result == cuda::kSuccess ? shared_bytes : kernel.shared_bytes;
+        }
+        *function = kernel.function;
+        return result;
+    }
+
+private:
+    std::mutex mutex_;
+    std::map<std::pair<const void *, const void *>, LoadedKernel> kernels_;
+};
+
+LoadedKernels &loaded_kernels() {
+    static LoadedKernels *const kernels = new LoadedKernels;  // for as long as any thread may launch
+    return *kernels;
+}
+
+int report(Result result, const char *what) {
+    if (result == cuda::kSuccess) {
+        return halide_error_code_success;
+    }
+    note_device_error(cuda_status(result), std::string(what) + ": " + cuda::error_text(result));
+    return halide_error_code_gpu_device_error;
+}
+
+}  // namespace
+
+// (Its use also has the linker take this file, and with it the functions that replace those of Halide.)
+hattn_status cuda_status(int result) {
+    switch (result) {
+    case cuda::kOutOfMemory:
+        return HATTN_OUT_OF_MEMORY;
+    case cuda::kNoDevice:
+    case cuda::kNoBinaryForGpu:
+    case cuda::kUnsupportedPtxVersion:
+        return HATTN_NOT_SUPPORTED;
+    default:
+        return HATTN_INTERNAL_ERROR;
+    }
+}
+
+}  // namespace hattn
+
+// These replace weak functions of Halide's runtime.
+extern "C" {
+
+int halide_cuda_initialize_kernels(void *user_context, void **state, const char *ptx, int) {
+    using namespace hattn;
+    const auto &queue = *static_cast<DeviceQueue *>(user_context);
+    *state = const_cast<char *>(ptx);
+    const cuda::CurrentContext current(queue.context);
+    if (current.result() != cuda::kSuccess) {
+        return report(current.result(), "cuCtxPushCurrent");
+    }
+    return report(loaded_kernels().load(queue, ptx), "cuModuleLoadData");
+}
+
+void halide_cuda_finalize_kernels(void *, void *) {}
+
+int halide_cuda_run(void *user_context, void *state, const char *name, int blocks_x, int blocks_y, int blocks_z,
+                    int threads_x, int threads_y, int threads_z, int shared_bytes, size_t sizes[], void *arguments[],
+                    int8_t is_buffer[]) {
+    using namespace hattn;
+    const auto &queue = *static_cast<DeviceQueue *>(user_context);
+    const cuda::CurrentContext current(queue.context);
+    if (current.result() != cuda::kSuccess) {
+        return report(current.result(), "cuCtxPushCurrent");
+    }
+    void *function = nullptr;
+    if (const Result result = loaded_kernels().prepare(queue, state, name, shared_bytes, &function);
+        result != cuda::kSuccess) {
+        return report(result, "cuModuleGetFunction or cuFuncSetAttribute");
+    }
+    std::array<void *, kMostArguments> pointers = {};
+    for (size_t i = 0; sizes[i] != 0; ++i) {
+        if (i == kMostArguments) {
+            note_device_error(HATTN_INTERNAL_ERROR, "a kernel has too many arguments");
+            return halide_error_code_internal_error;
+        }
+        pointers[i] = is_buffer[i] ? &static_cast<halide_buffer_t *>(arguments[i])->device : arguments[i];
+    }
+    return report(api().launch(function, blocks_x, blocks_y, blocks_z, threads_x, threads_y, threads_z, shared_bytes,
+                               queue.queue, pointers.data(), nullptr),
+                  "cuLaunchKernel");
+}
+
+}  // extern "C"

@@ -1,0 +1,48 @@
+// What the library asks of a device's driver beside what Halide's runtime does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "hattn/hattn.h"
+
+namespace hattn {
+
+struct DeviceQueue;
+
+// What tells one device from another, for tunings and for people.
+struct DeviceIdentity {
+    std::string name;
+    std::string capability;  // of CUDA its compute capability, "9.0"; of OpenCL its version
+    std::string driver;
+    int64_t compute_units = 0, memory_bytes = 0;
+};
+
+class DeviceDriver {
+public:
+    virtual ~DeviceDriver() = default;
+    // Why there is no such device that runs our kernels; "" if there is.
+    virtual std::string unusable(int32_t device_id) const = 0;
+    virtual int32_t count() const = 0;
+    virtual DeviceIdentity identity(int32_t device_id) const = 0;
+
+    // These throw StatusError.
+    // Finds the context and queue of `given`, or the library's own if it is null.
+    virtual void open(DeviceQueue &queue, const hattn_queue *given) const = 0;
+    // Copies from the host once the queue gets there, which may be after the call: `host` has to stay.
+    virtual void upload(const DeviceQueue &queue, uint64_t memory, const void *host, size_t bytes) const = 0;
+    virtual void wait(const DeviceQueue &queue) const = 0;
+
+    // A part of memory as memory of its own, until it is released.
+    virtual uint64_t part(void *memory, size_t offset, size_t bytes) const = 0;
+    virtual void release_part(uint64_t part) const = 0;
+};
+
+const DeviceDriver &device_driver(hattn_device device);
+
+// One of each.
+const DeviceDriver &cuda_driver();
+const DeviceDriver &opencl_driver();
+
+}  // namespace hattn

@@ -1,0 +1,37 @@
+// Where an execute puts its work. Halide's functions and kernels are given one as their user context.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device_driver.h"
+#include "device_table.h"
+
+namespace hattn {
+
+struct DeviceQueue {
+    // The library's own queue. Throws StatusError.
+    DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id);
+    // The caller's, if there is one, and workspace.
+    DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_attention_args &args);
+    DeviceQueue(const DeviceQueue &) = delete;
+    DeviceQueue &operator=(const DeviceQueue &) = delete;
+
+    // As Halide takes it.
+    void *user_context() {
+        return this;
+    }
+
+    const DeviceTargetInfo &target;
+    const DeviceDriver &driver;
+    const int32_t device_id;
+    void *context = nullptr, *queue = nullptr;  // of the driver
+    const DeviceKernelInfo *kernel = nullptr;   // that is being launched
+
+    // What is left of the caller's device workspace.
+    void *workspace = nullptr;
+    size_t workspace_used = 0, workspace_size = 0;
+    bool took_memory = false;  // beside the workspace
+};
+
+}  // namespace hattn

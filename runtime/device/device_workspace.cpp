@@ -1,0 +1,84 @@
+#include "device_workspace.h"
+
+#include <algorithm>
+
+#include "device_plan.h"
+#include "runtime/checked.h"
+#include "runtime/units.h"
+#include "unit_record.h"
+
+namespace hattn {
+
+namespace {
+
+constexpr const char *kWhat = "device_workspace";
+constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kHostAlignment = 64;  // more than any element of a table needs
+
+// Sums of sizes, each rounded up to an alignment.
+class Sizes {
+public:
+    explicit Sizes(int64_t alignment) : alignment_(alignment) {}
+    void add(int64_t count, int64_t bytes) {
+        const int64_t size = std::max<int64_t>(checked_multiply(count, bytes, kWhat), 1);
+        total_ = checked_add(total_, round_up(size, alignment_), kWhat);
+    }
+    size_t total() const {
+        return static_cast<size_t>(total_);
+    }
+
+private:
+    int64_t alignment_, total_ = 0;
+};
+
+void count_units(const Problem &problem, const DevicePlan &plan, DeviceWorkspace &workspace) {
+    const int64_t unit_rows = std::max<int64_t>(1, plan.attention->tile.rows / plan.heads);
+    const int64_t blocks = most_row_blocks(problem, unit_rows);
+    if (plan.algorithm != HATTN_ALGORITHM_SPLIT_KV) {
+        // Rows past a sequence's length are tiles of their own.
+        workspace.attention_units = checked_multiply(problem.query_heads, blocks + problem.batch, kWhat);
+        return;
+    }
+    // Keys that a tile sees start up to a granule before the first.
+    const int64_t splits = ceil_div(problem.kv_length + 2 * kGranuleKeys, kDeviceSplitKeys);
+    const int64_t tiles =
+        checked_multiply(problem.kv_heads * ceil_div(problem.group_size(), plan.heads), blocks, kWhat);
+    workspace.attention_units = checked_multiply(tiles, splits, kWhat);
+    workspace.merge_units = checked_multiply(problem.query_heads, problem.total_rows(), kWhat);
+    workspace.state_rows = checked_multiply(workspace.attention_units, plan.attention->tile.rows, kWhat);
+}
+
+}  // namespace
+
+int64_t most_granules(const Problem &problem) {
+    return ceil_div(problem.kv_length, kGranuleKeys) + (problem.ring ? 1 : 0);
+}
+
+DeviceWorkspace lay_out_device_workspace(const Problem &problem, const DevicePlan &plan) {
+    DeviceWorkspace workspace;
+    if (problem.batch == 0 || problem.query_length == 0) {
+        return workspace;
+    }
+    count_units(problem, plan, workspace);
+    workspace.granules = checked_multiply(problem.scattered() ? problem.batch : 1, most_granules(problem), kWhat);
+    Sizes host(kHostAlignment), device(kPartAlignment);
+    for (Sizes *sizes : {&host, &device}) {
+        sizes->add(workspace.attention_units, sizeof(UnitRecord));
+        sizes->add(workspace.merge_units, sizeof(MergeRecord));
+        sizes->add(workspace.granules, sizeof(int32_t));
+        sizes->add(workspace.granules, sizeof(int32_t));
+        sizes->add(problem.query_heads, kFloat);                              // slopes
+        sizes->add(problem.query_heads + plan.attention->tile.rows, kFloat);  // sinks
+        sizes->add(1, kFloat);                                                // bias that is none
+        sizes->add(1, 1);                                                     // mask that is none
+    }
+    device.add(checked_multiply(problem.query_heads, problem.total_rows(), kWhat),
+               kFloat);  // log-sum-exp, if not wanted
+    device.add(checked_multiply(std::max<int64_t>(workspace.state_rows, 1), problem.value_dim, kWhat), kFloat);
+    device.add(std::max<int64_t>(workspace.state_rows, 1), kFloat);
+    workspace.host_bytes = host.total();
+    workspace.device_bytes = device.total();
+    return workspace;
+}
+
+}  // namespace hattn

@@ -1,0 +1,74 @@
+"""Fat binaries of CUDA kernels: machine code for the GPUs that are asked for, and PTX for the others."""
+
+import pathlib
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "cmake/HattnFatBinaries.cmake"
+KERNEL = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry kernel() { ret; }\n"
+ARCHITECTURES = (80, 90, 100, 120)
+_PTX, _ELF = 1, 2
+_MAGIC = 0xBA55ED50
+
+
+def tool(name):
+    return shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
+
+
+TOOLS = {name: tool(name) for name in ("ptxas", "fatbinary", "cmake", "c++")}
+
+
+def images(data):
+    """(kind, architecture) of each image of a fat binary, as its headers have them."""
+    magic, _, header_bytes, image_bytes = struct.unpack_from("<IHHQ", data)
+    assert magic == _MAGIC and header_bytes + image_bytes <= len(data)
+    found, at = [], header_bytes
+    while at < header_bytes + image_bytes:
+        kind, _, own_bytes, payload_bytes = struct.unpack_from("<HHIQ", data, at)
+        found.append((kind, struct.unpack_from("<I", data, at + 28)[0]))
+        at += own_bytes + payload_bytes
+    return found
+
+
+def assemble(directory, kernels, text=KERNEL):
+    for name in kernels:
+        (directory / f"{name}.ptx").write_text(text)
+    (directory / "objects.rsp").write_text("".join(f"{directory}/{name}.o\n" for name in kernels))
+    options = {
+        "DIRECTORY": directory,
+        "ARCHITECTURES": ",".join(map(str, ARCHITECTURES)),
+        "PTXAS": TOOLS["ptxas"],
+        "FATBINARY": TOOLS["fatbinary"],
+        "COMPILER": TOOLS["c++"],
+    }
+    arguments = [f"-D{name}={value}" for name, value in options.items()]
+    return subprocess.run([TOOLS["cmake"], *arguments, "-P", SCRIPT], capture_output=True, text=True, check=False)
+
+
+needs_toolkit = pytest.mark.skipif(None in TOOLS.values(), reason="there is no ptxas or no fatbinary")
+
+
+@needs_toolkit
+def test_images_of_a_fat_binary(tmp_path):
+    done = assemble(tmp_path, ["one", "other"])
+    assert done.returncode == 0, done.stderr
+    for name in ("one", "other"):
+        found = images((tmp_path / f"{name}.fatbin").read_bytes())
+        assert sorted(found) == [(_PTX, 80), *((_ELF, architecture) for architecture in ARCHITECTURES)]
+        if listing := tool("cuobjdump"):
+            listed = subprocess.run(
+                [listing, "--list-elf", tmp_path / f"{name}.fatbin"], capture_output=True, text=True
+            )
+            assert all(f"sm_{architecture}" in listed.stdout for architecture in ARCHITECTURES)
+    symbols = subprocess.run(["nm", tmp_path / "fat.o"], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-1] for line in symbols.splitlines()] == ["hattn_fat_one", "hattn_fat_other"]
+
+
+@needs_toolkit
+def test_ptx_that_is_wrong_fails_the_build(tmp_path):
+    done = assemble(tmp_path, ["wrong"], KERNEL.replace("ret", "retreat"))
+    assert done.returncode != 0
+    assert not (tmp_path / "fat.o").exists()

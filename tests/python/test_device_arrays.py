@@ -1,0 +1,153 @@
+"""Arrays that live on a device: in OpenCL memory against the oracle, and on a GPU as far as a driver without one goes."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hattn
+import oracle
+from device_arrays import KDL_CUDA, DeviceArray, OpenClQueue
+from helpers import assert_close, assert_same_bits, random_qkv
+from paged_keys import Paged, queries
+
+DEVICES = {row["name"]: row for row in hattn.info()["devices"]}
+STUB = Path(hattn.__file__).parents[2] / "tests/cpp/stub_cuda"
+
+
+@pytest.fixture
+def queue():
+    row = DEVICES.get("opencl")
+    if row is None or not row["usable"]:
+        pytest.skip("opencl: " + (row["why_not"] if row else "the build has no kernels for it"))
+    return OpenClQueue()
+
+
+@pytest.mark.parametrize("algorithm", ["flash", "split_kv"])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_opencl_memory(rng, queue, algorithm, layout):
+    q, k, v = random_qkv(rng, batch=2, queries=20, keys=90)
+    bias, mask = rng.standard_normal((4, 20, 90), np.float32), rng.random((20, 90)) < 0.8
+    swap = (lambda array: array.swapaxes(1, 2)) if layout == "bshd" else (lambda array: array)
+    on_device = [queue.array(swap(array), before) for array, before in ((q, 0), (k, 64), (v, 128))]
+    out = queue.array(swap(np.zeros(q.shape[:3] + v.shape[3:], np.float32)), 256)
+    options = {"layout": layout, "causal": True, "algorithm": algorithm}
+    operands = {"bias": queue.array(bias, 4), "mask": queue.array(mask, 3)}
+    given = hattn.attention(*on_device, **operands, **options, out=out, stream=queue)
+    assert given is out
+    expected = oracle.attention(q, k, v, bias=bias, mask=mask, causal=True).out
+    assert_close(swap(queue.fetch(out)), expected)
+    host = hattn.attention(swap(q), swap(k), swap(v), bias=bias, mask=mask, device="opencl", **options)
+    assert_same_bits(queue.fetch(out), host)
+
+
+def test_opencl_pages(rng, queue):
+    paged = Paged(rng, [600, 0, 5], 16)
+    q = queries(rng, 3, 7)
+    given = paged.arguments()
+    expected = hattn.attention(q, **given, device="opencl")
+    out = queue.array(np.zeros_like(expected), 64)
+    given["k"], given["v"] = queue.array(given["k"]), queue.array(given["v"], 32)
+    hattn.attention(queue.array(q), **given, out=out, stream=queue.int_ptr)
+    assert_same_bits(queue.fetch(out), expected)
+
+
+def test_threads_with_queues_of_their_own(rng, queue):
+    arrays = random_qkv(rng, queries=40, keys=200)
+    expected = hattn.attention(*arrays, device="opencl")
+
+    def run(_):
+        own = OpenClQueue()
+        out = own.array(np.zeros_like(expected))
+        for _ in range(5):
+            hattn.attention(*(own.array(array) for array in arrays), out=out, stream=own)
+        return own.fetch(out), hattn.attention(*arrays, device="opencl")
+
+    with ThreadPoolExecutor(4) as pool:
+        for results in pool.map(run, range(4)):
+            for result in results:
+                assert_same_bits(result, expected)
+
+
+def test_info_describes_the_device(queue):
+    (found,) = DEVICES["opencl"]["found"]
+    assert found["device_id"] == 0 and found["name"] and found["driver"]
+    assert found["compute_units"] >= 1 and found["memory_bytes"] > 0
+    assert found["capability"].startswith("OpenCL ")
+    assert not any(kernel["fat_binary"] for kernel in DEVICES["opencl"]["kernels"])
+
+
+def test_what_is_elsewhere_is_refused(rng, queue):
+    q, k, v = random_qkv(rng, queries=3)
+    on_device = [queue.array(array) for array in (q, k, v)]
+    out = queue.array(np.zeros_like(q))
+    with pytest.raises(ValueError, match=r"k: the ndarray lives on the host, but q lives on DLPack device \(4, 0\)"):
+        hattn.attention(on_device[0], k, v)
+    with pytest.raises(ValueError, match=r"out: the DeviceArray lives on DLPack device \(2, 0\), but q"):
+        hattn.attention(*on_device, out=DeviceArray(np.zeros_like(q)))
+    with pytest.raises(ValueError, match="device: is cuda:1, but q lives on opencl:0"):
+        hattn.attention(*on_device, out=out, device="cuda:1")
+    with pytest.raises(NotImplementedError, match="sinks: the DeviceArray lives on"):
+        hattn.attention(*on_device, out=out, sinks=queue.array(np.zeros(4, np.float32)))
+    with pytest.raises(
+        TypeError, match="stream: expected an int, or an object with cuda_stream, ptr, int_ptr, got str"
+    ):
+        hattn.attention(*on_device, out=out, stream="0")
+    with pytest.raises(ValueError, match="stream: is given, but q lives on the host"):
+        hattn.attention(q, k, v, stream=1)
+
+
+def test_device_names(rng):
+    with pytest.raises(ValueError, match='device: is "cuda:x", but behind the colon must be a number'):
+        hattn.attention(*random_qkv(rng), device="cuda:x")
+    with pytest.raises(ValueError, match="device_id: is 1, but must be 0 unless device is 2"):
+        hattn.attention(*random_qkv(rng), device="opencl:1")
+
+
+def test_explain_gives_the_device_workspace(rng, queue):
+    arrays = [queue.array(array) for array in random_qkv(rng)]
+    assert hattn.explain(*arrays)["target"] == "opencl"
+    assert hattn.explain(*arrays)["device_workspace_bytes"] > 0
+
+
+@pytest.mark.skipif(not STUB.exists(), reason="the driver without a GPU has not been built")
+def test_cuda_arrays(tmp_path):
+    """In a process that finds the driver without a GPU; kernels compute nothing."""
+    if "cuda" not in DEVICES:
+        pytest.skip("the build has no kernels for cuda")
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(STUB),
+        "HATTN_STUB_CUDA_LOG": str(tmp_path / "log"),
+        "HATTN_STUB_CUDA_DEVICES": "2",
+    }
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _launches():
+    log = Path(os.environ["HATTN_STUB_CUDA_LOG"])
+    lines = log.read_text().splitlines()
+    log.unlink()
+    return [line.split(" ")[0] for line in lines], [line for line in lines if line.startswith("launch")]
+
+
+def _run_cuda_arrays():
+    rng = np.random.default_rng(0)
+    q, k, v = (DeviceArray(array, (KDL_CUDA, 1)) for array in random_qkv(rng, batch=2, queries=20, keys=90))
+    out, lse = hattn.attention(q, k, v, return_lse=True)
+    assert out.where == lse.where == (KDL_CUDA, 1)
+    assert out.shape == q.shape and lse.shape == q.shape[:3]
+    assert _launches()[0][-1] == "wait"  # without a stream results are there
+    hattn.attention(q, k, v, stream=0)
+    assert q.stream == 1  # the default stream, as DLPack says it
+    words, launches = _launches()
+    assert "wait" not in words and "allocate" not in words and len(launches) == 1
+
+
+if __name__ == "__main__":
+    _run_cuda_arrays()
