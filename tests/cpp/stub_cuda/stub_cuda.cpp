@@ -1,5 +1,5 @@
-// A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels do
-// nothing, and every module, attribute and launch is a line of the file that $HATTN_STUB_CUDA_LOG names.
+// A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels are
+// engine.h's, and every module, attribute and launch is a line of the file that $HATTN_STUB_CUDA_LOG names.
 // $HATTN_STUB_CUDA_FAIL names a function that fails. Signatures from the CUDA Driver API documentation; a handle is any
 // pointer.
 #include <cstdio>
@@ -7,8 +7,13 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
+
+#include "engine.h"
 
 namespace {
+
+namespace engine = hattn::stub_cuda;
 
 using Result = int;
 using DevicePointer = unsigned long long;
@@ -30,8 +35,13 @@ Result unless_failing(const char *function, Result failure) {
     return failing && std::strcmp(failing, function) == 0 ? failure : kSuccess;
 }
 
-int context, module;
-std::map<std::string, int> functions;
+int context;
+
+struct Function {
+    void *kernel = nullptr;
+    int shared_limit = 48 * 1024;  // cuFuncSetAttribute raises it
+};
+std::map<std::pair<void *, std::string>, Function> functions;  // by module and name
 
 Result copy(void *to, const void *from, size_t bytes) {
     std::memcpy(to, from, bytes);
@@ -101,34 +111,33 @@ Result cuStreamSynchronize(void *) {
 Result cuProfilerStop() {
     return kSuccess;
 }
-Result cuModuleLoadData(void **loaded, const void *) {
-    *loaded = &module;
-    return kSuccess;
+Result cuModuleLoadData(void **loaded, const void *image) {
+    return engine::load_module(loaded, static_cast<const char *>(image));
 }
 Result cuModuleLoadDataEx(void **loaded, const void *image, unsigned options, int *, void **) {
-    *loaded = &module;
     log("module options=%u ptx=%d\n", options,
         std::strstr(static_cast<const char *>(image), ".target sm_80") != nullptr);
-    return kSuccess;
+    return cuModuleLoadData(loaded, image);
 }
 Result cuModuleUnload(void *) {
     return kSuccess;
 }
-Result cuModuleGetFunction(void **function, void *, const char *name) {
-    *function = &functions[name];
-    return kSuccess;
+Result cuModuleGetFunction(void **function, void *module, const char *name) {
+    Function &found = functions[{module, name}];
+    *function = &found;
+    return engine::find_kernel(&found.kernel, module, name);
 }
 Result cuFuncSetAttribute(void *function, int attribute, int value) {
     log("attribute %d=%d\n", attribute, value);
-    *static_cast<int *>(function) = value;
+    static_cast<Function *>(function)->shared_limit = value;
     return kSuccess;
 }
 Result cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
-    *pointer = reinterpret_cast<DevicePointer>(std::calloc(bytes, 1));
+    *pointer = engine::allocate(bytes);
     return unless_failing("cuMemAlloc", kOutOfMemory);
 }
 Result cuMemFree_v2(DevicePointer pointer) {
-    std::free(memory(pointer));
+    engine::release(pointer);
     return kSuccess;
 }
 Result cuMemcpyHtoD_v2(DevicePointer to, const void *from, size_t bytes) {
@@ -156,10 +165,22 @@ Result cuPointerGetAttribute(void *, int, DevicePointer) {
     return kSuccess;
 }
 Result cuLaunchKernel(void *function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
-                      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *, void **, void **) {
-    const bool fits = shared_bytes <= 48 * 1024 || static_cast<int>(shared_bytes) <= *static_cast<int *>(function);
+                      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *, void **arguments,
+                      void **) {
+    const auto &[kernel, shared_limit] = *static_cast<Function *>(function);
     log("launch blocks=%u threads=%u shared=%u\n", blocks_x * blocks_y * blocks_z, threads_x * threads_y * threads_z,
         shared_bytes);
-    return fits ? unless_failing("cuLaunchKernel", kLaunchFailed) : kLaunchFailed;
+    if (static_cast<int>(shared_bytes) > shared_limit) {
+        return kLaunchFailed;
+    }
+    std::string message;
+    const Result result = engine::launch(
+        kernel, {{blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, shared_bytes}, arguments, message);
+    if (result != kSuccess) {
+        log("fault %s\n", message.c_str());
+        std::fprintf(stderr, "CUDA: %s\n", message.c_str());
+        return result;
+    }
+    return unless_failing("cuLaunchKernel", kLaunchFailed);
 }
 }
