@@ -18,7 +18,8 @@ set(HATTN_KERNELGEN "" CACHE FILEPATH
 set(HATTN_GTEST_SOURCE_DIR "" CACHE PATH
     "Sources of GoogleTest, to be built with the tests; needed for cross-compiling, where there is no installed one")
 
-set(HATTN_DEVICES "" CACHE STRING "Devices to compile kernels for, beside the CPU: empty, \"opencl\", \"cuda\" or both")
+set(HATTN_DEVICES "" CACHE STRING
+    "Devices to compile kernels for, beside the CPU: empty, \"opencl\", \"cuda\" or both; \"cuda:few\": half of its kernels")
 
 set(HATTN_CUBINS "" CACHE STRING
     "GPUs that CUDA kernels are assembled for, with the CUDA Toolkit, beside their PTX: such as \"80;90;100;120\"")
@@ -34,7 +35,7 @@ foreach (HATTN_SANITIZER IN LISTS HATTN_SANITIZE)
     endif ()
 endforeach ()
 
-set(HATTN_KNOWN_DEVICES opencl cuda)
+set(HATTN_KNOWN_DEVICES opencl cuda opencl:few cuda:few)
 foreach (HATTN_DEVICE IN LISTS HATTN_DEVICES)
     if (NOT HATTN_DEVICE IN_LIST HATTN_KNOWN_DEVICES)
         message(FATAL_ERROR "HATTN_DEVICES: \"${HATTN_DEVICE}\" is none of: ${HATTN_KNOWN_DEVICES}")

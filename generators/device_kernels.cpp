@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
 
 #include "merge.h"
 #include "runtime/device/unit_record.h"
@@ -142,6 +143,24 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
             specs.push_back({kind, hooks, tile});
         }
     }
+    return specs;
+}
+
+DeviceChoice::DeviceChoice(const std::string &word)
+    : target(schedules::gpu::find_device_target(word.substr(0, word.find(':')))),
+      few(word.find(':') != std::string::npos) {
+    if (few && !word.ends_with(":few")) {
+        throw std::invalid_argument("device '" + word + "': only :few may follow its name");
+    }
+}
+
+std::vector<DeviceKernelSpec> kernels_of(const DeviceChoice &choice, KernelKind kind) {
+    std::vector<DeviceKernelSpec> specs = kernels_of(choice.target, kind);
+    const auto [smallest, largest] =
+        std::ranges::minmax(specs, {}, [](const DeviceKernelSpec &spec) { return spec.tile.head; });
+    std::erase_if(specs, [&, least = smallest.tile.head, most = largest.tile.head](const DeviceKernelSpec &spec) {
+        return choice.few && spec.hooks != 0 && spec.tile.head != least && spec.tile.head != most;
+    });
     return specs;
 }
 

@@ -24,7 +24,17 @@ struct DeviceKernelSpec {
 
 using schedules::gpu::DeviceTarget;
 
+// A device and which of its kernels a build has, by a word. "cuda": all. "cuda:few": every size without hooks, and the
+// smallest and the largest with every set of them, for builds that are to be quick. They serve whatever all of them do,
+// some of it more slowly.
+struct DeviceChoice {
+    explicit DeviceChoice(const std::string &word);
+    const DeviceTarget &target;
+    bool few = false;
+};
+
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind);
+std::vector<DeviceKernelSpec> kernels_of(const DeviceChoice &choice, KernelKind kind);
 void for_each_device_kernel(const std::function<void(const DeviceKernelSpec &, const DeviceTarget &)> &visit);
 
 KernelPipeline build_kernel(const DeviceKernelSpec &spec, const DeviceTarget &target);

@@ -36,11 +36,12 @@ bool has_fat_binaries(const DeviceTarget &target) {
     return Target(target.halide_target).has_feature(Target::CUDA);
 }
 
-void write_device_objects(const std::string &target_name, KernelKind kind, const std::string &directory) {
-    const DeviceTarget &target = schedules::gpu::find_device_target(target_name);
+void write_device_objects(const std::string &device, KernelKind kind, const std::string &directory) {
+    const DeviceChoice choice(device);
+    const DeviceTarget &target = choice.target;
     std::filesystem::create_directories(directory);
     std::ofstream list(directory + "/objects.rsp"), launches(directory + "/launches.txt");
-    for (const DeviceKernelSpec &spec : kernels_of(target, kind)) {
+    for (const DeviceKernelSpec &spec : kernels_of(choice, kind)) {
         const std::string name = spec.name(target.name), path = directory + "/" + name + ".o";
         Module module = compile_kernel(spec, target);
         LaunchShape shape;

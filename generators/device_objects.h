@@ -12,8 +12,9 @@ namespace hattn::generators {
 // kernel's name, see cmake/HattnFatBinaries.cmake.
 bool has_fat_binaries(const DeviceTarget &target);
 
-// All kernels of a kind for a device, each as an object of its own, since Halide gives the device code of every kernel
-// the same name; a response file that names them, for a linker; what their launches ask for, for tests; and their PTX.
-void write_device_objects(const std::string &target_name, KernelKind kind, const std::string &directory);
+// Kernels of a kind for a device, a word of DeviceChoice: each as an object of its own, since Halide gives the device
+// code of every kernel the same name; a response file that names them, for a linker; what their launches ask for, for
+// tests; and their PTX.
+void write_device_objects(const std::string &device, KernelKind kind, const std::string &directory);
 
 }  // namespace hattn::generators

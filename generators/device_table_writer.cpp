@@ -10,8 +10,6 @@ namespace hattn::generators {
 
 namespace {
 
-using schedules::gpu::find_device_target;
-
 constexpr KernelKind kKinds[] = {KernelKind::kFlash, KernelKind::kSplitKv, KernelKind::kMerge};
 
 const char *enumerator(KernelKind kind) {
@@ -21,19 +19,18 @@ const char *enumerator(KernelKind kind) {
 }
 
 template<typename Visit>
-void for_each_kernel_of(const std::vector<std::string> &targets, Visit visit) {
-    for (const std::string &name : targets) {
-        const DeviceTarget &target = find_device_target(name);
+void for_each_kernel_of(const std::vector<DeviceChoice> &devices, Visit visit) {
+    for (const DeviceChoice &device : devices) {
         for (KernelKind kind : kKinds) {
-            for (const DeviceKernelSpec &spec : kernels_of(target, kind)) {
-                visit(spec, target);
+            for (const DeviceKernelSpec &spec : kernels_of(device, kind)) {
+                visit(spec, device.target);
             }
         }
     }
 }
 
-void write_kernels(std::ostream &out, const std::vector<std::string> &targets) {
-    for_each_kernel_of(targets, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+void write_kernels(std::ostream &out, const std::vector<DeviceChoice> &devices) {
+    for_each_kernel_of(devices, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
         const auto &tile = spec.tile;
         out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
             << spec.hooks << ", {" << tile.rows << ", " << tile.keys << ", " << tile.head << ", " << tile.slices << ", "
@@ -44,12 +41,13 @@ void write_kernels(std::ostream &out, const std::vector<std::string> &targets) {
 
 }  // namespace
 
-void write_device_table(std::ostream &out, const std::vector<std::string> &targets) {
+void write_device_table(std::ostream &out, const std::vector<std::string> &device_words) {
+    const std::vector<DeviceChoice> devices(device_words.begin(), device_words.end());
     out << "// Written by hattn-kernelgen.\n#include \"runtime/device/device_table.h\"\n\nextern \"C\" {\n";
-    for (const std::string &name : targets) {
-        out << "const struct halide_device_interface_t *halide_" << name << "_device_interface(void);\n";
+    for (const DeviceChoice &choice : devices) {
+        out << "const struct halide_device_interface_t *halide_" << choice.target.name << "_device_interface(void);\n";
     }
-    for_each_kernel_of(targets, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+    for_each_kernel_of(devices, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
         out << "int " << spec.symbol(target.name) << "_argv(void **arguments);\n";
         if (has_fat_binaries(target)) {
             out << "extern const unsigned char hattn_fat_" << spec.name(target.name) << "[] __attribute__((weak));\n";
@@ -59,13 +57,14 @@ void write_device_table(std::ostream &out, const std::vector<std::string> &targe
            "const DeviceTable &device_table() {\n"
            "    // Ends of lists.\n"
            "    static const DeviceTargetInfo targets[] = {\n";
-    for (const std::string &name : targets) {
+    for (const DeviceChoice &choice : devices) {
+        const std::string name = choice.target.name;
         std::string device = "HATTN_" + name;
         std::transform(device.begin(), device.end(), device.begin(), [](unsigned char c) { return std::toupper(c); });
         out << "        {\"" << name << "\", " << device << ", halide_" << name << "_device_interface},\n";
     }
     out << "        {nullptr, HATTN_CPU, nullptr}};\n    static const DeviceKernelInfo kernels[] = {\n";
-    write_kernels(out, targets);
+    write_kernels(out, devices);
     out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, nullptr, nullptr}};\n"
            "    static const DeviceTable table = {{targets, std::size(targets) - 1}, {kernels, std::size(kernels) - "
            "1}};\n"

@@ -7,7 +7,7 @@
 
 namespace hattn::generators {
 
-// Of some device targets, which may be none.
-void write_device_table(std::ostream &out, const std::vector<std::string> &targets);
+// Of some devices, which may be none: words of DeviceChoice.
+void write_device_table(std::ostream &out, const std::vector<std::string> &device_words);
 
 }  // namespace hattn::generators

@@ -1,6 +1,7 @@
 """CUDA kernels as PTX, without a GPU: what they do is what was recorded, and ptxas fits them into registers.
 
-A build with HATTN_DEVICES=cuda has all of them; otherwise some are compiled here.
+A build with HATTN_DEVICES=cuda has all of them, one with cuda:few some; what is missing is compiled here. ptxas takes seconds
+for each, so it sees all where all were built, else a sample.
 """
 
 import json
@@ -24,6 +25,7 @@ SAMPLE = (
     "merge_cuda_r1h256",
 )
 ROWS = json.loads(GOLDEN.read_text())
+ASSEMBLED = sorted(BUILT) if BUILT.keys() == ROWS.keys() else SAMPLE
 CAPABILITIES = ("sm_80", "sm_90")
 
 # Of a multiprocessor, and of a block of threads on the least capable of them (CUDA C++ Programming Guide, compute capabilities).
@@ -74,7 +76,7 @@ def test_what_is_recorded_fits_a_multiprocessor(name):
 
 @pytest.mark.skipif(PTXAS is None, reason="there is no ptxas")
 @pytest.mark.parametrize("capability", CAPABILITIES)
-@pytest.mark.parametrize("name", sorted(BUILT) or SAMPLE)
+@pytest.mark.parametrize("name", ASSEMBLED)
 def test_ptxas_spills_nothing(ptx, tmp_path, name, capability):
     command = [PTXAS, "-v", f"-arch={capability}", ptx(name), "-o", tmp_path / "kernel.cubin"]
     report = subprocess.run(command, check=True, capture_output=True, text=True).stderr

@@ -1,0 +1,64 @@
+// Kernels need their barriers, and the emulator finds it where one is missing: each in turn is left out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "support/devices.h"
+#include "support/run.h"
+
+namespace {
+
+using namespace hattn;
+
+class Barriers : public testing::TestWithParam<hattn_algorithm> {
+protected:
+    void SetUp() override {
+        const std::vector<std::string> &names = test::device_names();
+        if (std::find(names.begin(), names.end(), "cuda") == names.end()) {
+            GTEST_SKIP() << "the build has no kernels for cuda";
+        }
+    }
+    void TearDown() override {
+        unsetenv("HATTN_EMULATED_CUDA_WITHOUT_BARRIER");
+    }
+
+    // Of several chunks of keys, so that the ends of their loop meet.
+    static test::Outcome run_without(int barrier, hattn_algorithm algorithm) {
+        setenv("HATTN_EMULATED_CUDA_WITHOUT_BARRIER", std::to_string(barrier).c_str(), 1);
+        cases::Case c;
+        c.name = "barriers";
+        c.query_length = algorithm == HATTN_ALGORITHM_FLASH ? 70 : 3;
+        c.kv_length = 300;
+        c.key_dim = c.value_dim = 64;
+        cases::Problem problem(c);
+        problem.desc.device = HATTN_CUDA;
+        return test::run(test::device_context(), problem, algorithm);
+    }
+};
+
+// Halide puts a barrier behind every stage, also where the stage stays in registers or another barrier follows: those
+// are not missed.
+TEST_P(Barriers, AreMissed) {
+    constexpr int kBarriers = 15;  // of both kernels, see tests/codegen/cuda_kernels.json
+    EXPECT_TRUE(run_without(0, GetParam()).ok());
+    int missed = 0;
+    std::string list;
+    for (int barrier = 1; barrier <= kBarriers; ++barrier) {
+        const test::Outcome outcome = run_without(barrier, GetParam());
+        missed += outcome.ok() ? 0 : 1;
+        list += outcome.ok() ? '.' : 'x';
+        if (!outcome.ok()) {
+            EXPECT_EQ(outcome.status, HATTN_INTERNAL_ERROR);
+            EXPECT_NE(outcome.message.find("cuLaunchKernel"), std::string::npos) << outcome.message;
+        }
+    }
+    RecordProperty("missed", list);
+    EXPECT_GE(missed, 5) << list;
+    EXPECT_TRUE(run_without(kBarriers + 1, GetParam()).ok()) << "there are more";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Barriers, testing::Values(HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV),
+                         [](const auto &parameter) { return test::algorithm_name(parameter.param); });
+
+}  // namespace

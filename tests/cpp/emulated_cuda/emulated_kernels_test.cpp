@@ -1,0 +1,127 @@
+// CUDA kernels on the emulator, which stops at races, at accesses out of bounds and at barriers that not all reach:
+// every kernel of the table, and every small case with both algorithms, against the oracle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "support/case_param.h"
+#include "support/devices.h"
+#include "support/json_text.h"
+#include "support/run.h"
+
+namespace {
+
+using namespace hattn;
+
+constexpr const char *kDevice = "cuda";
+
+bool has_cuda_kernels() {
+    const std::vector<std::string> &names = test::device_names();
+    return std::find(names.begin(), names.end(), kDevice) != names.end();
+}
+
+void expect_oracle(const cases::Case &c, hattn_algorithm algorithm) {
+    test::Prepared data(c);
+    data.problem.desc.device = HATTN_CUDA;
+    test::Outcome outcome = test::run(test::device_context(), data.problem, algorithm);
+    ASSERT_TRUE(outcome.ok()) << outcome.text() << '\n' << cases::describe(c);
+    EXPECT_EQ(cases::difference(data.problem, data.expected), "") << cases::describe(c);
+}
+
+struct Kernel {
+    std::string name;
+    hattn_algorithm algorithm;
+    int64_t head;
+    std::vector<std::string> hooks;
+};
+
+void PrintTo(const Kernel &kernel, std::ostream *stream) {
+    *stream << kernel.name;
+}
+
+// All but the merge, which split_kv needs.
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    const nlohmann::json info = test::info_of(test::device_context());
+    for (const nlohmann::json &device : info.at("devices")) {
+        for (const nlohmann::json &row : device.at("kernels")) {
+            if (device.at("name") == kDevice && row.at("algorithm") != "merge") {
+                const bool flash = row.at("algorithm") == "flash";
+                list.push_back({row.at("name"), flash ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV,
+                                row.at("tile").at("head"), row.at("hooks")});
+            }
+        }
+    }
+    return list;
+}
+
+// What the planner gives to this very kernel: more than a tile of rows, chunks that are not full, lengths.
+cases::Case problem_for(const Kernel &kernel) {
+    const auto has = [&](const char *hook) {
+        return std::find(kernel.hooks.begin(), kernel.hooks.end(), hook) != kernel.hooks.end();
+    };
+    const bool flash = kernel.algorithm == HATTN_ALGORITHM_FLASH;
+    cases::Case c;
+    c.name = kernel.name;
+    c.batch = 2;
+    c.query_length = flash ? 70 : 3;
+    c.kv_length = flash ? 90 : 300;
+    c.key_dim = c.value_dim = kernel.head;
+    c.kv_lengths = {static_cast<int32_t>(c.kv_length), 41};
+    c.causal = true;
+    c.sinks = cases::Sinks::kNormal;
+    c.softcap = has("softcap") ? 1.5f : 0.0f;
+    c.alibi = has("alibi");
+    c.bias = has("bias") ? cases::varying("hqk") : cases::Operand{};
+    c.mask = has("mask") ? cases::varying("bqk") : cases::Operand{};
+    return c;
+}
+
+class EmulatedKernel : public testing::TestWithParam<Kernel> {};
+
+TEST_P(EmulatedKernel, MatchesOracle) {
+    const cases::Case c = problem_for(GetParam());
+    cases::Problem problem(c);
+    problem.desc.device = HATTN_CUDA;
+    problem.desc.algorithm = GetParam().algorithm;
+    test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
+    ASSERT_EQ(test::explanation_of(plan.get()).at("kernel"), GetParam().name);
+    expect_oracle(c, GetParam().algorithm);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EmulatedKernel, testing::ValuesIn(kernels()),
+                         [](const auto &parameter) { return parameter.param.name; });
+
+using CaseAndAlgorithm = std::tuple<test::CaseParam, hattn_algorithm>;
+
+std::vector<test::CaseParam> small_cases() {
+    constexpr double kSmall = cases::kSmallWork / 4;  // takes milliseconds
+    if (!has_cuda_kernels()) {
+        return {};
+    }
+    return test::case_params([](const cases::Case &c) { return test::device_supports(c) && c.work() <= kSmall; });
+}
+
+class EmulatedCase : public testing::TestWithParam<CaseAndAlgorithm> {};
+
+TEST_P(EmulatedCase, MatchesOracle) {
+    const auto &[param, algorithm] = GetParam();
+    expect_oracle(*param.spec, algorithm);
+}
+
+std::string name_of(const testing::TestParamInfo<CaseAndAlgorithm> &run) {
+    const auto &[param, algorithm] = run.param;
+    return param.spec->name + "__" + test::algorithm_name(algorithm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, EmulatedCase,
+                         testing::Combine(testing::ValuesIn(small_cases()),
+                                          testing::Values(HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV)),
+                         name_of);
+
+// Builds without CUDA.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmulatedKernel);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmulatedCase);
+
+}  // namespace

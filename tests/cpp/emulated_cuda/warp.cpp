@@ -1,0 +1,144 @@
+#include "warp.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "fault.h"
+
+namespace hattn::emulated_cuda {
+
+namespace {
+
+constexpr size_t kAlignment = 64;  // of the register file: whole vectors of the host
+
+template<typename Raw>
+void fill(Raw *lanes, uint64_t bits) {
+    std::fill(lanes, lanes + kLanes, static_cast<Raw>(bits));
+}
+
+}  // namespace
+
+Warp::Warp(const Program &program, const uint8_t *parameters, Memory &memory, int first_thread, int threads)
+    : program_(program),
+      parameters_(parameters),
+      memory_(memory),
+      first_thread_(first_thread),
+      existing_(threads >= kLanes ? ~uint32_t{0} : (uint32_t{1} << threads) - 1),
+      // Registers that nothing has written to are NaN as numbers.
+      storage_((program.register_file_bytes + kAlignment) / sizeof(uint64_t), ~uint64_t{0}) {
+    void *start = storage_.data();
+    size_t room = storage_.size() * sizeof(uint64_t);
+    registers_ = static_cast<uint8_t *>(std::align(kAlignment, program.register_file_bytes, start, room));
+    for (const Constant &constant : program.constants) {
+        if (constant.bytes == 8) {
+            fill(lanes<uint64_t>(constant.slot), constant.bits);
+        } else {
+            fill(lanes<uint32_t>(constant.slot), constant.bits);
+        }
+    }
+}
+
+void Warp::start(const uint32_t (&special)[kSpecialRegisters][kLanes]) {
+    for (int i = 0; i < kSpecialRegisters; ++i) {
+        std::memcpy(lanes<uint32_t>(program_.special[i]), special[i], sizeof(special[i]));
+    }
+    groups_ = {{0, existing_}};
+}
+
+Warp::Group Warp::take_group_behind() {
+    const auto behind = std::min_element(groups_.begin(), groups_.end(),
+                                         [](const Group &a, const Group &b) { return a.next < b.next; });
+    Group taken{behind->next, 0};
+    for (const Group &group : groups_) {
+        taken.lanes |= group.next == taken.next ? group.lanes : 0u;
+    }
+    std::erase_if(groups_, [&](const Group &group) { return group.next == taken.next; });
+    return taken;
+}
+
+bool Warp::run() {
+    stopped_ = false;
+    while (!groups_.empty() && !stopped_) {
+        Group group = take_group_behind();
+        size_t limit = program_.code.size();
+        for (const Group &other : groups_) {
+            limit = std::min(limit, other.next);
+        }
+        const size_t paths = groups_.size();
+        while (group.next < limit && groups_.size() == paths) {
+            if (!advance(group)) {
+                break;
+            }
+        }
+        if (group.lanes != 0) {
+            groups_.push_back(group);
+        }
+    }
+    return stopped_;
+}
+
+uint32_t Warp::guarded(const Instruction &instruction, uint32_t among) {
+    if (instruction.guard == kNoSlot) {
+        return among;
+    }
+    const uint32_t *predicate = lanes<uint32_t>(instruction.guard);
+    uint32_t set = 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        set |= (predicate[lane] & 1u) << lane;
+    }
+    return among & (instruction.guard_negated ? ~set : set);
+}
+
+void Warp::fail(const Instruction &instruction, const char *what) const {
+    throw Fault(kLaunchFailed,
+                std::string(what) + ", at PTX line " + std::to_string(instruction.line) + ": " + *instruction.text);
+}
+
+void Warp::stop_at_barrier(const Group &group) {
+    // Threads on other paths are further on, or they would have gone first.
+    if (!groups_.empty() || guarded(program_.code[group.next], group.lanes) != group.lanes) {
+        fail(program_.code[group.next], "divergent barrier: not all threads of a warp arrive");
+    }
+    barrier_ = group.next;
+    stopped_ = true;
+}
+
+// One instruction. False: the group has stopped or ended.
+bool Warp::advance(Group &group) {
+    const Instruction &instruction = program_.code[group.next];
+    if (instruction.flow == Flow::kBarrier) {
+        stop_at_barrier(group);
+        ++group.next;
+        return false;
+    }
+    active_ = guarded(instruction, group.lanes);
+    ++group.next;
+    switch (instruction.flow) {
+    case Flow::kNext:
+        if (active_ != 0) {
+            try {
+                instruction.execute(instruction, *this);
+            } catch (const Fault &fault) {
+                const std::string thread =
+                    fault.lane < 0 ? "" : "thread " + std::to_string(first_thread_ + fault.lane) + ": ";
+                throw Fault(fault.result, thread + fault.what() + ", at PTX line " + std::to_string(instruction.line) +
+                                              ": " + *instruction.text);
+            }
+        }
+        return true;
+    case Flow::kBranch:
+        if (active_ == group.lanes) {
+            group.next = instruction.target;
+        } else if (active_ != 0) {
+            group.lanes &= ~active_;
+            groups_.push_back({instruction.target, active_});
+        }
+        return true;
+    default:
+        group.lanes &= ~active_;
+        return group.lanes != 0;
+    }
+}
+
+}  // namespace hattn::emulated_cuda
