@@ -8,8 +8,15 @@ using namespace Halide;
 
 namespace {
 
+// Pairs of elements along D that a loop may multiply in one pass. Queries and keys past the last are zeros.
+constexpr int kPairGroup = 4;
+
 Func named(const char *name) {
     return Func(name);
+}
+
+Expr zero_of(const Expr &value) {
+    return cast(value.type(), 0);
 }
 
 Expr round_up(Expr value, int multiple) {
@@ -66,6 +73,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
       chunk(options.chunk),
       any_storage(inputs.any_storage),
+      in_pairs(inputs.storage == KeyStorage::kBfloat16),
       key_type(inputs.stored_key.type),
       inputs_(inputs) {
     // `likely` gives all but the last block of the head a loop without the clamp.
@@ -79,7 +87,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     first(r) = row(r) + inputs.first_offset;
     last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
 
-    Expr query = inputs.query(clamp_dim(d), row_index(), head_index()) * (inputs.scale * options.unit);
+    Expr query = inputs.query(clamp_dim(d), row_index(), head_index());
+    if (!in_pairs) {
+        query *= inputs.scale * options.unit;
+    }
     if (inputs.any_storage) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
@@ -96,16 +107,33 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         nothing = fetched(k, c);
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
-    key_rows(d, k, c) = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
+    Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
+    key_rows(d, k, c) =
+        in_pairs ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element)) : key_element;
     dot(r, k, c) = 0.0f;
-    dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
+    if (in_pairs) {
+        multiply_pairs();
+    } else {
+        dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
+    }
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
     ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
                          options.unit, &hook_tiles, &per_row};
-    Expr score = apply_score_hooks(options.hooks, dot(r, k, c), context);
+    Expr product = in_pairs ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
+    Expr score = apply_score_hooks(options.hooks, product, context);
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+}
+
+void ScoreStages::multiply_pairs() {
+    query_pairs = named("query_pairs");
+    query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
+    over_pairs = RDom({{0, 2}, {0, kPairGroup}, {0, round_up(over_dim.x.extent(), 2 * kPairGroup) / (2 * kPairGroup)}},
+                      "over_pairs");
+    Expr which = over_pairs.z * kPairGroup + over_pairs.y;
+    dot(r, k, c) +=
+        cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key_rows(2 * which + over_pairs.x, k, c));
 }
 
 // Rows are looked up in small Funcs, whose values Halide cannot bound.
@@ -170,7 +198,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         over_rows = RDom(0, options.rows > 0 ? Expr(options.rows) : inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
         key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
-        value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, 0.0f);
+        value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, zero_of(value));
     }
     chunk_value(d, slot, granule, c) = value;
     if (options.slices > 0) {
@@ -180,11 +208,28 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     }
 }
 
-void AttentionStages::carry_rows(const AttentionInputs &inputs) {
-    Expr key = over_keys.y * kGranuleKeys + over_keys.x;
-    rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
+void AttentionStages::multiply_values(const AttentionInputs &inputs) {
     chunk_output(r, d, c) = 0.0f;
-    chunk_output(r, d, c) += weights(r, key, c) * chunk_value(d, over_keys.x, over_keys.y, c);
+    if (!in_pairs) {
+        Expr key = over_keys.y * kGranuleKeys + over_keys.x;
+        chunk_output(r, d, c) += weights(r, key, c) * chunk_value(d, over_keys.x, over_keys.y, c);
+        return;
+    }
+    constexpr int kPairs = kGranuleKeys / 2;
+    weight_pairs = named("weight_pairs");
+    value_pairs = named("value_pairs");
+    weight_pairs(side, r, pair, c) = cast<bfloat16_t>(weights(r, 2 * pair + side, c));
+    value_pairs(side, d, pair, c) = chunk_value(d, 2 * (pair % kPairs) + side, pair / kPairs, c);
+    over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
+    over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));
+    Expr which = over_key_pairs.z * kPairs + over_key_pairs.y;
+    chunk_output(r, d, c) += cast<float>(weight_pairs(over_key_pairs.x, r, which, c)) *
+                             cast<float>(value_pairs(over_key_pairs.x, d, which, c));
+}
+
+void AttentionStages::carry_rows(const AttentionInputs &inputs) {
+    multiply_values(inputs);
+    rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
 
     state(r, d) = 0.0f;
     state(r, d) = state(r, d) * rescale(r, over_chunks) + chunk_output(r, d, over_chunks);

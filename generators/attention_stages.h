@@ -56,15 +56,18 @@ struct ScoreStages {
     ScoreStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
+    Halide::Var side{"side"}, pair{"pair"};         // element 2 * pair + side
     Halide::RDom over_dim;                          // 0 <= x < Dk, rounded up to dim_multiple
+    Halide::RDom over_pairs;                        // (side, pair of a group, group) of them; defined with in_pairs
     Halide::RDom over_value_lines, over_key_lines;  // cache lines of a row; defined with fetch_ahead
 
     Halide::Func row;                   // (r) absolute row, clamped to the tile's last one
     Halide::Func head;                  // (r) absolute query head, likewise
     Halide::Func position;              // (r) row + position_offset
     Halide::Func first, last;           // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
-    Halide::Func query_tile;            // (r, d) scaled
-    Halide::Func key_rows;              // (d, k, c) keys in float32
+    Halide::Func query_tile;            // (r, d) scaled, but not with in_pairs: bfloat16 cannot hold that
+    Halide::Func query_pairs;           // (side, r, pair) in bfloat16; defined with in_pairs
+    Halide::Func key_rows;              // (d, k, c) keys in float32, or with in_pairs in bfloat16
     Halide::Func fetched;               // (k, c) 0; asks for the key's value row, and the key row one chunk on
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
@@ -79,9 +82,12 @@ struct ScoreStages {
     Halide::Expr chunk_count;
     int chunk = 0;  // as StageOptions
     bool any_storage = false;
+    bool in_pairs = false;        // products are of bfloat16 pairs: KeyStorage::kBfloat16
     Halide::Param<int> key_type;  // used with any_storage
 
 private:
+    void multiply_pairs();  // defines dot
+
     AttentionInputs inputs_;  // handles, not copies of data
 };
 
@@ -103,13 +109,17 @@ struct AttentionStages : ScoreStages {
     Halide::Func chunk_sum;    // (r, c) of weights
     Halide::Func key_seen;     // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     Halide::Var slot{"slot"}, granule{"granule"};  // key = granule * kGranuleKeys + slot, in its chunk
-    Halide::Func chunk_value;   // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
-    Halide::Func chunk_output;  // (r, d, c) weights . values
-    Halide::Func state;         // (r, d) unnormalised output, updated over chunks
-    Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it
-    Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
-    Halide::Func output;        // (d, r)
-    Halide::Func lse;           // (r) natural, with the sink
+    Halide::Func chunk_value;  // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
+    // With in_pairs, pairs of keys in bfloat16; the sum of weights is taken before they are rounded.
+    Halide::RDom over_key_pairs;  // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side
+    Halide::Func weight_pairs;    // (side, r, pair, c) weights; pairs count through granules
+    Halide::Func value_pairs;     // (side, d, pair, c) value rows, likewise
+    Halide::Func chunk_output;    // (r, d, c) weights . values
+    Halide::Func state;           // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;      // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;      // (r) Tuple(factor on state, lse)
+    Halide::Func output;          // (d, r)
+    Halide::Func lse;             // (r) natural, with the sink
 
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage
@@ -123,6 +133,7 @@ private:
     // running_max, rescale, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     void carry_rows(const AttentionInputs &inputs);
+    void multiply_values(const AttentionInputs &inputs);  // defines chunk_output over (r, d, c)
 };
 
 }  // namespace hattn::generators

@@ -197,8 +197,9 @@ std::vector<Tile> candidates(const TargetRow &target, KernelKind kind) {
 
 void for_each_candidate(const TargetRow &target, const std::function<void(const KernelSpec &)> &visit) {
     for_each_family([&](const KernelFamily &family) {
-        for (const Tile &tile : family.any_storage ? std::vector<Tile>() : candidates(target, family.kind)) {
-            visit({family.kind, family.any_storage, 0, tile});
+        for (const Tile &tile :
+             family.storage != KeyStorage::kFloat32 ? std::vector<Tile>() : candidates(target, family.kind)) {
+            visit({family.kind, family.storage, 0, tile});
         }
     });
 }

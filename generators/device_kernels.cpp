@@ -85,7 +85,7 @@ KernelPipeline as_launch(Pipeline pipeline, std::vector<Argument> arguments, con
 }
 
 KernelPipeline build_attention(const DeviceKernelSpec &spec) {
-    AttentionInputs inputs(false, 1);
+    AttentionInputs inputs(KeyStorage::kFloat32, 1);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = spec.tile.rows,
                                                 .chunk = spec.tile.keys,

@@ -13,7 +13,11 @@ namespace {
 void describe_family(std::ostream &text, const KernelFamily &family) {
     const schedules::Architecture &any = schedules::architectures().front();  // the contract is the same for all
     const schedules::TargetRow target = schedules::resolve_target(any, any.targets.front().name);
-    const KernelPipeline kernel = build_kernel(kernels_of(target, family).front(), target);
+    const std::vector<KernelSpec> kernels = kernels_of(target, family);
+    if (kernels.empty()) {
+        return;  // such kernels take what those for any storage take
+    }
+    const KernelPipeline kernel = build_kernel(kernels.front(), target);
     text << family.name << "(user_context";
     for (const Halide::Argument &argument : kernel.arguments) {
         text << ", " << argument.name << " " << argument.type << " " << static_cast<int>(argument.dimensions);

@@ -16,8 +16,9 @@ Expr cache_lines(Expr floats) {
     return (std::move(floats) + (kLineFloats - 1)) / kLineFloats;
 }
 
-AttentionInputs::AttentionInputs(bool any_storage, int lanes)
-    : any_storage(any_storage),
+AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
+    : storage(storage),
+      any_storage(storage == KeyStorage::kAny),
       stored_key("key", lanes),
       stored_value("value", lanes),
       query(Float(32), 3, "query"),
@@ -46,7 +47,7 @@ std::vector<Argument> AttentionInputs::arguments() const {
     std::vector<Argument> all = {query, key,          value,        key_granules, value_granules, bias,
                                  mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
                                  scale, softcap,      first_offset, last_offset,  position_offset};
-    if (any_storage) {
+    if (storage != KeyStorage::kFloat32) {
         for (const StoredSide *side : {&stored_key, &stored_value}) {
             const std::vector<Argument> more = side->arguments();
             all.insert(all.end(), more.begin(), more.end());
@@ -104,14 +105,28 @@ Expr AttentionInputs::prefetch_value(Expr line, Expr key_index) const {
                        : prefetch(value, value_granules, line, key_index);
 }
 
+namespace {
+
+Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &stored, const ImageParam &granules,
+             const Expr &d, const Expr &granule, const Expr &slot) {
+    switch (storage) {
+    case KeyStorage::kAny:
+        return stored.element(floats, granules, d, granule, slot);
+    case KeyStorage::kBfloat16:
+        return reinterpret(BFloat(16), granule_element(stored.halves, granules, d, granule, slot));
+    default:
+        return granule_element(floats, granules, d, granule, slot);
+    }
+}
+
+}  // namespace
+
 Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
-    return any_storage ? stored_key.element(key, key_granules, d, granule, slot)
-                       : granule_element(key, key_granules, d, granule, slot);
+    return element(storage, key, stored_key, key_granules, d, granule, slot);
 }
 
 Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
-    return any_storage ? stored_value.element(value, value_granules, d, granule, slot)
-                       : granule_element(value, value_granules, d, granule, slot);
+    return element(storage, value, stored_value, value_granules, d, granule, slot);
 }
 
 }  // namespace hattn::generators

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "runtime/kernel_table.h"
 #include "stored_side.h"
 
 namespace hattn::generators {
@@ -19,12 +20,11 @@ inline constexpr int kLineFloats = 16;  // of a cache line
 Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
-    // With any_storage keys and values may be of any storage type, said at run time, else they are float32. lanes: of
-    // vectors.
-    AttentionInputs(bool any_storage, int lanes);
+    AttentionInputs(KeyStorage storage, int lanes);  // lanes: of vectors
 
-    bool any_storage;
-    StoredSide stored_key, stored_value;  // used with any_storage
+    KeyStorage storage;
+    bool any_storage;                     // storage is kAny
+    StoredSide stored_key, stored_value;  // unless storage is kFloat32
     Halide::ImageParam query;             // (d, i, h)
     // Element d of key j is key(d, j % kGranuleKeys, key_granules(j / kGranuleKeys)).
     Halide::ImageParam key;             // (d, slot, granule)
@@ -53,8 +53,8 @@ struct AttentionInputs {
     Halide::Expr value_dim() const;
     Halide::RDom key_lines(const char *name) const;  // cache lines of a row
     Halide::RDom value_lines(const char *name) const;
-    // In float32. With any_storage but for the scale of its channel, and to be computed in a stage of its own: see
-    // StoredSide::element.
+    // In float32, or bfloat16 where storage is that. With any_storage but for the scale of its channel, and to be
+    // computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     // Zero. Asks for a cache line of a key's row.

@@ -46,7 +46,7 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     for (const TargetRow &target : targets_and_stand_ins(architecture)) {
         for_each_family([&](const KernelFamily &family) {
             for (HookMask hooks = 0; hooks < HookMask{1} << score_hooks().size(); ++hooks) {
-                const KernelSpec spec{family.kind, family.any_storage, hooks, tile};
+                const KernelSpec spec{family.kind, family.storage, hooks, tile};
                 if (spec.name(target.name) == name) {
                     found = {spec, target};
                 }
@@ -55,6 +55,9 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     }
     if (!found) {
         throw std::invalid_argument("unknown kernel '" + name + "'");
+    }
+    if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
+        throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }
     if (const std::string why = why_illegal(found->target, found->spec.kind, found->spec.tile); !why.empty()) {
         throw std::invalid_argument("kernel '" + name + "': " + why);

@@ -23,22 +23,23 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kScores, "scores"},
     {KernelKind::kProbabilities, "probabilities"},
     {KernelKind::kMerge, "merge"},
-    {KernelKind::kNaive, "stored_naive", true},
-    {KernelKind::kFlash, "stored_flash", true},
-    {KernelKind::kSplitKv, "stored_split_kv", true},
-    {KernelKind::kUnfusedScores, "stored_unfused_scores", true},
-    {KernelKind::kUnfusedValues, "stored_unfused_values", true},
-    {KernelKind::kScores, "stored_scores", true},
-    {KernelKind::kProbabilities, "stored_probabilities", true},
+    {KernelKind::kNaive, "stored_naive", KeyStorage::kAny},
+    {KernelKind::kFlash, "stored_flash", KeyStorage::kAny},
+    {KernelKind::kSplitKv, "stored_split_kv", KeyStorage::kAny},
+    {KernelKind::kUnfusedScores, "stored_unfused_scores", KeyStorage::kAny},
+    {KernelKind::kUnfusedValues, "stored_unfused_values", KeyStorage::kAny},
+    {KernelKind::kScores, "stored_scores", KeyStorage::kAny},
+    {KernelKind::kProbabilities, "stored_probabilities", KeyStorage::kAny},
+    {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
     {KernelKind::kWiden, "widen"},
     {KernelKind::kNarrow, "narrow"},
     {KernelKind::kBlockScales, "block_scales"},
     {KernelKind::kQuantize, "quantize"},
 };
 
-const char *family_name(KernelKind kind, bool any_storage) {
+const char *family_name(KernelKind kind, KeyStorage storage) {
     return std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                        [&](const KernelFamily &row) { return row.kind == kind && row.any_storage == any_storage; })
+                        [&](const KernelFamily &row) { return row.kind == kind && row.storage == storage; })
         ->name;
 }
 
@@ -72,8 +73,11 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
 std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
     // Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
     static constexpr int kStoredUnfusedRows[] = {8, 32};
+    if (family.storage == KeyStorage::kBfloat16) {
+        return target.bfloat16.flash_tiles;
+    }
     std::vector<Tile> tiles = tiles_of(target, family.kind);
-    if (family.any_storage &&
+    if (family.storage == KeyStorage::kAny &&
         (family.kind == KernelKind::kUnfusedScores || family.kind == KernelKind::kUnfusedValues)) {
         std::erase_if(tiles, [](const Tile &tile) {
             return std::find(std::begin(kStoredUnfusedRows), std::end(kStoredUnfusedRows), tile.rows) ==
@@ -99,7 +103,7 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
         break;
     }
     std::vector<HookMask> sets = kernel_hook_sets();
-    if (family.any_storage && family.kind != KernelKind::kScores) {
+    if (family.storage != KeyStorage::kFloat32 && family.kind != KernelKind::kScores) {
         // One hook costs little beside the conversion: the sets of several serve it. Capped scores need theirs alone.
         std::erase_if(sets, [](HookMask set) { return std::popcount(set) == 1; });
     }
@@ -109,11 +113,12 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
-    AttentionInputs inputs(spec.any_storage, target.lanes);
+    const int dim_multiple = head_in_lanes ? target.lanes : spec.storage == KeyStorage::kBfloat16 ? 2 : 1;
+    AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = head_in_lanes ? 0 : spec.tile.rows,
                                                 .chunk = spec.tile.keys,
-                                                .dim_multiple = head_in_lanes ? target.lanes : 1,
+                                                .dim_multiple = dim_multiple,
                                                 .unit = kLog2E,
                                                 .fetch_ahead = split && target.split_kv.head_in_lanes});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
@@ -127,7 +132,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
 KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
     const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
     const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
-    AttentionInputs inputs(spec.any_storage, target.lanes);
+    AttentionInputs inputs(spec.storage, target.lanes);
     UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
                                               .chunk = spec.tile.keys,
                                               .dim_multiple = head_in_lanes ? target.lanes : 1,
@@ -139,7 +144,7 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
 }
 
 KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &target) {
-    UnfusedValueInputs inputs(spec.any_storage, target.lanes);
+    UnfusedValueInputs inputs(spec.storage, target.lanes);
     UnfusedValues stages(
         inputs,
         StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_ahead = target.unfused_values.fetch_ahead});
@@ -148,7 +153,7 @@ KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &tar
 }
 
 KernelPipeline build_scores(const KernelSpec &spec, const TargetRow &target) {
-    AttentionInputs inputs(spec.any_storage, target.lanes);
+    AttentionInputs inputs(spec.storage, target.lanes);
     ScoreOutput stages(inputs, spec.hooks, spec.kind == KernelKind::kProbabilities);
     target.scores(stages, spec.tile, target.lanes);
     return {Halide::Pipeline(stages.output), inputs.arguments()};
@@ -180,11 +185,11 @@ const KernelFamily *find_family(const std::string &name) {
 }
 
 const char *kind_name(KernelKind kind) {
-    return family_name(kind, false);
+    return family_name(kind, KeyStorage::kFloat32);
 }
 
 std::string KernelSpec::name(const std::string &target) const {
-    std::string text = std::string(family_name(kind, any_storage)) + "_" + target;
+    std::string text = std::string(family_name(kind, storage)) + "_" + target;
     std::replace(text.begin(), text.end(), '-', '_');
     if (tile.rows > 0) {
         text += "_r" + std::to_string(tile.rows) + "k" + std::to_string(tile.keys) + "v" +
@@ -198,7 +203,7 @@ std::vector<KernelSpec> kernels_of(const TargetRow &target, const KernelFamily &
     std::vector<KernelSpec> specs;
     for (const Tile &tile : tiles_of(target, family)) {
         for (HookMask hooks : hook_sets_of(family)) {
-            specs.push_back({family.kind, family.any_storage, hooks, tile});
+            specs.push_back({family.kind, family.storage, hooks, tile});
         }
     }
     return specs;
@@ -250,8 +255,16 @@ Halide::Module KernelPipeline::compile(const std::string &symbol, const char *ta
     return pipeline.compile_to_module(arguments, symbol, Halide::Target(target));
 }
 
+const char *halide_target(const KernelSpec &spec, const TargetRow &target) {
+    return spec.storage == KeyStorage::kBfloat16 ? target.bfloat16.halide_target : target.halide_target;
+}
+
+const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target) {
+    return spec.storage == KeyStorage::kBfloat16 ? target.bfloat16.cpu_features : "";
+}
+
 Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
-    return build_kernel(spec, target).compile(spec.symbol(target.name), target.halide_target);
+    return build_kernel(spec, target).compile(spec.symbol(target.name), halide_target(spec, target));
 }
 
 }  // namespace hattn::generators

@@ -14,7 +14,7 @@ namespace hattn::generators {
 
 struct KernelSpec {
     KernelKind kind;
-    bool any_storage = false;  // keys and values of any storage type, else float32
+    KeyStorage storage = KeyStorage::kFloat32;
     HookMask hooks = 0;
     schedules::Tile tile;
 
@@ -30,7 +30,7 @@ struct KernelSpec {
 struct KernelFamily {
     KernelKind kind;
     const char *name;
-    bool any_storage = false;
+    KeyStorage storage = KeyStorage::kFloat32;
 };
 const KernelFamily *find_family(const std::string &name);  // null if there is none
 
@@ -57,6 +57,11 @@ struct KernelPipeline {
     Halide::Module compile(const std::string &symbol, const char *target);
 };
 KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
+
+// What a kernel's instructions are, and what they ask of a CPU beside what the target asks.
+const char *halide_target(const KernelSpec &spec, const schedules::TargetRow &target);
+const char *further_cpu_features(const KernelSpec &spec, const schedules::TargetRow &target);
+
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
 // A kernel that can be compiled, whether or not it is one of the library's.

@@ -44,6 +44,18 @@ const char *enumerator(KernelKind kind) {
     return "";
 }
 
+const char *enumerator(KeyStorage storage) {
+    switch (storage) {
+    case KeyStorage::kFloat32:
+        return "KeyStorage::kFloat32";
+    case KeyStorage::kAny:
+        return "KeyStorage::kAny";
+    case KeyStorage::kBfloat16:
+        return "KeyStorage::kBfloat16";
+    }
+    return "";
+}
+
 const char *literal(bool value) {
     return value ? "true" : "false";
 }
@@ -69,8 +81,8 @@ void write_rows(const Architecture &architecture, std::ostream &out) {
     for_each_kernel(architecture, [&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
         out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
-            << literal(spec.any_storage) << ", " << spec.hooks << ", " << braces(spec.tile) << ", "
-            << spec.symbol(target.name) << "_argv},\n";
+            << enumerator(spec.storage) << ", \"" << further_cpu_features(spec, target) << "\", " << spec.hooks << ", "
+            << braces(spec.tile) << ", " << spec.symbol(target.name) << "_argv},\n";
     });
     out << "};\n\nconst CandidateInfo kCandidates[] = {\n";
     for (const TargetRow &row : architecture.targets) {

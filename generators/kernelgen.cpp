@@ -139,7 +139,7 @@ void list_candidates(const Architecture &architecture, const std::string &target
     const TargetRow target = resolve_target(architecture, target_name);
     const KernelFamily &family = family_of(family_name);
     for (const schedules::Tile &tile : candidates(target, family.kind)) {
-        std::cout << KernelSpec{family.kind, family.any_storage, 0, tile}.name(target.name) << "\n";
+        std::cout << KernelSpec{family.kind, family.storage, 0, tile}.name(target.name) << "\n";
     }
 }
 
@@ -163,9 +163,9 @@ void pack_candidates(const Architecture &architecture, const std::string &path, 
     }
     std::vector<NamedKernel> kernels;
     for (size_t i = 0; i < tiles.size(); ++i) {
-        kernels.push_back({{family.kind, family.any_storage, 0, tiles[i]}, target});
+        kernels.push_back({{family.kind, family.storage, 0, tiles[i]}, target});
         if (i == tiles.size() / 2) {
-            kernels.push_back({{family.kind, family.any_storage, all_hooks, tiles[i]}, target});
+            kernels.push_back({{family.kind, family.storage, all_hooks, tiles[i]}, target});
         }
     }
     write_pack(kernels, path);

@@ -84,7 +84,8 @@ std::string describe(const std::vector<NamedKernel> &kernels, uint64_t id) {
         rows.push_back({{"name", kernel.spec.name(kernel.target.name)},
                         {"target", kernel.target.instructions_of()},
                         {"kind", kind_name(kernel.spec.kind)},
-                        {"any_storage", kernel.spec.any_storage},
+                        {"storage", kStorageNames[static_cast<size_t>(kernel.spec.storage)]},
+                        {"needs", further_cpu_features(kernel.spec, kernel.target)},
                         {"hooks", hooks},
                         {"tile", {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll}},
                         {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}});
@@ -100,7 +101,7 @@ std::string describe(const std::vector<NamedKernel> &kernels, uint64_t id) {
 std::vector<std::string> compile_objects(const std::vector<NamedKernel> &kernels, const fs::path &folder) {
     std::map<std::string, std::vector<Halide::Module>> modules;
     for (const NamedKernel &kernel : kernels) {
-        modules[kernel.target.halide_target].push_back(compile_kernel(kernel.spec, kernel.target));
+        modules[halide_target(kernel.spec, kernel.target)].push_back(compile_kernel(kernel.spec, kernel.target));
     }
     std::vector<std::string> paths;
     for (const auto &[target, of_target] : modules) {

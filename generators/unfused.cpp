@@ -25,8 +25,8 @@ UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &
     weights(j, r) = exponentials(r, j % options.chunk, j / options.chunk);
 }
 
-UnfusedValueInputs::UnfusedValueInputs(bool any_storage, int lanes)
-    : AttentionInputs(any_storage, lanes),
+UnfusedValueInputs::UnfusedValueInputs(KeyStorage storage, int lanes)
+    : AttentionInputs(storage, lanes),
       weights(Float(32), 2, "weights"),
       maximum(Float(32), 1, "maximum"),
       sum(Float(32), 1, "sum") {}

@@ -23,7 +23,7 @@ struct UnfusedScores : ScoreStages {
 };
 
 struct UnfusedValueInputs : AttentionInputs {
-    UnfusedValueInputs(bool any_storage, int lanes);
+    UnfusedValueInputs(KeyStorage storage, int lanes);
 
     Halide::ImageParam weights;  // (j, r) outputs of the first kernel
     Halide::ImageParam maximum;  // (r)

@@ -34,6 +34,18 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512dq");
     if (feature == "avx512cd")
         return __builtin_cpu_supports("avx512cd");
+    if (feature == "avx512ifma")
+        return __builtin_cpu_supports("avx512ifma");
+    if (feature == "avx512vbmi")
+        return __builtin_cpu_supports("avx512vbmi");
+    if (feature == "avx512vbmi2")
+        return __builtin_cpu_supports("avx512vbmi2");
+    if (feature == "avx512vnni")
+        return __builtin_cpu_supports("avx512vnni");
+    if (feature == "avx512bitalg")
+        return __builtin_cpu_supports("avx512bitalg");
+    if (feature == "avx512bf16")
+        return __builtin_cpu_supports("avx512bf16");
     return false;
 }
 #elif defined(__aarch64__)

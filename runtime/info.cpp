@@ -39,10 +39,11 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
     return {{"name", kernel.name},
             {"target", kernel.target},
             {"algorithm", kernel_kind_name(kernel.kind)},
-            {"storage", kernel.any_storage ? "any" : "float32"},
+            {"storage", kStorageNames[static_cast<size_t>(kernel.storage)]},
             {"hooks", hook_name_list(kernel.hooks)},
             {"tile", tile_json(kernel.tile)},
-            {"runnable", is_runnable(*find_target(kernel.target))},
+            {"needs", kernel.cpu_features},
+            {"runnable", is_runnable(kernel)},
             {"pack", origin_json(pack)}};
 }
 

@@ -151,7 +151,7 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
                                        &in.limits.last_offset,
                                        &in.limits.position_offset};
     void **next = arguments + 18;
-    if (kernel.any_storage) {
+    if (kernel.storage != KeyStorage::kFloat32) {
         next = in.value.add_storage(in.key.add_storage(next));
     }
     ((*next++ = outputs), ...);
@@ -244,9 +244,11 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;
     // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can
     // be hidden or are stored in another type.
-    const bool keeps_values = kernel.hooks != 0 || kernel.any_storage;
+    const bool keeps_values = kernel.hooks != 0 || kernel.storage != KeyStorage::kFloat32;
     // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
-    const int64_t key_rows = kernel.any_storage ? tile.key_unroll * (key_dim + 2 * kLanes) : 0;
+    const int64_t key_rows = kernel.storage == KeyStorage::kAny        ? tile.key_unroll * (key_dim + 2 * kLanes)
+                             : kernel.storage == KeyStorage::kBfloat16 ? chunk * (key_dim + 4 * kLanes) / 2
+                                                                       : 0;
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
                            kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
                            chunk * kLanes + kept;

@@ -68,7 +68,7 @@ void check_stamp(const std::string &path, const json &text) {
 }
 
 // All but the function.
-KernelInfo read_kernel(const std::string &path, const json &row, const std::string &name) {
+KernelInfo read_kernel(const std::string &path, const json &row, const std::string &name, const std::string &needs) {
     const std::string target_name = row.at("target"), kind_name = row.at("kind");
     const TargetInfo *target = find_target(target_name);
     if (!target) {
@@ -79,13 +79,21 @@ KernelInfo read_kernel(const std::string &path, const json &row, const std::stri
         refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " needs ", target->cpu_features, ", which this CPU (",
                cpu_model(), ") lacks");
     }
+    if (!cpu_has_features(needs.c_str())) {
+        refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " needs ", needs, ", which this CPU (", cpu_model(),
+               ") lacks");
+    }
     KernelInfo kernel{};
     kernel.name = name.c_str();
     kernel.target = target->name;
     if (!parse_kernel_kind(kind_name, &kernel.kind)) {
         refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " is of unknown kind '", kind_name, "'");
     }
-    kernel.any_storage = row.at("any_storage");
+    if (!parse_storage(std::string(row.at("storage")), &kernel.storage)) {
+        refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " is for unknown storage '", std::string(row.at("storage")),
+               "'");
+    }
+    kernel.cpu_features = needs.c_str();
     for (const std::string hook : row.at("hooks")) {
         const uint32_t bit = hook_bit(hook);
         if (!bit) {
@@ -110,9 +118,10 @@ std::shared_ptr<const KernelPack> KernelPack::load(const std::string &path) {
         const json &rows = text.at("kernels");
         for (const json &row : rows) {
             pack->names_.push_back(row.at("name"));
+            pack->needs_.push_back(row.at("needs"));
         }
         for (size_t i = 0; i < rows.size(); ++i) {
-            pack->kernels_.push_back(read_kernel(path, rows[i], pack->names_[i]));
+            pack->kernels_.push_back(read_kernel(path, rows[i], pack->names_[i], pack->needs_[i]));
         }
         pack->library_ = open_library(path);
         // The loader gives the library it has if one of that path is in use, whatever the file is by now.

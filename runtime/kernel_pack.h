@@ -30,7 +30,7 @@ private:
     KernelPack() = default;
 
     std::string path_;
-    std::vector<std::string> names_;
+    std::vector<std::string> names_, needs_;  // what kernels_ point to
     std::vector<KernelInfo> kernels_;
     std::shared_ptr<void> library_;
 };

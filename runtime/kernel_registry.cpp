@@ -81,6 +81,16 @@ bool parse_kernel_kind(std::string_view name, KernelKind *kind) {
     return false;
 }
 
+bool parse_storage(std::string_view name, KeyStorage *storage) {
+    for (size_t i = 0; i < std::size(kStorageNames); ++i) {
+        if (name == kStorageNames[i]) {
+            *storage = static_cast<KeyStorage>(i);
+            return true;
+        }
+    }
+    return false;
+}
+
 const TargetInfo *find_target(std::string_view name) {
     for (const TargetInfo &target : all_targets()) {
         if (name == target.name || name == without_family(target.name)) {
@@ -92,6 +102,10 @@ const TargetInfo *find_target(std::string_view name) {
 
 bool is_runnable(const TargetInfo &target) {
     return cpu_has_features(target.cpu_features);
+}
+
+bool is_runnable(const KernelInfo &kernel) {
+    return is_runnable(*find_target(kernel.target)) && cpu_has_features(kernel.cpu_features);
 }
 
 const TargetInfo &best_runnable_target() {
@@ -118,12 +132,12 @@ bool serves(uint32_t kernel_hooks, uint32_t wanted) {
     return (wanted & ~kernel_hooks) == 0 && (others & ~neutral_hooks()) == 0;
 }
 
-std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, bool any_storage,
+std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, KeyStorage storage,
                                              uint32_t hooks) {
     std::vector<const KernelInfo *> found;
     for (const KernelInfo &kernel : all_kernels()) {
-        if (kernel.kind != kind || kernel.any_storage != any_storage ||
-            std::string_view(kernel.target) != target.name || !serves(kernel.hooks, hooks)) {
+        if (kernel.kind != kind || kernel.storage != storage || std::string_view(kernel.target) != target.name ||
+            !serves(kernel.hooks, hooks) || !cpu_has_features(kernel.cpu_features)) {
             continue;
         }
         const int others = found.empty() ? 0 : std::popcount(found.front()->hooks) - std::popcount(kernel.hooks);
@@ -140,7 +154,7 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
 }
 
 const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind) {
-    const std::vector<const KernelInfo *> found = find_kernels(target, kind, false, 0);
+    const std::vector<const KernelInfo *> found = find_kernels(target, kind, KeyStorage::kFloat32, 0);
     require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name);
     return *found.front();
 }

@@ -15,6 +15,7 @@ bool parse_kernel_kind(std::string_view name, KernelKind *kind);  // false if un
 // Null if unknown. "avx2" also finds "x86-avx2", "neon" "arm-neon".
 const TargetInfo *find_target(std::string_view name);
 bool is_runnable(const TargetInfo &target);
+bool is_runnable(const KernelInfo &kernel);
 const TargetInfo &best_runnable_target();  // throws StatusError if none is
 
 const KernelInfo *find_kernel(std::string_view name);  // of the library; null if unknown
@@ -22,9 +23,11 @@ const KernelInfo *find_kernel(std::string_view name);  // of the library; null i
 // Whether kernels with some hooks compute problems with others: those the problem lacks get neutral operands.
 bool serves(uint32_t kernel_hooks, uint32_t wanted);
 
-// The library's kernels of a kind for a target that serve a set of hooks with the fewest others, ordered by rows per
-// tile.
-std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, bool any_storage,
+bool parse_storage(std::string_view name, KeyStorage *storage);  // false if unknown
+
+// The library's kernels of a kind for a target that this CPU runs and that serve a set of hooks with the fewest others,
+// ordered by rows per tile.
+std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, KeyStorage storage,
                                              uint32_t hooks);
 
 // The one of a kind that has no tiles and no hooks.

@@ -21,6 +21,14 @@ enum class KernelKind {
     kQuantize
 };
 
+// What a kernel takes as keys and values.
+enum class KeyStorage {
+    kFloat32,
+    kAny,      // any storage type, said at run time, each side its own; converted into float32
+    kBfloat16  // bfloat16 on both sides, and queries that are; multiplied in pairs by the CPU's own instruction
+};
+inline constexpr const char *kStorageNames[] = {"float32", "any", "bfloat16"};  // by KeyStorage
+
 // As in schedules/tile.h.
 struct KernelTile {
     int rows, keys, row_vectors, key_unroll, value_unroll;
@@ -39,8 +47,9 @@ struct KernelInfo {
     const char *name;
     const char *target;
     KernelKind kind;
-    bool any_storage;  // keys and values of any storage type, else float32
-    uint32_t hooks;    // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
+    KeyStorage storage;
+    const char *cpu_features;  // what a CPU must have beside what the target needs, as in TargetInfo
+    uint32_t hooks;            // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
     KernelTile tile;
     // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as
     // halide_buffer_t *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.

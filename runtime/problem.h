@@ -31,6 +31,10 @@ struct Problem {
     bool any_storage() const {
         return k_dtype != HATTN_FLOAT32 || v_dtype != HATTN_FLOAT32;
     }
+    // Those, and queries, are all bfloat16: kernels may multiply them as they are.
+    bool all_bfloat16() const {
+        return q_dtype == HATTN_BFLOAT16 && k_dtype == HATTN_BFLOAT16 && v_dtype == HATTN_BFLOAT16;
+    }
     // Keys lie elsewhere than in rows 0, 1, ... of k[b].
     bool scattered() const {
         return page_size > 0 || ring;

@@ -13,8 +13,8 @@ namespace hattn {
 
 namespace {
 
-const KernelInfo *score_kernel(const TargetInfo &target, KernelKind kind, bool any_storage, uint32_t hooks) {
-    const std::vector<const KernelInfo *> found = find_kernels(target, kind, any_storage, hooks);
+const KernelInfo *score_kernel(const TargetInfo &target, KernelKind kind, KeyStorage storage, uint32_t hooks) {
+    const std::vector<const KernelInfo *> found = find_kernels(target, kind, storage, hooks);
     require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name,
             " with hooks ", hook_names(hooks));
     return found.front();
@@ -38,11 +38,26 @@ uint32_t hooks_of_values(uint32_t hooks) {
     return (hooks & hiding) != 0 ? hiding : 0;
 }
 
-void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) {
+// Whether a kernel takes keys and values as they are stored.
+bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
+    switch (kernel.storage) {
+    case KeyStorage::kFloat32:
+        return !problem.any_storage();
+    case KeyStorage::kBfloat16:
+        return problem.all_bfloat16();
+    default:
+        return true;
+    }
+}
+
+void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &problem) {
     for (auto *list : kernels.all()) {
         if (list->front()->kind == kernel->kind) {
-            require(kernel->any_storage || !list->front()->any_storage, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ",
-                    kernel->name, " takes float32 keys and values, but the problem has others");
+            require(takes_storage(*kernel, problem), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
+                    " takes ", kStorageNames[static_cast<size_t>(kernel->storage)],
+                    kernel->storage == KeyStorage::kBfloat16 ? " queries, keys" : " keys",
+                    " and values, but the problem has others");
+            const uint32_t hooks = problem.hooks;
             const uint32_t wanted = kernel->kind == KernelKind::kUnfusedValues ? hooks_of_values(hooks) : hooks;
             require(serves(kernel->hooks, wanted), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
                     " computes hooks ", hook_names(kernel->hooks), ", but the problem has ", hook_names(wanted));
@@ -59,7 +74,12 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, uint32_t hooks) 
 }
 
 // Kernels of packs that fit the problem. The second kernel of unfused is the library's, so that tiles have to match.
-void add_packed(KernelSet &kernels, const KernelPacks &packs, bool any_storage, uint32_t hooks) {
+void add_packed(KernelSet &kernels, const KernelPacks &packs, uint32_t hooks) {
+    const auto has_storage = [&](const KernelInfo &kernel) {
+        return std::ranges::any_of(kernels.all(), [&](const auto *list) {
+            return list->front()->kind == kernel.kind && list->front()->storage == kernel.storage;
+        });
+    };
     const auto has_second = [&](const KernelInfo &kernel) {
         return kernel.kind != KernelKind::kUnfusedScores ||
                std::any_of(kernels.unfused_values.begin(), kernels.unfused_values.end(),
@@ -67,7 +87,7 @@ void add_packed(KernelSet &kernels, const KernelPacks &packs, bool any_storage, 
     };
     for (const auto &pack : packs.all()) {
         for (const KernelInfo &kernel : pack->kernels()) {
-            if (std::string_view(kernel.target) == kernels.target->name && kernel.any_storage == any_storage &&
+            if (std::string_view(kernel.target) == kernels.target->name && has_storage(kernel) &&
                 serves(kernel.hooks, hooks) && has_second(kernel)) {
                 kernels.packed.push_back(&kernel);
             }
@@ -104,9 +124,14 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
                          const TuningDatabase &tuning, const KernelPacks &packs) {
     KernelSet kernels;
     kernels.target = &target;
-    const bool any = problem.any_storage();
+    const KeyStorage any = problem.any_storage() ? KeyStorage::kAny : KeyStorage::kFloat32;
     kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
     kernels.flash = find_kernels(target, KernelKind::kFlash, any, problem.hooks);
+    if (problem.all_bfloat16()) {
+        // Where the CPU multiplies them as they are, and sums up in float32.
+        const auto native = find_kernels(target, KernelKind::kFlash, KeyStorage::kBfloat16, problem.hooks);
+        kernels.flash = native.empty() ? kernels.flash : native;
+    }
     kernels.split_kv = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
     kernels.unfused_scores = find_kernels(target, KernelKind::kUnfusedScores, any, problem.hooks);
     kernels.unfused_values = find_kernels(target, KernelKind::kUnfusedValues, any, hooks_of_values(problem.hooks));
@@ -127,12 +152,12 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.why_algorithm = "HATTN_FORCE=" + force.text + "; ";
     }
     if (force.kernel) {
-        force_kernel(kernels, force.kernel, problem.hooks);
+        force_kernel(kernels, force.kernel, problem);
     } else {
         const TuningFamily family = family_of(problem, kernels.algorithm, target);
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
-        add_packed(kernels, packs, any, problem.hooks);
+        add_packed(kernels, packs, problem.hooks);
     }
     kernels.reaches = reaches_of(kernels, problem);
     return kernels;

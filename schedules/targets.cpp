@@ -50,6 +50,8 @@ std::vector<TargetRow> x86_64_targets() {
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
     static const std::string avx512 =
         with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake");
+    static const std::string bfloat16 = with_kernel_features(
+        "x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake-avx512_cannonlake-avx512_zen4");
     return {
         generic_target(generic.c_str(), "sse4.1"),
         {
@@ -98,6 +100,10 @@ std::vector<TargetRow> x86_64_targets() {
                                      {8, 64, 8, 1, 2},
                                      {16, 64, 8, 1, 2},
                                      {32, 64, 8, 1, 2}},
+            // 24 accumulators, 3 vectors of pairs of rows, 1 broadcast, as in float32, at twice the products.
+            .bfloat16 = {bfloat16.c_str(),
+                         "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg",
+                         {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}},
         },
     };
 }
@@ -211,6 +217,8 @@ TargetRow resolve_stand_in(const Architecture &architecture, const std::string &
     row.name = name + "-on-" + stand_in;
     row.halide_target = other.halide_target;
     row.cpu_features = other.cpu_features;
+    row.bfloat16.halide_target = other.halide_target;
+    row.bfloat16.cpu_features = "";
     row.stand_in = other.name;
     return row;
 }

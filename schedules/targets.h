@@ -53,6 +53,14 @@ struct ConvertSchedules {
     bool operator==(const ConvertSchedules &) const = default;
 };
 
+// Kernels that multiply bfloat16 numbers in pairs, where a CPU has an instruction for that beside what the target
+// needs.
+struct Bfloat16Kernels {
+    const char *halide_target = nullptr;
+    const char *cpu_features = "";
+    std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
+};
+
 // A null schedule or an empty candidate list means: the parent's.
 struct TargetRow {
     std::string name;
@@ -71,6 +79,7 @@ struct TargetRow {
     ConvertSchedules convert = {};
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
+    Bfloat16Kernels bfloat16 = {};                                           // not inherited
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one
 
     const std::string &instructions_of() const {

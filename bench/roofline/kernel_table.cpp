@@ -54,7 +54,8 @@ struct Tables {
         kernels.push_back({name,
                            names.back().c_str(),
                            spec.kind,
-                           spec.any_storage,
+                           spec.storage,
+                           "",
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
                            merges ? call_merge : call_attention});

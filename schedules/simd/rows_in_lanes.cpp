@@ -23,7 +23,26 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     for (Func f : s.per_row) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
-    s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r);
+    if (s.in_pairs) {
+        s.query_pairs.compute_root().bound(s.side, 0, 2).bound(s.r, 0, tile.rows).reorder(s.side, s.pair, s.r);
+    } else {
+        s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r);
+    }
+}
+
+// An update that adds products to a block of accumulators, which registers hold: rows in lanes, `across` unrolled.
+// With pairs a lane takes two products at a time.
+void schedule_products(Stage products, const RDom *pairs, const Var &r, const Var &across, std::vector<VarOrRVar> loops,
+                       int lanes) {
+    loops.insert(loops.begin(), {r, across});
+    if (pairs) {
+        loops.insert(loops.begin(), pairs->x);
+    }
+    products.reorder(loops).vectorize(r, lanes);
+    if (pairs) {
+        products.atomic().vectorize(pairs->x);
+    }
+    products.unroll(r).unroll(across);
 }
 
 // The chunk loop: the state stays in cache, a block of it is updated from registers.
@@ -45,11 +64,12 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(s.r, lanes)
         .unroll(s.r)
         .unroll(s.d);
-    s.chunk_output.update()
-        .reorder(s.r, s.d, s.over_keys.x, s.over_keys.y)
-        .vectorize(s.r, lanes)
-        .unroll(s.r)
-        .unroll(s.d);
+    if (s.in_pairs) {
+        schedule_products(s.chunk_output.update(), &s.over_key_pairs, s.r, s.d,
+                          {s.over_key_pairs.y, s.over_key_pairs.z}, lanes);
+    } else {
+        schedule_products(s.chunk_output.update(), nullptr, s.r, s.d, {s.over_keys.x, s.over_keys.y}, lanes);
+    }
 
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
@@ -83,7 +103,15 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         s.fetched.compute_at(s.logits, block);
     }
     s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
-    s.dot.update().reorder(s.r, s.k, s.over_dim).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
+    if (s.in_pairs) {
+        schedule_products(s.dot.update(), &s.over_pairs, s.r, s.k, {s.over_pairs.y, s.over_pairs.z}, lanes);
+        s.dot.update().unroll(s.over_pairs.y);  // keys' addresses are computed once for all of them
+        s.key_rows.compute_at(chunk_loop)
+            .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
+            .partition(s.d, Partition::Always);
+    } else {
+        schedule_products(s.dot.update(), nullptr, s.r, s.k, {s.over_dim}, lanes);
+    }
     if (s.any_storage) {
         // Once for all rows. Not beside the score block, whose accumulators take all registers; but of all keys at once
         // no more than a block.
@@ -117,7 +145,20 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
         s.key_seen.update().reorder(s.over_rows, s.k).atomic().vectorize(s.over_rows, lanes);
     }
-    if (s.any_storage) {
+    if (s.in_pairs) {
+        // Pairs are stored together: two vectors that are interleaved on the way.
+        const LoopLevel chunk_loop(s.state, s.over_chunks.x);
+        s.weight_pairs.compute_at(chunk_loop)
+            .bound(s.side, 0, 2)
+            .bound_extent(s.r, tile.rows)
+            .vectorize(s.r, lanes)
+            .unroll(s.side);
+        s.value_pairs.compute_at(chunk_loop)
+            .bound(s.side, 0, 2)
+            .vectorize(s.d, lanes, TailStrategy::RoundUp)
+            .unroll(s.side)
+            .partition(s.d, Partition::Always);
+    } else if (s.any_storage) {
         schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
     } else if (s.hides_keys) {
         s.chunk_value.compute_at(s.state, s.over_chunks.x)

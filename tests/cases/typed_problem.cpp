@@ -190,8 +190,26 @@ TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_
     }
 }
 
-Expected TypedProblem::evaluate() const {
+// sum_j p_j |v_j| is what attention over the magnitudes of the values gives.
+void TypedProblem::add_weight_rounding(Expected &expected, double weight_roundoff) const {
+    const hattn_tensor &v = twin.v.view;
+    TensorData magnitudes = narrowed(v, HATTN_FLOAT32);
+    for_each_element(v, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        element<float>(magnitudes.view, b, h, s, d) = std::fabs(element<float>(v, b, h, s, d));
+    });
+    hattn_attention_args args = twin.args;
+    args.v = magnitudes.view;
+    const Expected weighted = cases::evaluate(twin.desc, args);
+    for (size_t i = 0; i < expected.out.size(); ++i) {
+        expected.out_bound[i] += weight_roundoff * weighted.out[i];
+    }
+}
+
+Expected TypedProblem::evaluate(hattn_dtype weight_type) const {
     Expected expected = cases::evaluate(twin.desc, twin.args);
+    if (weight_type != HATTN_FLOAT32) {
+        add_weight_rounding(expected, roundoff(weight_type));
+    }
     const hattn_dtype type = args.out.dtype;
     for (size_t i = 0; i < expected.out.size(); ++i) {
         double &value = expected.out[i], &bound = expected.out_bound[i];

@@ -22,8 +22,9 @@ class TypedProblem {
 public:
     TypedProblem(const Case &c, const StoredTypes &types);
 
-    // The oracle's numbers, with bounds for the output's type.
-    Expected evaluate() const;
+    // The oracle's numbers, with bounds for the output's type. weight_type: to which weights are rounded after their
+    // sum is taken, which adds roundoff * sum_j p_j |v_j|.
+    Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32) const;
     // Brings the output into the twin's, where difference() looks for it.
     void read_output();
 
@@ -32,6 +33,8 @@ public:
     hattn_attention_args args;
 
 private:
+    void add_weight_rounding(Expected &expected, double weight_roundoff) const;
+
     TensorData q_, k_, v_, out_, k_scale_, v_scale_;
 };
 

@@ -127,3 +127,40 @@ def test_kernels_for_any_storage(name, emit):
     if match["kind"] == "flash":
         block = int(match["v"]) * int(match["u"])
         assert any(loop.is_register_block and loop.fmas == block for loop in loops), f"{name}: scores spill"
+
+
+BFLOAT16_NAME = re.compile(r"bfloat16_flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+BFLOAT16_HOOK_SETS = ("", "_bias_alibi_mask", "_softcap_bias_alibi_mask")
+PAIR_GROUP = 4  # pairs along the head in one pass of the score loop, see generators/attention_stages.cpp
+
+
+def test_there_are_bfloat16_kernels_to_read():
+    names = kernel_names(BFLOAT16_NAME, BFLOAT16_HOOK_SETS)
+    assert len(names) >= len(BFLOAT16_HOOK_SETS) or not KERNELGEN.exists()
+
+
+@pytest.mark.parametrize("name", kernel_names(BFLOAT16_NAME, BFLOAT16_HOOK_SETS))
+def test_kernels_for_bfloat16(name, emit):
+    """Both loops multiply pairs by the instruction for it: whole vectors on accumulators in registers, an operand loaded per vector of
+    rows, the other broadcast once per key or head element, and little else."""
+    match = BFLOAT16_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    # SSE4a, which the instructions are compiled for and Intel's CPUs lack.
+    assert not re.search(r"\b(extrq|insertq|movnts[sd])\b", text), f"{name} needs SSE4a"
+    v, u, d = (int(match[part]) for part in "vud")
+    loops = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvdpbf16ps\b")]
+    others = (isa.fma, isa.arithmetic, isa.gather, r"\(%r[sb]p\).*%zmm|%zmm.*\(%r[sb]p\)")
+    for products, broadcasts in ((v * u * PAIR_GROUP, u * PAIR_GROUP), (v * d, d)):
+        clean = [
+            loop
+            for loop in loops
+            if loop.count(r"\bvdpbf16ps\b.*%zmm\d+$") == products
+            and loop.count(r"\bvbroadcastss\b") == broadcasts
+            and not any(map(loop.count, others))
+            and loop.count(isa.stack) <= 1  # the loop's end
+            and len(loop.instructions) <= 1.7 * products
+        ]
+        found = "\n".join(loop.text() for loop in loops)
+        assert clean, f"{name}: no clean loop of {products} vdpbf16ps; loops with any:\n{found}"

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace {
 
@@ -43,5 +45,36 @@ TEST(CpuFeatures, AreAllNeeded) {
     EXPECT_FALSE(cpu_has_features("no-such-feature"));
     EXPECT_FALSE(cpu_has_features((has + " no-such-feature").c_str()));
 }
+
+#if defined(__x86_64__)
+// In the words of the system, which says nothing of features that it does not support.
+TEST(CpuFeatures, AreThoseTheSystemReports) {
+    std::ifstream file("/proc/cpuinfo");
+    std::string line, flags;
+    while (std::getline(file, line) && flags.empty()) {
+        flags = line.starts_with("flags") ? line + " " : "";
+    }
+    ASSERT_NE(flags, "");
+    const std::pair<const char *, const char *> features[] = {
+        {"sse4.1", "sse4_1"},
+        {"avx2", "avx2"},
+        {"fma", "fma"},
+        {"avx512f", "avx512f"},
+        {"avx512vl", "avx512vl"},
+        {"avx512bw", "avx512bw"},
+        {"avx512dq", "avx512dq"},
+        {"avx512cd", "avx512cd"},
+        {"avx512ifma", "avx512ifma"},
+        {"avx512vbmi", "avx512vbmi"},
+        {"avx512bf16", "avx512_bf16"},
+        {"avx512vnni", "avx512_vnni"},
+        {"avx512vbmi2", "avx512_vbmi2"},
+        {"avx512bitalg", "avx512_bitalg"},
+    };
+    for (const auto &[feature, flag] : features) {
+        EXPECT_EQ(cpu_has_features(feature), flags.find(" " + std::string(flag) + " ") != std::string::npos) << feature;
+    }
+}
+#endif
 
 }  // namespace

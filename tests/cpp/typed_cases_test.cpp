@@ -2,12 +2,14 @@
 // some of the types.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
 #include <ostream>
 #include <tuple>
 
 #include "case_list.h"
 #include "compare.h"
+#include "support/json_text.h"
 #include "support/run.h"
 #include "support/targets.h"
 #include "typed_problem.h"
@@ -37,7 +39,17 @@ using Param = std::tuple<const cases::Case *, std::string>;
 
 class TypedCase : public testing::TestWithParam<Param> {};
 
-void check(hattn_context *context, const cases::Case &c, const cases::StoredTypes &types, hattn_algorithm algorithm) {
+// Whether the target multiplies bfloat16 as it is on this CPU, for which weights are rounded.
+bool has_native_bfloat16(const std::string &target) {
+    static const nlohmann::json info = test::info_of(test::make_context().get());
+    const nlohmann::json &kernels = info.at("kernels");
+    return std::any_of(kernels.begin(), kernels.end(), [&](const nlohmann::json &row) {
+        return row.at("target") == target && row.at("storage") == "bfloat16" && row.at("runnable");
+    });
+}
+
+void check(hattn_context *context, const cases::Case &c, const cases::StoredTypes &types, hattn_algorithm algorithm,
+           hattn_dtype weight_type) {
     cases::TypedProblem problem(c, types);
     problem.twin.fill_outputs();
     problem.desc.algorithm = algorithm;
@@ -47,7 +59,7 @@ void check(hattn_context *context, const cases::Case &c, const cases::StoredType
     const test::Outcome outcome = test::execute(plan, problem.args);
     ASSERT_TRUE(outcome.ok()) << outcome.text();
     problem.read_output();
-    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate()), "");
+    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(weight_type)), "");
     EXPECT_EQ(outcome.allocations, 0u);
 }
 
@@ -63,7 +75,9 @@ TEST_P(TypedCase, MatchesOracle) {
         const cases::StoredTypes &types = kTypes[(spec->seed() + i) % kCount];
         const hattn_algorithm algorithm = test::kAlgorithms[(spec->seed() / kCount + i) % std::size(test::kAlgorithms)];
         SCOPED_TRACE(std::string(types.name) + ", " + test::algorithm_name(algorithm) + "\n" + cases::describe(*spec));
-        check(implementation.context.get(), *spec, types, algorithm);
+        const bool all_bfloat16 = types.q == HATTN_BFLOAT16 && types.k == HATTN_BFLOAT16 && types.v == HATTN_BFLOAT16;
+        check(implementation.context.get(), *spec, types, algorithm,
+              all_bfloat16 && has_native_bfloat16(target) ? HATTN_BFLOAT16 : HATTN_FLOAT32);
     }
 }
 

@@ -1,0 +1,100 @@
+// Kernels that multiply bfloat16 pairs, by name, on every small case whose hooks they compute: those of the library
+// that this CPU runs, and the stand-ins of the pack that HATTN_PACKS names.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "case_list.h"
+#include "compare.h"
+#include "support/json_text.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "typed_problem.h"
+
+namespace {
+
+using namespace hattn;
+
+constexpr cases::StoredTypes kBfloat16 = {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16};
+constexpr cases::StoredTypes kToFloat32 = {"to_float32", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32};
+
+struct Kernel {
+    std::string name;
+    std::vector<std::string> hooks;
+};
+
+void PrintTo(const Kernel &kernel, std::ostream *stream) {
+    *stream << kernel.name;
+}
+
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    const nlohmann::json info = test::info_of(test::make_context().get());
+    for (const nlohmann::json &row : info.at("kernels")) {
+        if (row.at("storage") == "bfloat16" && row.at("runnable")) {
+            list.push_back({row.at("name"), row.at("hooks")});
+        }
+    }
+    return list;
+}
+
+// With the hooks of the kernel, or fewer than it has if those it lacks are neutral: all but the softcap.
+bool fits(const Kernel &kernel, const cases::Case &c) {
+    const std::vector<std::string> hooks = c.hooks();
+    const auto has = [](const std::vector<std::string> &list, const std::string &hook) {
+        return std::find(list.begin(), list.end(), hook) != list.end();
+    };
+    const bool contained =
+        std::all_of(hooks.begin(), hooks.end(), [&](const std::string &hook) { return has(kernel.hooks, hook); });
+    return contained && hooks.empty() == kernel.hooks.empty() &&
+           has(hooks, "softcap") == has(kernel.hooks, "softcap") && c.work() <= cases::kSmallWork;
+}
+
+class Bfloat16Kernel : public testing::TestWithParam<Kernel> {};
+
+TEST_P(Bfloat16Kernel, MatchesOracle) {
+    constexpr int kFewest = 20;
+    // One thread: further ones allocate when they start.
+    test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
+    int runs = 0;
+    for (const cases::Case &c : cases::all_cases()) {
+        if (!fits(GetParam(), c)) {
+            continue;
+        }
+        SCOPED_TRACE(cases::describe(c));
+        cases::TypedProblem problem(c, runs++ % 2 ? kBfloat16 : kToFloat32);
+        problem.twin.fill_outputs();
+        hattn_plan *plan = nullptr;
+        ASSERT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_OK) << hattn_last_error(context.get());
+        const test::PlanPtr owner(plan);
+        const test::Outcome outcome = test::execute(plan, problem.args);
+        ASSERT_TRUE(outcome.ok()) << outcome.text();
+        problem.read_output();
+        EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(HATTN_BFLOAT16)), "");
+        EXPECT_EQ(outcome.allocations, 0u);
+    }
+    EXPECT_GE(runs, kFewest);
+}
+
+TEST_P(Bfloat16Kernel, RefusesOtherTypes) {
+    test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
+    cases::Case c;
+    c.name = "bfloat16_kernel_of_others";
+    for (const hattn_dtype q : {HATTN_FLOAT32, HATTN_BFLOAT16}) {
+        const cases::TypedProblem problem(c, {"mixed", q, HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_FLOAT32});
+        hattn_plan *plan = nullptr;
+        EXPECT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(hattn_last_error(context.get())).find("takes bfloat16"), std::string::npos);
+    }
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bfloat16Kernel);
+INSTANTIATE_TEST_SUITE_P(Of, Bfloat16Kernel, testing::ValuesIn(kernels()),
+                         [](const testing::TestParamInfo<Kernel> &kernel) {
+                             return test::as_test_name(kernel.param.name);
+                         });
+
+}  // namespace
