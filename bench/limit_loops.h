@@ -19,8 +19,9 @@ struct LimitLoops {
 inline constexpr size_t kReadBlock = 512;  // bytes, at any alignment to 4
 
 const LimitLoops &baseline_loops();
-const LimitLoops &avx2_loops();    // needs AVX2 and FMA
-const LimitLoops &avx512_loops();  // needs AVX-512F
+const LimitLoops &avx2_loops();        // needs AVX2 and FMA
+const LimitLoops &avx512_loops();      // needs AVX-512F
+const LimitLoops &avx512bf16_loops();  // needs AVX512_BF16; multiplies bfloat16 pairs
 
 namespace {  // one copy per source file, on purpose
 

@@ -120,13 +120,31 @@ Isa widest_isa() {
     return Isa::kBaseline;
 }
 
-double measure_flops(Isa isa, int threads, double seconds) {
+namespace {
+
+double measure_flops(const LimitLoops &loops, int threads, double seconds) {
     constexpr int64_t kRounds = 64;  // some ten microseconds between looks at the clock
-    const LimitLoops &loops = loops_of(isa);
     return measure(threads, seconds, [&](int) {
         keep(loops.multiply_add(kRounds));
         return loops.flops_per_round * static_cast<double>(kRounds);
     });
+}
+
+}  // namespace
+
+double measure_flops(Isa isa, int threads, double seconds) {
+    return measure_flops(loops_of(isa), threads, seconds);
+}
+
+double measure_bfloat16_flops(int threads, double seconds) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bf16")) {
+        return measure_flops(avx512bf16_loops(), threads, seconds);
+    }
+#endif
+    static_cast<void>(threads);
+    static_cast<void>(seconds);
+    return 0.0;
 }
 
 double measure_read(const std::vector<Span> &spans, int threads, double seconds) {

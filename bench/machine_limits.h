@@ -16,6 +16,8 @@ Isa widest_isa();               // that runs
 // Floating-point operations per second (a multiply-add is two) of `threads` threads that compute in registers for about
 // `seconds`. The machine must run the isa.
 double measure_flops(Isa isa, int threads, double seconds);
+// The same of products of bfloat16 pairs; 0: this machine has no instruction for them.
+double measure_bfloat16_flops(int threads, double seconds);
 
 struct Span {
     const void *data;  // aligned to 4

@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 #include <nlohmann/json.hpp>
 
 #include "machine_limits.h"
@@ -107,6 +108,15 @@ nb::dict tensors(nb::handle self) {
     return arrays;
 }
 
+double read_bandwidth(const std::vector<nb::ndarray<nb::numpy, const uint8_t, nb::c_contig>> &arrays, int threads,
+                      double seconds) {
+    std::vector<Span> spans;
+    for (const auto &array : arrays) {
+        spans.push_back({array.data(), array.size()});
+    }
+    return measure_read(spans, threads, seconds);
+}
+
 nb::dict figures(const Measured &measured) {
     Figures best = measured.figures();
     nb::dict result;
@@ -127,6 +137,10 @@ NB_MODULE(_bench, m) {
     using namespace hattn::bench;
     m.def("cases", cases_as_json, "All cases, as a JSON list.");
     m.def("widest_isa", [] { return std::string(isa_name(widest_isa())); });
+    m.def("bfloat16_flops", measure_bfloat16_flops, nb::arg("threads"), nb::arg("seconds"),
+          "Operations per second on bfloat16 pairs in registers; 0: the CPU has no instruction for them.");
+    m.def("read_bandwidth", read_bandwidth, nb::arg("arrays"), nb::arg("threads"), nb::arg("seconds"),
+          "Bytes per second of reading the arrays again and again.");
     nb::class_<Measured>(m, "Measured", "A case at work; see measured.h.")
         .def("check", &Measured::check, "Runs once; a sentence if the result is wrong, else an empty string.")
         .def("run_for", run_for, nb::arg("seconds"), "Seconds of the fastest run of those that fit.")

@@ -54,7 +54,7 @@ class _Variant:
             self._keep.append(value)
             self._bound.bind_ortvalue_input(input_name, value)
         for output_name, array in outputs.items():
-            self._bound.bind_output(output_name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+            self._bound.bind_output(output_name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
         self._out = outputs["out"].reshape(shape)
 
     def run(self):
@@ -68,7 +68,7 @@ def _model(operator, inputs, order, outputs, **attributes):
     """One node, serialised. order: names of its inputs, "" where one is left out."""
     from onnx import TensorProto, helper
 
-    types = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}
+    types = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int32": TensorProto.INT32}
 
     def values(arrays):
         return [helper.make_tensor_value_info(name, types[str(array.dtype)], array.shape)
@@ -92,8 +92,8 @@ def _last_rows(array, lengths, count):
     return np.stack([_rows(array[b:b + 1, :, n - count:n])[0] for b, n in enumerate(lengths)])
 
 
-def _out(case):
-    return np.zeros((case.batch, case.query_length, case.query_heads * case.value_dim), np.float32)
+def _out(case, arrays):
+    return np.zeros((case.batch, case.query_length, case.query_heads * case.value_dim), arrays["q"].dtype)
 
 
 def _group_query_attention(case, arrays):
@@ -101,12 +101,12 @@ def _group_query_attention(case, arrays):
     lengths = case.kv_lengths or [case.kv_length] * case.batch
     k, v, rows = arrays["k"], arrays["v"], case.query_length
     inputs = {"query": _rows(arrays["q"]), "key": _last_rows(k, lengths, rows), "value": _last_rows(v, lengths, rows)}
-    outputs = {"out": _out(case)}
+    outputs = {"out": _out(case, arrays)}
     if rows == case.kv_length:
         empty = (case.batch, case.kv_heads, 0, case.key_dim)
         present = (case.batch, case.kv_heads, rows, case.key_dim)
-        inputs.update(past_key=np.zeros(empty, np.float32), past_value=np.zeros(empty, np.float32))
-        outputs.update(present_key=np.zeros(present, np.float32), present_value=np.zeros(present, np.float32))
+        inputs.update(past_key=np.zeros(empty, k.dtype), past_value=np.zeros(empty, k.dtype))
+        outputs.update(present_key=np.zeros(present, k.dtype), present_value=np.zeros(present, k.dtype))
     else:  # in place: the operator writes the last keys again
         inputs.update(past_key=k, past_value=v)
         outputs.update(present_key=k, present_value=v)
@@ -135,7 +135,7 @@ def _multi_head_attention(case, arrays):
     group = case.query_heads // case.kv_heads
     inputs = {"query": _rows(arrays["q"]), "key": _rows(np.repeat(arrays["k"], group, axis=1)),
               "value": _rows(np.repeat(arrays["v"], group, axis=1))}
-    outputs = {"out": _out(case)}
+    outputs = {"out": _out(case, arrays)}
     return _model("MultiHeadAttention", inputs, list(inputs), outputs, num_heads=case.query_heads), inputs, outputs
 
 

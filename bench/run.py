@@ -4,6 +4,7 @@
                         [--json [FILE]] [--markdown FILE] [--charts [DIR]]
     python bench/run.py --footprint
     python bench/run.py --roofline ...
+    python bench/run.py --types ...
 
 Nothing is timed that was not verified, and speeds come with the machine's limits, measured in the same run.
 Exit status: 0; 1 if a result is wrong; 2 for bad input or missing parts.
@@ -122,6 +123,10 @@ def main(arguments=None):
         import tuned  # needs the package
 
         return tuned.main([argument for argument in arguments if argument != "--tuned"])
+    if "--types" in arguments:
+        import storage_types
+
+        return storage_types.main(arguments)
     options = parse_arguments(arguments)
     try:
         figures = measure(options)

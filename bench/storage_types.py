@@ -1,36 +1,64 @@
 """How fast attention is over keys and values of each storage type, beside float32 in the same run.
 
-    python bench/storage_types.py [--threads N] [--rounds N] [--build DIR] [--rows LIST]
+    python bench/run.py --types [--threads N] [--rounds N] [--build DIR] [--rows LIST]
 
 prints a Markdown table, Hq16 Hkv8 D128: time over that of float32, and for decoding the bytes of keys and values read per
-second. Types take turns in every round, and the best round counts. Outputs are float32 but for the 16-bit types, whose
-queries and outputs are of the type; PyTorch's, where it is installed, likewise. With --threads 1 CPU time counts, which other
-load on the machine disturbs less than time on the wall.
+second; then the goals. Types take turns in every round, and the best round counts. Outputs are float32 but for the 16-bit types,
+whose queries and outputs are of the type; those of PyTorch and ONNX Runtime, where they are installed, likewise. With
+--threads 1 CPU time counts, which other load on the machine disturbs less than time on the wall. Limits, of the CPU's bfloat16 dot
+products where it has any and of reading the bytes of keys and values, are measured in every round, too.
 """
 import argparse
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+
+import cases
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADS, KV_HEADS, DIM = 16, 8, 128
 TYPES = ("float32", "float16", "bfloat16", "int8", "int4")
-CASES = {"prefill 512": (512, 512), "prefill 2048": (2048, 2048), "decode 512": (1, 512), "decode 32768": (1, 32768)}
+PEER_TYPES = {"PyTorch": ("float32", "float16", "bfloat16"), "ONNX Runtime": ("float32", "float16")}
+CASES = {"prefill 512": (512, 512), "prefill 2048": (2048, 2048), "prefill 4096": (4096, 4096), "decode 512": (1, 512), "decode 32768": (1, 32768)}
+# (case, type, at least so many times what: of the limit "dot products" or "reading", or the speed of a contender).
+GOALS = (
+    ("prefill 2048", "bfloat16", 0.70, "dot products"),
+    ("prefill 2048", "bfloat16", 3.5, "PyTorch bfloat16"),
+    ("prefill 2048", "bfloat16", 1.6, "float32"),
+    ("prefill 4096", "bfloat16", 0.70, "dot products"),
+    ("prefill 4096", "bfloat16", 3.5, "PyTorch bfloat16"),
+    ("prefill 4096", "bfloat16", 1.6, "float32"),
+    ("prefill 512", "bfloat16", 0.55, "dot products"),
+    ("prefill 2048", "float16", 0.92, "float32"),
+    ("prefill 2048", "float16", 3.0, "PyTorch float16"),
+    ("prefill 2048", "int8", 0.85, "float32"),
+    ("decode 32768", "bfloat16", 0.95, "reading"),
+    ("decode 32768", "float16", 0.95, "reading"),
+    ("decode 32768", "int8", 0.80, "reading"),
+    ("decode 32768", "int4", 0.60, "reading"),
+    ("decode 32768", "int4", 1.0, "int8"),
+)
 
 
-def parse_arguments():
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--types", action="store_true", help=argparse.SUPPRESS)  # how run.py was asked for this
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--rows", default=",".join(CASES), help="cases, separated by commas: " + ", ".join(CASES))
-    return parser.parse_args()
+    options = parser.parse_args(arguments)
+    for title in options.rows.split(","):
+        if title not in CASES:
+            parser.error(f"--rows: \"{title}\" is none of: {', '.join(CASES)}")
+    return options
 
 
 def contender(dtype, q, k, v, threads):
-    """(function to time, bytes of keys and values)."""
+    """(function to time, keys and values with their scales)."""
     import hattn
     import stored
 
@@ -38,8 +66,8 @@ def contender(dtype, q, k, v, threads):
     sides = [stored.store(rng, side, dtype) for side in (k, v)]
     scales = {name: side.scale for name, side in zip(("k_scale", "v_scale"), sides) if side.scale is not None}
     arrays = [q.astype(stored.FLOATS.get(dtype, np.float32)), *(side.array for side in sides)]
-    size = sum(side.array.nbytes for side in sides) + sum(scale.nbytes for scale in scales.values())
-    return lambda: hattn.attention(*arrays, causal=True, threads=threads, **scales), size
+    read = [array.view(np.uint8).reshape(-1) for array in (*(side.array for side in sides), *scales.values())]
+    return lambda: hattn.attention(*arrays, causal=True, threads=threads, **scales), read
 
 
 def torch_contenders(q, k, v, threads):
@@ -54,14 +82,32 @@ def torch_contenders(q, k, v, threads):
         causal = q.shape[2] > 1  # PyTorch's offset is 0
         return lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal, enable_gqa=True)
 
-    return {f"PyTorch {name}": of(getattr(torch, name)) for name in ("float32", "float16", "bfloat16")}
+    return {f"PyTorch {name}": of(getattr(torch, name)) for name in PEER_TYPES["PyTorch"]}
 
 
-def best_times(functions, rounds, clock):
+def onnxruntime_contenders(q, k, v, threads):
+    """GroupQueryAttention, whose decoding appends the last key to a cache in place."""
+    try:
+        import peer_onnxruntime
+        peer_onnxruntime.version()
+    except ImportError:
+        return {}
+    case = SimpleNamespace(batch=1, query_heads=HEADS, kv_heads=KV_HEADS, query_length=q.shape[2], kv_length=k.shape[2],
+                           key_dim=DIM, value_dim=DIM, kv_lengths=[], causal=True, window_left=-1, softcap=0.0,
+                           has_sinks=False, has_alibi=False, smooth_softmax=False, work="attention", page_size=0)
+    made = {}
+    for name in PEER_TYPES["ONNX Runtime"]:
+        arrays = {side: array.astype(name) for side, array in zip("qkv", (q, k, v))}
+        made[f"ONNX Runtime {name}"] = peer_onnxruntime.variants(case, arrays, threads)[0].run
+    return made
+
+
+def best_times(functions, rounds, clock, look_at_limits):
     best = dict.fromkeys(functions, float("inf"))
     for function in functions.values():
         function()
     for _ in range(rounds):
+        look_at_limits()
         for name, function in functions.items():
             start = clock()
             function()
@@ -69,28 +115,72 @@ def best_times(functions, rounds, clock):
     return best
 
 
+def size_of(arrays):
+    return sum(array.nbytes for array in arrays)
+
+
+class Limits:
+    """The machine's, the best of every look."""
+
+    def __init__(self, options, read):
+        """read: arrays by type, where reading them is a limit."""
+        self._module = cases.load(options.build)
+        self._threads = options.threads
+        self._read = read
+        self.dot_products = 0.0  # operations per second; 0: the CPU has none on bfloat16
+        self.reading = dict.fromkeys(read, 0.0)  # bytes per second, by type
+
+    def look(self):
+        self.dot_products = max(self.dot_products, self._module.bfloat16_flops(self._threads, 0.02))
+        for dtype, arrays in self._read.items():
+            speed = self._module.read_bandwidth(arrays, self._threads, 0.02)
+            self.reading[dtype] = max(self.reading[dtype], speed)
+
+
+def share(best, dtype, of, limits, read, queries):
+    """What was reached, in terms of a goal; None where it cannot be told."""
+    if of == "dot products":
+        products = 4 * HEADS * DIM * queries * (queries + 1) / 2  # operations of both products under the causal limit
+        return products / best[dtype] / limits.dot_products if limits.dot_products else None
+    if of == "reading":
+        return size_of(read) / best[dtype] / limits.reading[dtype]
+    return best[of] / best[dtype] if of in best else None
+
+
+def verdict(reached, least, of):
+    if reached is None:
+        return f"goal {least:g} of {of}, which this machine has not"
+    return f"{reached:.2f} of {of}, goal {least:g}: {'reached' if reached >= least else 'missed'}"
+
+
 def row(title, options):
+    """Prints it, and gives the lines on its goals."""
     queries, keys = CASES[title]
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, heads, length, DIM), np.float32)
                for heads, length in ((HEADS, queries), (KV_HEADS, keys), (KV_HEADS, keys)))
     made = {dtype: contender(dtype, q, k, v, options.threads) for dtype in TYPES}
-    best = best_times({name: run for name, (run, _) in made.items()} | torch_contenders(q, k, v, options.threads),
-                      options.rounds, time.process_time if options.threads == 1 else time.perf_counter)
+    limits = Limits(options, {dtype: read for dtype, (_, read) in made.items()} if queries == 1 else {})
+    peers = torch_contenders(q, k, v, options.threads) | onnxruntime_contenders(q, k, v, options.threads)
+    best = best_times({name: run for name, (run, _) in made.items()} | peers, options.rounds,
+                      time.process_time if options.threads == 1 else time.perf_counter, limits.look)
     cells = []
     for name, seconds in best.items():
         speed = f"{best['float32'] / seconds:.2f}"
         decode = queries == 1 and name in made
-        cells.append(f"{name} {speed}" + (f" ({made[name][1] / seconds / 1e9:.1f} GB/s)" if decode else ""))
-    return f"| {title} | {best['float32'] * 1e3:.2f} ms | " + " | ".join(cells) + " |"
+        cells.append(f"{name} {speed}" + (f" ({size_of(made[name][1]) / seconds / 1e9:.1f} GB/s)" if decode else ""))
+    print(f"| {title} | {best['float32'] * 1e3:.2f} ms | " + " | ".join(cells) + " |", flush=True)
+    return [f"{title}, {dtype}: {verdict(share(best, dtype, of, limits, made[dtype][1], queries), least, of)}"
+            for case, dtype, least, of in GOALS if case == title]
 
 
-def main():
-    options = parse_arguments()
-    sys.path[:0] = [str(options.build / "python"), str(ROOT / "tests/python")]
-    for title in options.rows.split(","):
-        print(row(title.strip(), options), flush=True)
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    sys.path[:0] = [str(options.build / "python"), str(ROOT / "tests/python"), str(ROOT / "bench")]
+    lines = [line for title in options.rows.split(",") for line in row(title, options)]
+    print("", *lines, sep="\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,6 +5,7 @@
 
 #include "checked.h"
 #include "context.h"
+#include "convert.h"
 #include "kernel_call.h"
 #include "kernel_registry.h"
 #include "plan.h"
@@ -22,7 +23,8 @@ constexpr int64_t kRowsPerMerge = 32;
 void check_state(const hattn_tensor &out, const hattn_tensor &lse, const std::string &index,
                  const hattn_tensor &shape) {
     const std::string out_name = "out" + index, lse_name = "lse" + index;
-    check_tensor(out, out_name.c_str(), HATTN_FLOAT32);
+    check_tensor(out, out_name.c_str(), out.dtype);
+    check_float_dtype(out.dtype, (out_name + ": dtype").c_str());
     check_tensor(lse, lse_name.c_str(), HATTN_FLOAT32);
     for (int d = 0; d < 4; ++d) {
         check_tensor_extent(out, out_name.c_str(), kQueryDimensions, d, shape.extent[d], "that of out");
@@ -49,16 +51,44 @@ void check_outputs(int32_t count, const hattn_tensor *outs, const hattn_tensor *
     }
 }
 
-// Gathers the states of some rows of one head side by side, as the kernel wants them.
-void gather_states(int32_t count, const hattn_tensor *outs, const hattn_tensor *lses, const Task &rows, int64_t batch,
-                   int64_t dim, float *states) {
-    float *lse = states + count * rows.rows * dim;
+// Rows of one head in a tensor.
+RowBlock row_block(const hattn_tensor &tensor, const Task &rows) {
+    return {tensor.extent[3], rows.rows, 1, tensor.stride[2], 0};
+}
+
+// Gathers the states of some rows of one head side by side in float32, as the kernel wants them.
+void gather_states(const CallSite &site, int32_t count, const hattn_tensor *outs, const hattn_tensor *lses,
+                   const Task &rows, int64_t batch, float *states) {
+    const int64_t dim = site.plan.problem.value_dim, elements = rows.rows * dim;
+    float *lse = states + count * elements;
     for (int32_t n = 0; n < count; ++n) {
+        const hattn_tensor &out = outs[n];
+        if (out.dtype != HATTN_FLOAT32) {
+            widen(*site.plan.kernels.widen, site.scratch, out.dtype, address(out, batch, rows.head, rows.row),
+                  row_block(out, rows), states + n * elements, dense_rows(dim, rows.rows, 1));
+        }
         for (int32_t i = 0; i < rows.rows; ++i) {
-            const float *row = element<const float>(outs[n], batch, rows.head, rows.row + i);
-            std::copy(row, row + dim, states + (int64_t{n} * rows.rows + i) * dim);
+            if (out.dtype == HATTN_FLOAT32) {
+                const float *row = element<const float>(out, batch, rows.head, rows.row + i);
+                std::copy(row, row + dim, states + n * elements + i * dim);
+            }
             lse[int64_t{n} * rows.rows + i] = *element<const float>(lses[n], batch, rows.head, rows.row + i);
         }
+    }
+}
+
+// Merges gathered states into out and lse; merged: for rows in float32, where out is of another type.
+void merge_rows(const CallSite &site, int32_t count, const float *states, const Task &rows, int64_t batch,
+                float *merged, const hattn_tensor &out, const hattn_tensor &lse) {
+    static constexpr float kNoSink = -std::numeric_limits<float>::infinity();
+    const bool is_float = out.dtype == HATTN_FLOAT32;
+    void *place = address(out, batch, rows.head, rows.row);
+    call_merge(site, rows, states, count, &kNoSink,
+               {is_float ? static_cast<float *>(place) : merged, is_float ? out.stride[2] : out.extent[3], 0,
+                element<float>(lse, batch, rows.head, rows.row), lse.stride[2], 0});
+    if (!is_float) {
+        narrow(*site.plan.kernels.narrow, site.scratch, out.dtype, merged, dense_rows(out.extent[3], rows.rows, 1),
+               place, row_block(out, rows));
     }
 }
 
@@ -68,15 +98,18 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
     plan.problem = {};
     plan.problem.value_dim = out.extent[3];
     plan.kernels.merge = &only_kernel(*context.target, KernelKind::kMerge);
+    plan.kernels.widen = &only_kernel(*context.target, KernelKind::kWiden);
+    plan.kernels.narrow = &only_kernel(*context.target, KernelKind::kNarrow);
     const int64_t dim = out.extent[3];
     const int64_t states = round_up(state_floats(kRowsPerMerge, count, dim), 16);
+    const int64_t merged = round_up(kRowsPerMerge * dim, 16);
     const int64_t scratch_bytes = merge_scratch_bytes(kRowsPerMerge, count, dim);
     const int64_t bytes =
-        checked_add(checked_multiply(states, sizeof(float), "size of states"), scratch_bytes, "size of states");
+        checked_add(checked_multiply(checked_add(states, merged, "size of states"), sizeof(float), "size of states"),
+                    scratch_bytes, "size of states");
     const ContextMemory memory(context, static_cast<size_t>(bytes), kScratchAlignment);
     auto *gathered = static_cast<float *>(memory.data());
-    ScratchArena scratch(gathered + states, static_cast<size_t>(scratch_bytes));
-    const float no_sink = -std::numeric_limits<float>::infinity();
+    ScratchArena scratch(gathered + states + merged, static_cast<size_t>(scratch_bytes));
     hattn_attention_args args;
     hattn_attention_args_init(&args);
     const CallSite site{plan, args, scratch};
@@ -88,10 +121,8 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
                 rows.heads = 1;
                 rows.row = static_cast<int32_t>(i);
                 rows.rows = static_cast<int32_t>(std::min(kRowsPerMerge, out.extent[2] - i));
-                gather_states(count, outs, lses, rows, b, dim, gathered);
-                call_merge(
-                    site, rows, gathered, count, &no_sink,
-                    {element<float>(out, b, h, i), out.stride[2], 0, element<float>(lse, b, h, i), lse.stride[2], 0});
+                gather_states(site, count, outs, lses, rows, b, gathered);
+                merge_rows(site, count, gathered, rows, b, gathered + states, out, lse);
             }
         }
     }

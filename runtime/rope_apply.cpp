@@ -3,6 +3,8 @@
 
 #include "checked.h"
 #include "context.h"
+#include "convert.h"
+#include "kernel_registry.h"
 #include "parallel.h"
 #include "rope.h"
 #include "scratch.h"
@@ -17,8 +19,10 @@ namespace {
 constexpr int64_t kSerialElements = 32768;  // fewer are turned by the caller's thread
 
 void check_tensors(const hattn_tensor &x, const hattn_tensor &out, bool in_place) {
+    check_tensor(x, "x", x.dtype);
+    check_float_dtype(x.dtype, "x: dtype");
     for (const auto &[tensor, name] : {std::pair(&x, "x"), std::pair(&out, "out")}) {
-        check_tensor(*tensor, name, HATTN_FLOAT32);
+        check_tensor(*tensor, name, x.dtype);
         check_unit_stride(*tensor, name);
     }
     for (int d = 0; d < 4; ++d) {
@@ -44,24 +48,68 @@ void check_counts(const hattn_tensor &x, const RowCounts &rows) {
     }
 }
 
+// A row of all heads in float32 for every worker, where tensors are of 16 bits.
+class WideRows {
+public:
+    WideRows(const hattn_context &context, const hattn_tensor &x, const hattn_tensor &out)
+        : x_(x),
+          out_(out),
+          floats_(round_up(x.extent[1] * x.extent[3], kScratchAlignment)),
+          widen_(only_kernel(*context.target, KernelKind::kWiden)),
+          narrow_(only_kernel(*context.target, KernelKind::kNarrow)),
+          memory_(context, needed() ? bytes(context.executor.threads) : 0, kScratchAlignment) {}
+
+    bool needed() const {
+        return x_.dtype != HATTN_FLOAT32;
+    }
+    void turn(const Rope &rope, int64_t b, int64_t i, int32_t worker) const {
+        const int64_t heads = x_.extent[1], dim = x_.extent[3];
+        float *own = static_cast<float *>(memory_.data()) + worker * floats_;
+        ScratchArena none(own, 0);
+        const RowBlock dense = dense_rows(dim, heads, 1);
+        widen(widen_, none, x_.dtype, address(x_, b, 0, i), {dim, heads, 1, x_.stride[1], 0}, own, dense);
+        for (int64_t h = 0; h < heads; ++h) {
+            rope.turn(own + h * dim, worker);
+        }
+        narrow(narrow_, none, out_.dtype, own, dense, address(out_, b, 0, i), {dim, heads, 1, out_.stride[1], 0});
+    }
+
+private:
+    size_t bytes(int32_t threads) const {
+        const int64_t floats = checked_multiply(floats_, threads, "size of x");
+        return static_cast<size_t>(checked_multiply(floats, sizeof(float), "size of x"));
+    }
+
+    const hattn_tensor &x_, &out_;
+    const int64_t floats_;  // of a worker
+    const KernelInfo &widen_, &narrow_;
+    const ContextMemory memory_;
+};
+
 void apply(const hattn_context &context, const hattn_rope &given, const hattn_tensor &x, const hattn_tensor &out,
            const int32_t *offsets, const int32_t *lengths) {
     const bool in_place = same_elements(x, out);
     check_tensors(x, out, in_place);
     const RowCounts rows{lengths, x.extent[2]};
     check_counts(x, rows);
-    const ContextMemory memory(context, rope_memory_bytes(x.extent[3], context.executor.threads), kScratchAlignment);
+    const int64_t row_elements = x.extent[1] * x.extent[3], count = x.extent[0] * x.extent[2];
+    const int32_t threads = context.executor.threads;
+    const ContextMemory memory(context, rope_memory_bytes(x.extent[3], threads), kScratchAlignment);
     const Rope rope(given, x.extent[3], x.extent[0], rows, offsets, memory.data());
     if (is_empty(x)) {
         return;
     }
-    const int64_t row_elements = x.extent[1] * x.extent[3], count = x.extent[0] * x.extent[2];
+    const WideRows wide(context, x, out);
     const auto turn_row = [&](int64_t index, int32_t worker) {
         const int64_t b = index / x.extent[2], i = index % x.extent[2];
         if (i >= rows.of(b)) {
             return;
         }
         rope.move_to(b, i, worker);
+        if (wide.needed()) {
+            wide.turn(rope, b, i, worker);
+            return;
+        }
         for (int64_t h = 0; h < x.extent[1]; ++h) {
             float *row = element<float>(out, b, h, i);
             if (!in_place) {

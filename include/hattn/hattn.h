@@ -266,8 +266,8 @@ HATTN_API hattn_status hattn_attention(hattn_context *context, const hattn_atten
                                        const hattn_attention_args *args);
 
 /* Merges `count` >= 1 states over disjoint key sets: out = sum_n exp(lse_n - lse) out_n, lse = ln sum_n exp(lse_n).
- * outs[n], out: [B, H, S, D] float32; lses[n], lse: [B, H, S, 1] float32. A state of lse = -inf weighs nothing, whatever its
- * out holds; if all are, out = 0 and lse = -inf. out and lse may not overlap the inputs. (Ye et al., FlashInfer, 2025.) */
+ * outs[n], out: [B, H, S, D] float32, float16 or bfloat16, each its own; lses[n], lse: [B, H, S, 1] float32. Sums are float32. A
+ * state of lse = -inf weighs nothing, whatever its out holds; if all are, out = 0 and lse = -inf. out and lse may not overlap the inputs. (Ye et al., FlashInfer, 2025.) */
 HATTN_API hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs,
                                           const hattn_tensor *lses, const hattn_tensor *out, const hattn_tensor *lse);
 
@@ -295,7 +295,7 @@ typedef struct hattn_rope {
 } hattn_rope;
 HATTN_API void hattn_rope_init(hattn_rope *rope);
 
-/* out = x turned. x, out: [B, H, S, D] float32, any strides with 1 in the last dimension; they may be the same tensor and
+/* out = x turned. x, out: [B, H, S, D] of one type, float32, float16 or bfloat16, to which the float32 result is rounded; any strides with 1 in the last dimension; they may be the same tensor and
  * may not overlap otherwise. offsets: [B], position of row 0 of each sequence, or null: 0; ignored if rope has positions.
  * lengths: [B], how many rows of each sequence are turned (0..S, leading ones), or null: all; the others of out are not
  * written. Queries of a cache's last rows have the offset length - S. */

@@ -180,11 +180,11 @@ def merge_states(outs: Sequence[Any], lses: Sequence[Any]) -> Any:
     out = sum_n exp(lse_n - lse) out_n with lse = ln sum_n exp(lse_n). A state with lse = -inf weighs nothing.
 
     Args:
-        outs: N >= 1 arrays [B, H, S, D] float32, unit stride in D.
+        outs: N >= 1 arrays [B, H, S, D] float32, float16 or bfloat16, unit stride in D. Sums are float32.
         lses: N arrays [B, H, S] float32, as attention(..., return_lse=True) gives them.
 
     Returns:
-        (out [B, H, S, D], lse [B, H, S]), float32, as the kind of outs[0].
+        (out [B, H, S, D] in the dtype of outs[0], lse [B, H, S] float32), as the kind of outs[0].
 
     Raises:
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
@@ -201,7 +201,7 @@ def merge_states(outs: Sequence[Any], lses: Sequence[Any]) -> Any:
             check_host(**{name: array})
     out, lse = _hattn.merge_states(*states)
     like = states[0][0]
-    return same_kind(like, out), same_kind(like, lse)
+    return output_kind(like, out), same_kind(like, lse)
 
 
 def info() -> Dict[str, Any]:

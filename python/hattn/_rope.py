@@ -7,7 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from hattn import _hattn, _options
-from hattn._arrays import as_numpy, check_host, same_kind
+from hattn._arrays import as_numpy, check_host, output_kind
 
 
 def _table(name: str, value: Any) -> np.ndarray:
@@ -99,7 +99,7 @@ def apply_rope(
     """x with every row turned to its position, as queries need it. KVCache.append() turns keys.
 
     Args:
-        x: [B, H, S, D] float32, or [B, S, H, D] with layout="bshd". Any strides, 1 in the last dimension.
+        x: [B, H, S, D] float32, float16 or bfloat16, or [B, S, H, D] with layout="bshd". Any strides, 1 in the last dimension.
         rope: how.
         positions: [S] or [B, S] integers; default: offset + row.
         offsets: [B] integers, positions of each sequence's first row; default: 0. Queries of the last rows of a cache
@@ -107,7 +107,7 @@ def apply_rope(
         lengths: [B] integers, how many of the S rows (the leading ones) are turned; default: all. Others are not
             written, and are 0 in a new array.
         layout: "bhsd" or "bshd", of x and out.
-        out: array to write to, of the shape of x; may be x, and may not overlap it otherwise.
+        out: array to write to, of the shape and dtype of x; may be x, and may not overlap it otherwise.
 
     Returns:
         The turned rows, as the kind of x; `out` if it was given.
@@ -126,4 +126,4 @@ def apply_rope(
         None if offsets is None else _options.lengths("offsets", offsets),
         None if lengths is None else _options.lengths("lengths", lengths),
     )
-    return same_kind(x, turned) if out is None else out
+    return output_kind(x, turned) if out is None else out

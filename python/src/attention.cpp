@@ -267,9 +267,10 @@ nb::tuple merge_states(const nb::list &outs, const nb::list &lses) {
         lse_tensors.push_back(alive.back().row_tensor());
     }
     const int64_t *extent = out_tensors[0].extent;
-    nb::object out = empty_float32({extent[0], extent[1], extent[2], extent[3]});
+    const hattn_dtype dtype = out_tensors[0].dtype;
+    nb::object out = empty_array({extent[0], extent[1], extent[2], extent[3]}, dtype);
     nb::object lse = empty_float32({extent[0], extent[1], extent[2]});
-    const hattn_tensor out_tensor = Array::writable(out, "out").tensor(Layout::kBhsd);
+    const hattn_tensor out_tensor = Array::writable(out, "out", dtype == HATTN_BFLOAT16).tensor(Layout::kBhsd);
     const hattn_tensor lse_tensor = Array::writable(lse, "lse").row_tensor();
     Session &session = Session::current();
     hattn_status status = HATTN_OK;

@@ -1,6 +1,6 @@
 #include "rope.h"
 
-#include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -22,8 +22,8 @@ const float *add_table(const nb::object &object, const char *name, Array &array,
 
 nb::object empty_like(const hattn_tensor &tensor, Layout layout) {
     const int64_t *extent = tensor.extent;
-    return layout == Layout::kBshd ? empty_float32({extent[0], extent[2], extent[1], extent[3]})
-                                   : empty_float32({extent[0], extent[1], extent[2], extent[3]});
+    const bool swapped = layout == Layout::kBshd;
+    return empty_array({extent[0], extent[swapped ? 2 : 1], extent[swapped ? 1 : 2], extent[3]}, tensor.dtype);
 }
 
 }  // namespace
@@ -61,11 +61,11 @@ nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOpt
     const Array from = Array::readable(x, "x");
     const hattn_tensor from_tensor = from.tensor(layout);
     nb::object made = out.is_none() ? empty_like(from_tensor, layout) : nb::borrow(out);
-    const Array to = Array::writable(made, "out");
+    const Array to = Array::writable(made, "out", out.is_none() && from_tensor.dtype == HATTN_BFLOAT16);
     const hattn_tensor to_tensor = to.tensor(layout);
     // Rows past `lengths` are not written, and a new array may not show what its memory held before.
     if (out.is_none() && !lengths.is_none())
-        std::fill_n(static_cast<float *>(to_tensor.data), to.elements(), 0.0f);
+        std::memset(to_tensor.data, 0, to.elements() * (to_tensor.dtype == HATTN_FLOAT32 ? 4 : 2));
     const int64_t batch = from_tensor.extent[0];
     const RopeCall call(&rope, positions, batch, from_tensor.extent[2]);
     const auto integers = [&](nb::handle object, const char *name) {

@@ -104,6 +104,8 @@ TEST_F(RopeErrors, Tensors) {
     using T = hattn_tensor;
     EXPECT_EQ(spoilt([](T &x, T &) { x.data = nullptr; }, {kInvalid, {"x", "null"}}), "");
     EXPECT_EQ(spoilt([](T &, T &out) { out.dtype = HATTN_INT32; }, {kInvalid, {"out", "int32"}}), "");
+    EXPECT_EQ(spoilt([](T &x, T &) { x.dtype = HATTN_INT8; }, {kInvalid, {"x", "int8", "float16"}}), "");
+    EXPECT_EQ(spoilt([](T &, T &out) { out.dtype = HATTN_FLOAT16; }, {kInvalid, {"out", "float16", "float32"}}), "");
     EXPECT_EQ(spoilt([](T &x, T &) { x.stride[3] = 2; }, {kInvalid, {"x", "2"}}), "");
     EXPECT_EQ(spoilt([](T &, T &out) { out.stride[1] = 0; }, {kInvalid, {"out", "0"}}), "");
     EXPECT_EQ(spoilt([](T &, T &out) { out.extent[2] = 3; }, {kInvalid, {"out", "3", "4"}}), "");

@@ -1,11 +1,13 @@
 """merge_states(): against the oracle, and attention over split keys merged again."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import hattn
 import oracle
 from helpers import assert_close, random_qkv
+from stored import FLOATS
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
@@ -15,6 +17,20 @@ def test_against_oracle(rng, count):
     out, lse = hattn.merge_states(outs, lses)
     expected, expected_lse = oracle.merge_states(outs, lses)
     assert_close(out, expected)
+    assert_close(lse, expected_lse, "lse")
+
+
+@pytest.mark.parametrize("dtypes", [("float16",), ("bfloat16",), ("bfloat16", "float32", "float16"), ("float32", "bfloat16")])
+def test_storage_types(rng, dtypes):
+    """Of the numbers that are stored, rounded once to the type of the first."""
+    outs = [rng.standard_normal((2, 3, 40, 17), np.float32).astype(FLOATS[dtypes[n % len(dtypes)]]) for n in range(4)]
+    outs[1] = outs[1].transpose(0, 2, 1, 3).copy().transpose(0, 2, 1, 3)
+    lses = [rng.standard_normal((2, 3, 40), np.float32) * 5 for _ in outs]
+    out, lse = hattn.merge_states(outs, lses)
+    assert out.dtype == FLOATS[dtypes[0]] and lse.dtype == np.float32
+    expected, expected_lse = oracle.merge_states([array.astype(np.float32) for array in outs], lses)
+    half_ulp = float(ml_dtypes.finfo(out.dtype).eps) / 2
+    assert np.all(np.abs(out.astype(np.float64) - expected) <= half_ulp * np.abs(expected) + 1e-5)
     assert_close(lse, expected_lse, "lse")
 
 

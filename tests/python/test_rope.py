@@ -6,6 +6,7 @@ import pytest
 import hattn
 from cache_model import CacheModel, assert_holds
 from helpers import Tensor, assert_same_bits
+from stored import FLOATS
 
 BATCH, HEADS, ROWS, DIM = 2, 3, 5, 12
 
@@ -54,6 +55,24 @@ def test_options(x, options):
     assert_turned(actual, x, turned(x, consecutive(), **options))
     rest = options.get("dim", DIM)
     assert_same_bits(np.ascontiguousarray(actual[..., rest:]), np.ascontiguousarray(x[..., rest:]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_sixteen_bits(x, dtype, layout):
+    """The float32 result of the stored numbers, rounded once more; in place too, and rows past the lengths stay."""
+    stored = x.astype(FLOATS[dtype])
+    rope = hattn.Rope(dim=8)
+    expected = hattn.apply_rope(stored.astype(np.float32), rope, lengths=[ROWS, 2]).astype(stored.dtype)
+    given = stored if layout == "bhsd" else stored.transpose(0, 2, 1, 3)
+    actual = hattn.apply_rope(given, rope, lengths=[ROWS, 2], layout=layout)
+    actual = actual if layout == "bhsd" else actual.transpose(0, 2, 1, 3)
+    assert actual.dtype == stored.dtype
+    assert_same_bits(np.ascontiguousarray(actual).view(np.uint16), expected.view(np.uint16))
+    rest = stored[1, :, 2:].copy()
+    hattn.apply_rope(given.view(np.uint16).view(stored.dtype), rope, lengths=[ROWS, 2], layout=layout, out=given)
+    assert_same_bits(stored[0].view(np.uint16), expected[0].view(np.uint16))
+    assert_same_bits(stored[1, :, 2:].view(np.uint16).copy(), rest.view(np.uint16))
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
