@@ -171,8 +171,8 @@ private:
 
     // 0: not a register.
     int register_bits(const std::string &word) const {
-        if (word.front() != '%') {
-            return 0;
+        if (const auto named = entry_.register_bits.find(word); named != entry_.register_bits.end()) {
+            return named->second;
         }
         const auto digits = std::find_if(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
         const auto found = entry_.register_bits.find(std::string(word.begin(), digits));
@@ -192,8 +192,8 @@ private:
                 return program_.special[static_cast<size_t>(i)];
             }
         }
-        const bool is_register = word.front() == '%';
         const int bits = register_bits(word);
+        const bool is_register = bits != 0 || word.front() == '%';
         if (is_register && (bits == 0 || (bits > 32 ? 8 : 4) != bytes)) {
             throw Fault(kInvalidPtx, word + " is not a register of " + std::to_string(bytes * 8) + " bits");
         }

@@ -116,10 +116,11 @@ private:
     void parse_body_line(const std::string &code) {
         PtxEntry &entry = entries_.back();
         if (code == "{") {
-            return;
-        }
-        if (code == "}") {
-            place_ = Place::kModule;
+            ++depth_;
+        } else if (code == "}") {
+            place_ = --depth_ == 0 ? Place::kModule : Place::kBody;
+        } else if (code.front() == '{') {
+            parse_block(code);
         } else if (code.rfind(".reg ", 0) == 0) {
             parse_registers(code, entry);
         } else if (code.rfind(".pragma", 0) == 0 || code.rfind(".loc", 0) == 0) {
@@ -133,12 +134,19 @@ private:
         }
     }
 
-    // .reg .b32 %r<949>;
+    // { .reg .b32 tmp; mov.b64 {tmp, %r1}, %rd1; }
+    void parse_block(const std::string &code) {
+        for (const std::string &part : split(std::string_view(code).substr(1, code.size() - 2), ';')) {
+            parse_body_line(part + ";");
+        }
+    }
+
+    // .reg .b32 %r<949>;  or one by its name
     void parse_registers(const std::string &code, PtxEntry &entry) const {
         std::istringstream words(code);
         std::string reg, type, name;
         words >> reg >> type >> name;
-        const size_t end = name.find('<');
+        const size_t end = name.find_first_of("<;");
         if (end == std::string::npos) {
             fail("unknown registers: " + code);
         }
@@ -172,6 +180,7 @@ private:
     std::vector<PtxEntry> entries_;
     Place place_ = Place::kModule;
     int line_ = 0;
+    int depth_ = 0;  // of braces in an entry
 };
 
 }  // namespace

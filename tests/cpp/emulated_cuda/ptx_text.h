@@ -32,7 +32,7 @@ struct PtxParameter {
 struct PtxEntry {
     std::string name;
     std::vector<PtxParameter> parameters;
-    std::map<std::string, int> register_bits;  // by prefix, as in "%rd"
+    std::map<std::string, int> register_bits;  // by name up to the number, as "%rd"
     std::vector<PtxStatement> statements;
     std::map<std::string, size_t> labels;  // the statement that follows
 };

@@ -1,49 +1,16 @@
 // Types as instructions name them.
 #pragma once
 
-#include <cstdint>
 #include <string>
+#include <type_traits>
 
 namespace hattn::emulated_cuda {
 
+// u8, s32, f32
 template<typename T>
-std::string type_name();
-
-template<>
-inline std::string type_name<uint8_t>() {
-    return "u8";
-}
-template<>
-inline std::string type_name<int8_t>() {
-    return "s8";
-}
-template<>
-inline std::string type_name<uint16_t>() {
-    return "u16";
-}
-template<>
-inline std::string type_name<int16_t>() {
-    return "s16";
-}
-template<>
-inline std::string type_name<uint32_t>() {
-    return "u32";
-}
-template<>
-inline std::string type_name<int32_t>() {
-    return "s32";
-}
-template<>
-inline std::string type_name<uint64_t>() {
-    return "u64";
-}
-template<>
-inline std::string type_name<int64_t>() {
-    return "s64";
-}
-template<>
-inline std::string type_name<float>() {
-    return "f32";
+std::string type_name() {
+    const char *kind = std::is_floating_point_v<T> ? "f" : std::is_signed_v<T> ? "s" : "u";
+    return kind + std::to_string(sizeof(T) * 8);
 }
 
 }  // namespace hattn::emulated_cuda

@@ -1,0 +1,36 @@
+// A lowering pass: nests of loops that multiply small matrices become instructions for tensor cores.
+#pragma once
+
+#include <string>
+
+#include "Halide.h"
+
+namespace hattn::schedules::cuda {
+
+// Names of the loops of a nest that the pass looks for.
+inline constexpr const char *kMatrixSum = "matrix_sum";        // over k, 16
+inline constexpr const char *kMatrixHalf = "matrix_half";      // which half of the 16 rows, 2
+inline constexpr const char *kMatrixColumn = "matrix_column";  // which of a thread's two columns, 2
+
+// The nest, in any order of its loops,
+//
+//     for matrix_sum in 0..16, matrix_half in 0..2, matrix_column in 0..2
+//         product(...) += float(A(m, k)) * float(B(k, n))
+//
+// where lane = thread_id_x % 32 of a warp computes rows m = lane / 4 + 8 * matrix_half and columns
+// n = lane % 4 * 2 + matrix_column, is a 16 x 8 x 16 product as mma.m16n8k16 lays it over a warp (PTX ISA, "Matrix
+// Fragments for mma.m16n8k16"). As it stands it is right, with each thread adding up its own four elements. The pass
+// makes one call of it, of a function that does not exist: replace_matrix_calls() puts the instruction in its place.
+// A and B are float16 numbers, in memory that the threads of the warp share.
+//
+// Throws std::runtime_error where there is a loop over matrix_sum that is no such nest.
+class WarpMatrix : public Halide::Internal::IRMutator {
+    using IRMutator::visit;
+
+    Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
+
+    std::string lane_;  // the loop over threads around the statement at hand
+};
+
+}  // namespace hattn::schedules::cuda
