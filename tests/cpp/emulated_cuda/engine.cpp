@@ -46,6 +46,9 @@ int load_module(void **module, const char *image) try {
     for (const PtxEntry &entry : parse_ptx(image)) {
         (*programs)[entry.name] = decode(entry);
     }
+    if (programs->empty()) {
+        return kNoBinary;  // what is compiled already has no PTX
+    }
     const std::lock_guard lock(mutex());
     modules.push_back(std::move(programs));
     *module = modules.back().get();

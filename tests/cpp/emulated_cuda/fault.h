@@ -7,8 +7,8 @@
 namespace hattn::emulated_cuda {
 
 // Results of the CUDA Driver API.
-inline constexpr int kInvalidPtx = 218, kNotFound = 500, kIllegalAddress = 700, kIllegalInstruction = 715,
-                     kMisalignedAddress = 716, kLaunchFailed = 719;
+inline constexpr int kNoBinary = 209, kInvalidPtx = 218, kNotFound = 500, kIllegalAddress = 700,
+                     kIllegalInstruction = 715, kMisalignedAddress = 716, kLaunchFailed = 719;
 
 struct Fault : std::runtime_error {
     Fault(int code, const std::string &text, int lane_of_warp = -1)
