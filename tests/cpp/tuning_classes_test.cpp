@@ -112,9 +112,9 @@ TEST(TuningDefaults, NameKernelsThatExist) {
             }
             const KernelKind kinds[] = {KernelKind::kNaive, KernelKind::kFlash, KernelKind::kSplitKv,
                                         KernelKind::kUnfusedScores};
-            const auto kernels =
-                find_kernels(*entry.family.target, kinds[static_cast<size_t>(entry.algorithm) - 1],
-                             entry.family.dtype != HATTN_FLOAT32, entry.family.hooks);
+            const auto kernels = find_kernels(
+                *entry.family.target, kinds[static_cast<size_t>(entry.algorithm) - 1],
+                entry.family.dtype == HATTN_FLOAT32 ? KeyStorage::kFloat32 : KeyStorage::kAny, entry.family.hooks);
             EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [&](const KernelInfo *kernel) {
                 return kernel->tile == entry.tile;
             })) << class_json(entry.family, entry.cell);
