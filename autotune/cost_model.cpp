@@ -62,7 +62,9 @@ Cut cut_of(const Candidate &candidate, const Shape &shape, int lanes) {
         cut.keys = ceil_div(cut.keys, candidate.tile.keys) * candidate.tile.keys;
     }
     cut.splits = shares_keys ? ceil_div(cut.keys, static_cast<double>(candidate.split_keys)) : 1.0;
-    cut.lanes_hold_rows = candidate.algorithm != "split_kv" && candidate.tile.rows >= lanes;
+    const bool may_hold_head =
+        candidate.algorithm == "split_kv" && candidate.tile.rows <= 8;  // see schedules/targets.h
+    cut.lanes_hold_rows = !may_hold_head && candidate.tile.rows >= lanes;
     return cut;
 }
 

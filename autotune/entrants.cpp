@@ -39,7 +39,7 @@ std::vector<AlgorithmKernels> kernels_for(const Bench &bench, const Request &req
         AlgorithmKernels kernels{algorithm, {}};
         for (const json &row : bench.info.at("kernels")) {
             if (row.at("algorithm") == usual.at("algorithm") && row.at("target") == usual.at("target") &&
-                row.at("hooks") == usual.at("hooks")) {
+                row.at("hooks") == usual.at("hooks") && row.at("storage") == usual.at("storage")) {
                 kernels.tiles.push_back(row.at("tile").get<Tile>());
             }
         }

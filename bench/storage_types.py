@@ -46,6 +46,7 @@ GOALS = (
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--types", action="store_true", help=argparse.SUPPRESS)  # how run.py was asked for this
+    parser.add_argument("--against", help=argparse.SUPPRESS)  # what ./dev installs; whoever is there takes part
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")

@@ -53,6 +53,8 @@ void parse_kernel(const std::string &value, const KernelPacks &packs, Force &for
     const TargetInfo *target = parse_target(force.kernel->target);
     require(!force.target || force.target == target, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", value,
             " is for target ", target->name, ", but target is ", force.target ? force.target->name : "");
+    require(is_runnable(*force.kernel), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", value, " needs ",
+            force.kernel->cpu_features, ", which this CPU (", cpu_model(), ") lacks");
     force.target = target;
     hattn_algorithm algorithm = force.algorithm;
     switch (force.kernel->kind) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "checked.h"
 #include "context.h"
@@ -159,7 +160,7 @@ void hattn_attention_desc_init(hattn_attention_desc *desc) {
     if (!desc) {
         return;
     }
-    *desc = {};
+    std::memset(desc, 0, sizeof(*desc));  // padding as well: copies may be compared byte by byte
     desc->struct_size = sizeof(*desc);
     desc->dtype = HATTN_FLOAT32;
     desc->device = HATTN_CPU;

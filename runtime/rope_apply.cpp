@@ -48,13 +48,13 @@ void check_counts(const hattn_tensor &x, const RowCounts &rows) {
     }
 }
 
-// A row of all heads in float32 for every worker, where tensors are of 16 bits.
+// A row in float32 for every worker, where tensors are of 16 bits.
 class WideRows {
 public:
     WideRows(const hattn_context &context, const hattn_tensor &x, const hattn_tensor &out)
         : x_(x),
           out_(out),
-          floats_(round_up(x.extent[1] * x.extent[3], kScratchAlignment)),
+          floats_(round_up(x.extent[3], kScratchAlignment)),
           widen_(only_kernel(*context.target, KernelKind::kWiden)),
           narrow_(only_kernel(*context.target, KernelKind::kNarrow)),
           memory_(context, needed() ? bytes(context.executor.threads) : 0, kScratchAlignment) {}
@@ -66,12 +66,13 @@ public:
         const int64_t heads = x_.extent[1], dim = x_.extent[3];
         float *own = static_cast<float *>(memory_.data()) + worker * floats_;
         ScratchArena none(own, 0);
-        const RowBlock dense = dense_rows(dim, heads, 1);
-        widen(widen_, none, x_.dtype, address(x_, b, 0, i), {dim, heads, 1, x_.stride[1], 0}, own, dense);
+        const RowBlock dense = dense_rows(dim, 1, 1);
+        // Head by head: kernels count elements in 32 bits, which distances between heads may exceed.
         for (int64_t h = 0; h < heads; ++h) {
-            rope.turn(own + h * dim, worker);
+            widen(widen_, none, x_.dtype, address(x_, b, h, i), {dim, 1, 1, 0, 0}, own, dense);
+            rope.turn(own, worker);
+            narrow(narrow_, none, out_.dtype, own, dense, address(out_, b, h, i), {dim, 1, 1, 0, 0});
         }
-        narrow(narrow_, none, out_.dtype, own, dense, address(out_, b, 0, i), {dim, heads, 1, out_.stride[1], 0});
     }
 
 private:

@@ -119,7 +119,10 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
             require(tensor.extent[d] == 1 || tensor.stride[d] % 2 == 0, HATTN_INVALID_ARGUMENT, name, ": stride[", d,
                     "] is ", tensor.stride[d], ", but must be even for int4, two to a byte");
         }
-        element_span(tensor, name);
+        const int64_t below = storage_bytes(dtype, -element_span(tensor, name).lowest);
+        require(tensor.device != HATTN_OPENCL || below <= static_cast<int64_t>(tensor.byte_offset),
+                HATTN_INVALID_ARGUMENT, name, ": byte_offset is ", tensor.byte_offset, ", but strides reach ", below,
+                " bytes below it");
     }
 }
 

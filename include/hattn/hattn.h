@@ -184,17 +184,17 @@ HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
 /* Where an execute on a device puts its work.
  *
  * Tensors of an execute (q, k, v, out and, where given, lse, bias and mask) are all in host memory, from where they are copied and
- * to where results are, or all in memory of the plan's device; anything else is HATTN_INVALID_ARGUMENT. Vectors (slopes, sinks,
+ * to where results are, or all in memory of the plan's device; a mixture is HATTN_INVALID_ARGUMENT, another device HATTN_NOT_SUPPORTED. Vectors (slopes, sinks,
  * lengths, offsets, block tables) are in host memory, and read before the execute returns.
  *
- * With tensors on the device, a queue and a device_workspace, an execute takes no memory and waits for nothing: results are there
- * once the queue is done, and until then tensors and both workspaces have to stay. In any other case it returns when results are
+ * With tensors on the device, a queue and a device_workspace, an execute takes no memory on the device and waits for nothing but the loading of kernels
+ * (through OpenCL each launch takes a little heap memory): results are there once the queue is done, and until then tensors and both workspaces have to stay. In any other case it returns when results are
  * there. Without a queue, work goes to one of the library's own, which all its executes without a queue share: in the primary context of the
  * GPU, and of OpenCL in a context that $HL_OCL_PLATFORM_NAME and $HL_OCL_DEVICE_TYPE choose; cl_mems need one of their own context.
  * Kernels are loaded once for each context, which must not be destroyed while it is used. */
 typedef struct hattn_queue {
     size_t struct_size;
-    void *context; /* CUcontext; null: that of the stream, else the calling thread's, else the primary one. Of OpenCL null */
+    void *context; /* CUcontext; null: that of the stream, else the calling thread's if of the plan's GPU, else the primary one. Of OpenCL null */
     void *queue;   /* CUstream, null being the default one; cl_command_queue, in order, of a context of one device */
 } hattn_queue;
 #define HATTN_QUEUE_INIT \
@@ -244,7 +244,7 @@ typedef struct hattn_attention_args {
     int64_t block_table_stride;     /* at least the pages of the longest sequence; entries past a sequence's pages are not read */
     hattn_tensor k_scale, v_scale;  /* float32, any strides, given exactly for int8 and int4: see above */
     const hattn_queue *queue;       /* of a device, or null: the library's */
-    void *device_workspace;         /* CUdeviceptr or cl_mem of hattn_plan_device_workspace_size() bytes, aligned to 256; or null */
+    void *device_workspace;         /* of hattn_plan_device_workspace_size() bytes: CUdeviceptr aligned to 256, cl_mem that is no sub-buffer; or null */
     size_t device_workspace_size;
 } hattn_attention_args;
 HATTN_API void hattn_attention_args_init(hattn_attention_args *args);

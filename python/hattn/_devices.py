@@ -69,7 +69,7 @@ class _InStream:
 
     def __dlpack__(self, **_: Any) -> Any:
         where = device_of(self._array)
-        if self._stream is None or where is None or _DEVICES[where[0]] != "cuda":
+        if where is None or _DEVICES[where[0]] != "cuda":
             return self._array.__dlpack__()
         return self._array.__dlpack__(stream=self._stream or _DEFAULT_STREAM)
 

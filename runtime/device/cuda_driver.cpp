@@ -71,7 +71,9 @@ void *context_of(const hattn_queue &given, int32_t device_id) {
         check_result(api().stream_context(given.queue, &context), "queue: cuStreamGetCtx");
         return context;
     }
-    const bool current = api().current_context(&context) == cuda::kSuccess && context;
+    int device = 0;
+    const bool current = api().current_context(&context) == cuda::kSuccess && context &&
+                         api().context_device(&device) == cuda::kSuccess && device == device_of(device_id);
     return current ? context : primary_context(device_id);
 }
 

@@ -35,11 +35,13 @@ void keep_messages() {
 
 std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
     keep_messages();
-    std::string reason = device_driver(target.device).unusable(device_id);
-    if (!reason.empty()) {
-        return reason;
-    }
+    discard_device_error();
+    std::string reason;
     try {
+        reason = device_driver(target.device).unusable(device_id);
+        if (!reason.empty()) {
+            return reason;
+        }
         DeviceQueue queue(target, device_id);
         halide_dimension_t shape = {0, 1, 1, 0};
         halide_buffer_t buffer = {};
@@ -51,6 +53,7 @@ std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
     } catch (const StatusError &error) {
         reason = error.what();
     }
+    discard_device_error();
     return reason;
 }
 

@@ -51,7 +51,7 @@ DeviceMemory::DeviceMemory(DeviceQueue &queue, const hattn_tensor &tensor, const
     // Elements of a cl_mem are told apart as if the handle were the address of the tensor's first one.
     const auto address = reinterpret_cast<uintptr_t>(tensor.data);
     const bool addressed = tensor.device != HATTN_OPENCL;
-    lowest_ = addressed ? range.begin : address + range.begin - tensor.byte_offset;
+    lowest_ = !has_elements ? 0 : addressed ? range.begin : address + range.begin - tensor.byte_offset;
     const TensorShape shape(tensor);
     const int64_t span = set_shape(shape.dimensions, shape.count);
     if (!has_elements || tensor.device == HATTN_CPU) {
@@ -103,7 +103,12 @@ void DeviceMemory::allocate(int64_t span, bool may_be_part) {
         is_part_ = true;
         queue_.workspace_used =
             std::min<size_t>(queue_.workspace_size, round_up(queue_.workspace_used + bytes, kPartAlignment));
-        wrap();
+        try {
+            wrap();
+        } catch (...) {
+            queue_.driver.release_part(native_);
+            throw;
+        }
         return;
     }
     queue_.took_memory = true;

@@ -45,11 +45,11 @@ def launches(directories):
 
 
 def main(directories):
-    golden = {}
+    golden = json.loads(GOLDEN.read_text())  # a build may have some of the kernels only
     for name, launch in sorted(launches(directories).items()):
         path = launch.pop("object")
         golden[name] = {**launch, **counts(ptx_in(path))}
-    lines = ",\n".join(f'  "{name}": {json.dumps(row)}' for name, row in golden.items())
+    lines = ",\n".join(f'  "{name}": {json.dumps(row)}' for name, row in sorted(golden.items()))
     GOLDEN.write_text("{\n" + lines + "\n}\n")
 
 

@@ -179,7 +179,10 @@ Result cuCtxSynchronize() {
     return kSuccess;
 }
 Result cuStreamCreate(void **stream, unsigned) {
-    *stream = new Stream{current()};
+    static auto &all = *new std::vector<std::unique_ptr<Stream>>;  // never destroyed, as those of a driver
+    const std::lock_guard lock(mutex);
+    all.push_back(std::make_unique<Stream>(Stream{current()}));
+    *stream = all.back().get();
     return kSuccess;
 }
 Result cuStreamGetCtx(void *stream, void **context) {
@@ -218,8 +221,9 @@ Result cuFuncSetAttribute(void *function, int attribute, int value) {
 }
 Result cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
     log("allocate %zu\n", bytes);
-    *pointer = engine::allocate(bytes);
-    return unless_failing("cuMemAlloc", kOutOfMemory);
+    const Result result = unless_failing("cuMemAlloc", kOutOfMemory);
+    *pointer = result == kSuccess ? engine::allocate(bytes) : 0;
+    return result;
 }
 Result cuMemFree_v2(DevicePointer pointer) {
     engine::release(pointer);
