@@ -197,9 +197,9 @@ void TypedProblem::add_weight_rounding(Expected &expected, double weight_roundof
     for_each_element(v, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
         element<float>(magnitudes.view, b, h, s, d) = std::fabs(element<float>(v, b, h, s, d));
     });
-    hattn_attention_args args = twin.args;
-    args.v = magnitudes.view;
-    const Expected weighted = cases::evaluate(twin.desc, args);
+    hattn_attention_args of_magnitudes = twin.args;
+    of_magnitudes.v = magnitudes.view;
+    const Expected weighted = cases::evaluate(twin.desc, of_magnitudes);
     for (size_t i = 0; i < expected.out.size(); ++i) {
         expected.out_bound[i] += weight_roundoff * weighted.out[i];
     }
