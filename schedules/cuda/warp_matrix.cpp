@@ -14,6 +14,8 @@ using namespace Halide::Internal;
 
 namespace {
 
+constexpr int kWarp = 32;  // threads
+
 // Of the nest, with all lets substituted.
 struct Nest {
     std::string sum, half, column;  // names of its loops
@@ -174,7 +176,7 @@ Stmt as_call(const Nest &nest, const Expr &lane) {
 
 Stmt WarpMatrix::visit(const For *loop) {
     if (loop->for_type == ForType::GPUThread && ends_with(loop->name, ".thread_id_x")) {
-        lane_ = loop->name;
+        lane_ = is_const(loop->extent, kWarp) ? loop->name : "";
     }
     if (!ends_with(loop->name, kMatrixSum)) {
         return IRMutator::visit(loop);

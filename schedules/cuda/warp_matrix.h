@@ -17,11 +17,12 @@ inline constexpr const char *kMatrixColumn = "matrix_column";  // which of a thr
 //     for matrix_sum in 0..16, matrix_half in 0..2, matrix_column in 0..2
 //         product(...) += float(A(m, k)) * float(B(k, n))
 //
-// where lane = thread_id_x % 32 of a warp computes rows m = lane / 4 + 8 * matrix_half and columns
+// where lane = thread_id_x, of 32, computes rows m = lane / 4 + 8 * matrix_half and columns
 // n = lane % 4 * 2 + matrix_column, is a 16 x 8 x 16 product as mma.m16n8k16 lays it over a warp (PTX ISA, "Matrix
 // Fragments for mma.m16n8k16"). As it stands it is right, with each thread adding up its own four elements. The pass
 // makes one call of it, of a function that does not exist: replace_matrix_calls() puts the instruction in its place.
-// A and B are float16 numbers, in memory that the threads of the warp share.
+// A and B are float16 numbers, in memory that the threads of the warp share; where two of an operand lie side by side, the
+// first has to be at an even index, since they are loaded as one.
 //
 // Throws std::runtime_error where there is a loop over matrix_sum that is no such nest.
 class WarpMatrix : public Halide::Internal::IRMutator {
