@@ -12,6 +12,7 @@
 #include "support/json_text.h"
 #include "support/run.h"
 #include "support/targets.h"
+#include "support/typed_run.h"
 #include "typed_problem.h"
 
 namespace {
@@ -48,21 +49,6 @@ bool has_native_bfloat16(const std::string &target) {
     });
 }
 
-void check(hattn_context *context, const cases::Case &c, const cases::StoredTypes &types, hattn_algorithm algorithm,
-           hattn_dtype weight_type) {
-    cases::TypedProblem problem(c, types);
-    problem.twin.fill_outputs();
-    problem.desc.algorithm = algorithm;
-    hattn_plan *plan = nullptr;
-    ASSERT_EQ(hattn_plan_create(context, &problem.desc, &plan), HATTN_OK) << hattn_last_error(context);
-    const test::PlanPtr owner(plan);
-    const test::Outcome outcome = test::execute(plan, problem.args);
-    ASSERT_TRUE(outcome.ok()) << outcome.text();
-    problem.read_output();
-    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(weight_type)), "");
-    EXPECT_EQ(outcome.allocations, 0u);
-}
-
 TEST_P(TypedCase, MatchesOracle) {
     const auto &[spec, target] = GetParam();
     const test::TargetContext &implementation = test::context_for(target);
@@ -76,8 +62,10 @@ TEST_P(TypedCase, MatchesOracle) {
         const hattn_algorithm algorithm = test::kAlgorithms[(spec->seed() / kCount + i) % std::size(test::kAlgorithms)];
         SCOPED_TRACE(std::string(types.name) + ", " + test::algorithm_name(algorithm) + "\n" + cases::describe(*spec));
         const bool all_bfloat16 = types.q == HATTN_BFLOAT16 && types.k == HATTN_BFLOAT16 && types.v == HATTN_BFLOAT16;
-        check(implementation.context.get(), *spec, types, algorithm,
-              all_bfloat16 && has_native_bfloat16(target) ? HATTN_BFLOAT16 : HATTN_FLOAT32);
+        cases::TypedProblem problem(*spec, types);
+        problem.desc.algorithm = algorithm;
+        test::expect_oracle(implementation.context.get(), problem,
+                            all_bfloat16 && has_native_bfloat16(target) ? HATTN_BFLOAT16 : HATTN_FLOAT32);
     }
 }
 

@@ -12,6 +12,7 @@
 #include "support/json_text.h"
 #include "support/run.h"
 #include "support/targets.h"
+#include "support/typed_run.h"
 #include "typed_problem.h"
 
 namespace {
@@ -66,15 +67,7 @@ TEST_P(Bfloat16Kernel, MatchesOracle) {
         }
         SCOPED_TRACE(cases::describe(c));
         cases::TypedProblem problem(c, runs++ % 2 ? kBfloat16 : kToFloat32);
-        problem.twin.fill_outputs();
-        hattn_plan *plan = nullptr;
-        ASSERT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_OK) << hattn_last_error(context.get());
-        const test::PlanPtr owner(plan);
-        const test::Outcome outcome = test::execute(plan, problem.args);
-        ASSERT_TRUE(outcome.ok()) << outcome.text();
-        problem.read_output();
-        EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(HATTN_BFLOAT16)), "");
-        EXPECT_EQ(outcome.allocations, 0u);
+        ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_BFLOAT16));
     }
     EXPECT_GE(runs, kFewest);
 }
