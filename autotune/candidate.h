@@ -10,11 +10,17 @@ namespace hattn::autotune {
 
 // As in hattn_info().
 struct Tile {
-    int rows = 0, keys = 0, row_vectors = 1, key_unroll = 1, value_unroll = 1;
+    int rows = 0, keys = 0;
+    int row_vectors = 1, key_unroll = 1, value_unroll = 1;  // of the CPU's kernels
+    int head = 0, slices = 0, thread_rows = 0;              // of those of devices
 
+    bool is_of_device() const {
+        return head > 0;
+    }
     bool operator==(const Tile &) const = default;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Tile, rows, keys, row_vectors, key_unroll, value_unroll)
+void to_json(nlohmann::json &json, const Tile &tile);
+void from_json(const nlohmann::json &json, Tile &tile);
 
 struct Candidate {
     std::string algorithm;

@@ -26,8 +26,9 @@ void flush(const cases::TensorData &) {}
 
 ColdCaches::ColdCaches(double cache_bytes) : sweep_(kFlushes ? 0 : static_cast<size_t>(1.5 * cache_bytes)) {}
 
-void ColdCaches::evict(const cases::Problem &problem) {
-    for (const cases::TensorData *tensor : {&problem.q, &problem.k, &problem.v, &problem.bias, &problem.mask}) {
+void ColdCaches::evict(const cases::TypedProblem &problem) {
+    for (const cases::TensorData *tensor : {&problem.q, &problem.k, &problem.v, &problem.k_scale, &problem.v_scale,
+                                            &problem.twin.bias, &problem.twin.mask}) {
         flush(*tensor);
     }
     for (size_t at = 0; at < sweep_.size(); at += kLine) {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "problem.h"
+#include "typed_problem.h"
 
 namespace hattn::autotune {
 
@@ -11,7 +11,7 @@ class ColdCaches {
 public:
     // cache_bytes: of the largest cache, for CPUs on which programs cannot flush single lines.
     explicit ColdCaches(double cache_bytes);
-    void evict(const cases::Problem &problem);
+    void evict(const cases::TypedProblem &problem);
 
 private:
     std::vector<unsigned char> sweep_;

@@ -21,7 +21,7 @@ Comparison read_comparison(const nlohmann::json &object) {
 
 nlohmann::ordered_json compare(const Bench &bench, const Comparison &wanted, const std::function<void()> &between) {
     Problems problems;
-    problems.push_back(std::make_unique<cases::Problem>(case_of(wanted.shape)));
+    problems.push_back(make_problem(wanted.shape));
     std::vector<Trial> trials;
     for (const std::string &database : wanted.databases) {
         trials.emplace_back(problems, database, bench.machine.threads, HATTN_ALGORITHM_AUTO);

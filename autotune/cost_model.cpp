@@ -1,7 +1,8 @@
 #include "cost_model.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "cut.h"
 
 namespace hattn::autotune {
 
@@ -14,58 +15,10 @@ constexpr double kFlopsPerExponential = 24;  // of a weight: exponential, maximu
 constexpr double kFullAccumulators = 10;     // that hide the latency of multiply-adds
 constexpr double kHorizontal = 4;            // steps that sum a vector up, per dot product
 
-double ceil_div(double a, double b) {
-    return std::ceil(a / b);
-}
-
-// How a candidate cuts a problem up. Rows are those of one call of a kernel.
-struct Cut {
-    double tiles;   // of the whole problem
-    double rows;    // of a tile, filled or not
-    double passes;  // over the keys of a kv head
-    double splits;  // of a tile's keys
-    double keys;    // a tile computes with
-    bool lanes_hold_rows;
-};
-
-double usual_heads(const Candidate &candidate, const Shape &shape) {
-    const auto group = static_cast<double>(shape.group());
-    if (candidate.heads > 0 || shape.query_length > candidate.tile.rows) {
-        return std::max(1.0, static_cast<double>(candidate.heads));
-    }
-    return std::min(group, std::floor(candidate.tile.rows / static_cast<double>(shape.query_length)));
-}
-
-// Keys that a tile of so many positions sees on average.
-double mean_keys(const Shape &shape, double positions) {
-    const auto keys = static_cast<double>(shape.kv_length), rows = static_cast<double>(shape.query_length);
-    if (!shape.causal) {
-        return keys;
-    }
-    const double first = keys - rows;  // of the last row less the rows
-    const double seen = first + (rows + positions) / 2.0;
-    return std::clamp(seen, 1.0, keys);
-}
-
-Cut cut_of(const Candidate &candidate, const Shape &shape, int lanes) {
-    const double kv_heads = static_cast<double>(shape.batch * shape.kv_heads);
-    const double rows = static_cast<double>(shape.query_length), group = static_cast<double>(shape.group());
-    const bool shares_keys = candidate.split_keys > 0;
-    const double heads = shares_keys ? std::min<double>(candidate.tile.rows, group) : usual_heads(candidate, shape);
-    const double positions = std::max(1.0, std::floor(candidate.tile.rows / heads));
-    Cut cut{};
-    cut.rows = candidate.tile.rows;
-    cut.passes = ceil_div(group, heads) * ceil_div(rows, positions);
-    cut.tiles = kv_heads * cut.passes;
-    cut.keys = mean_keys(shape, std::min(positions, rows));
-    if (candidate.tile.keys > 0) {
-        cut.keys = ceil_div(cut.keys, candidate.tile.keys) * candidate.tile.keys;
-    }
-    cut.splits = shares_keys ? ceil_div(cut.keys, static_cast<double>(candidate.split_keys)) : 1.0;
+bool lanes_hold_rows(const Candidate &candidate, int lanes) {
     const bool may_hold_head =
         candidate.algorithm == "split_kv" && candidate.tile.rows <= 8;  // see schedules/targets.h
-    cut.lanes_hold_rows = !may_hold_head && candidate.tile.rows >= lanes;
-    return cut;
+    return !may_hold_head && candidate.tile.rows >= lanes;
 }
 
 // The share of the multiply-add peak that a register block reaches: two loads and two multiply-adds a cycle, and enough
@@ -80,7 +33,7 @@ double arithmetic_seconds(const Candidate &candidate, const Shape &shape, const 
     const double weights = cut.tiles * cut.rows * cut.keys;
     const auto key_dim = static_cast<double>(shape.key_dim), value_dim = static_cast<double>(shape.value_dim);
     double scores = 2.0 * weights * key_dim / block_share(candidate.tile.row_vectors, candidate.tile.key_unroll);
-    if (!cut.lanes_hold_rows) {
+    if (!lanes_hold_rows(candidate, lanes)) {
         scores += 2.0 * weights * kHorizontal * lanes;
     }
     const double values =
@@ -91,7 +44,7 @@ double arithmetic_seconds(const Candidate &candidate, const Shape &shape, const 
 
 double memory_seconds(const Candidate &candidate, const Shape &shape, const Cut &cut, const Machine &machine) {
     const double bytes_of_head =
-        sizeof(float) * mean_keys(shape, 1.0) * static_cast<double>(shape.key_dim + shape.value_dim);
+        shape.bytes_per_element() * mean_keys(shape, 1.0) * static_cast<double>(shape.key_dim + shape.value_dim);
     const double heads = static_cast<double>(shape.batch * shape.kv_heads);
     const double first = heads * bytes_of_head / machine.read_speed(heads * bytes_of_head);
     const double again = heads * (cut.passes - 1.0) * bytes_of_head / machine.read_speed(bytes_of_head);
@@ -115,7 +68,7 @@ double merge_seconds(const Shape &shape, const Cut &cut, const Machine &machine)
 }  // namespace
 
 double predicted_seconds(const Candidate &candidate, const Shape &shape, const Machine &machine, int lanes) {
-    const Cut cut = cut_of(candidate, shape, lanes);
+    const Cut cut = cut_of(candidate, shape);
     const double tasks = cut.tiles * cut.splits * (candidate.algorithm == "unfused" ? 2.0 : 1.0);
     // The last tasks leave some threads without work.
     const double uneven = ceil_div(tasks, machine.threads) / (tasks / machine.threads);

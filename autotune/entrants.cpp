@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cost_model.h"
+#include "kernel_tiles.h"
 #include "verify.h"
 
 namespace hattn::autotune {
@@ -17,44 +17,13 @@ using nlohmann::ordered_json;
 constexpr double kOracleBudget = 2e6;   // multiply-adds per problem
 constexpr double kTaskSeconds = 20e-6;  // more tasks than one per so much work help no machine
 
-// The row of a kernel in hattn_info().
-const json &row_of(const json &info, const std::string &kernel) {
-    for (const json &row : info.at("kernels")) {
-        if (row.at("name") == kernel) {
-            return row;
-        }
-    }
-    throw std::runtime_error("hattn_info: no kernel " + kernel);
-}
-
-// The kernels that go with the ones the planner takes when it is asked for each algorithm.
-std::vector<AlgorithmKernels> kernels_for(const Bench &bench, const Request &request, Problems &problems) {
-    std::vector<AlgorithmKernels> all;
-    for (const std::string algorithm : {"naive", "flash", "split_kv", "unfused"}) {
-        if (request.algorithm != "auto" && request.algorithm != algorithm) {
-            continue;
-        }
-        const Trial trial(problems, request.usual, bench.machine.threads, algorithm_of(algorithm));
-        const json usual = row_of(bench.info, trial.explain(0).at("kernel"));
-        AlgorithmKernels kernels{algorithm, {}};
-        for (const json &row : bench.info.at("kernels")) {
-            if (row.at("algorithm") == usual.at("algorithm") && row.at("target") == usual.at("target") &&
-                row.at("hooks") == usual.at("hooks") && row.at("storage") == usual.at("storage")) {
-                kernels.tiles.push_back(row.at("tile").get<Tile>());
-            }
-        }
-        all.push_back(std::move(kernels));
-    }
-    return all;
-}
-
-int lanes_of(const json &info, const std::string &target) {
-    for (const json &row : info.at("targets")) {
-        if (row.at("name") == target) {
-            return row.at("lanes");
-        }
-    }
-    return 1;
+// To which kernels of a target may round weights: where they multiply bfloat16 as it is.
+hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dtype dtype) {
+    const json &kernels = info.at("kernels");
+    const bool is_native = std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
+        return row.at("target") == target && row.at("storage") == "bfloat16" && row.at("runnable");
+    });
+    return dtype == HATTN_BFLOAT16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
 std::string plan_of(const Trial &trial, const Problems &problems) {
@@ -62,7 +31,7 @@ std::string plan_of(const Trial &trial, const Problems &problems) {
     for (size_t i = 0; i < problems.size(); ++i) {
         const json plan = trial.explain(i);
         const int64_t split = plan.at("split_keys");
-        const int64_t cut = split < problems[i]->spec.kv_length ? split : 0;
+        const int64_t cut = split < problems[i]->twin.spec.kv_length ? split : 0;
         text += plan.at("kernel").get<std::string>() + "/heads" + plan.at("heads_per_tile").dump() + "/split" +
                 std::to_string(cut) + " ";
     }
@@ -85,10 +54,10 @@ ordered_json database_json(const Bench &bench, const std::vector<json> &classes,
 }
 
 // The candidates in the model's order, cut to the request's number, of each algorithm the best one at least.
-std::vector<Entrant> ranked(const Bench &bench, const Request &request, std::vector<Candidate> space, int lanes) {
+std::vector<Entrant> ranked(const Model &model, const Request &request, std::vector<Candidate> space) {
     std::vector<Entrant> all;
     for (Candidate &candidate : space) {
-        const double seconds = predicted_seconds(candidate, request.shapes.front(), bench.machine, lanes);
+        const double seconds = model.predicted_seconds(candidate);
         all.push_back({std::move(candidate), "", seconds, ""});
     }
     std::stable_sort(all.begin(), all.end(),
@@ -108,13 +77,16 @@ std::vector<Entrant> ranked(const Bench &bench, const Request &request, std::vec
 // Holds results against the oracle and, where asked for, against the default's bits.
 class Judge {
 public:
-    Judge(Problems &problems, bool invariant, Trial &usual) : problems_(problems), invariant_(invariant) {
+    // weight_type: to which candidates may round weights.
+    Judge(Problems &problems, hattn_dtype weight_type, bool invariant, Trial &usual)
+        : problems_(problems), invariant_(invariant) {
         for (const auto &problem : problems) {
-            verifications_.emplace_back(*problem, kOracleBudget);
+            const cases::Rounding rounding{problem->args.out.dtype, weight_type};
+            verifications_.emplace_back(problem->twin, kOracleBudget, rounding);
         }
         for (size_t i = 0; i < problems.size() && invariant; ++i) {
             usual.execute(i);
-            bits_.push_back(cases::dense_floats(problems[i]->args.out));
+            bits_.push_back(outputs(i));
         }
     }
 
@@ -123,11 +95,11 @@ public:
         for (size_t i = 0; i < problems_.size(); ++i) {
             problems_[i]->fill_outputs();
             trial.execute(i);
-            if (const std::string wrong = verifications_[i].check(*problems_[i]); !wrong.empty()) {
+            const std::vector<float> out = outputs(i);
+            if (const std::string wrong = verifications_[i].check(problems_[i]->twin); !wrong.empty()) {
                 return "wrong: " + wrong;
             }
             if (invariant_) {
-                const std::vector<float> out = cases::dense_floats(problems_[i]->args.out);
                 if (std::memcmp(out.data(), bits_[i].data(), out.size() * sizeof(float)) != 0) {
                     return "other bits than the default";
                 }
@@ -137,6 +109,12 @@ public:
     }
 
 private:
+    // Brings them into the twin, too.
+    std::vector<float> outputs(size_t problem) {
+        problems_[problem]->read_output();
+        return cases::dense_floats(problems_[problem]->twin.out.view);
+    }
+
     Problems &problems_;
     bool invariant_;
     std::vector<bench::Verification> verifications_;
@@ -175,18 +153,18 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
     for (size_t i = 0; i < problems.size(); ++i) {
         classes.push_back(field.trials.front().explain(i).at("class"));
     }
-    const int lanes = lanes_of(bench.info, field.usual.at("target"));
+    const Model model(bench, request, field.usual.at("target"));
     const Candidate usual = usual_candidate(field.usual);
-    field.entrants.push_back({usual, plan_of(field.trials.front(), problems),
-                              predicted_seconds(usual, request.shapes.front(), bench.machine, lanes), ""});
+    field.entrants.push_back({usual, plan_of(field.trials.front(), problems), model.predicted_seconds(usual), ""});
     field.racing.push_back(0);
 
-    Judge judge(problems, request.invariant, field.trials.front());
+    Judge judge(problems, weight_type_of(bench.info, field.usual.at("target"), request.shapes.front().dtype),
+                request.invariant, field.trials.front());
     std::vector<Candidate> space = space_of(request.shapes.front(), kernels_for(bench, request, problems));
     if (request.invariant) {
         space = invariant_space(space, usual);
     }
-    for (Entrant &entrant : ranked(bench, request, std::move(space), lanes)) {
+    for (Entrant &entrant : ranked(model, request, std::move(space))) {
         const TemporaryFile database(database_json(bench, classes, entrant.candidate).dump());
         Trial trial(problems, database.path(), threads, algorithm);
         entrant.plan = plan_of(trial, problems);

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "case.h"
+#include "typed_problem.h"
 
 namespace hattn::autotune {
 
@@ -18,10 +18,15 @@ struct Shape {
     bool causal = true;
     int64_t window_left = -1;
     bool mask = false, bias = false, softcap = false, alibi = false;
+    hattn_dtype dtype = HATTN_FLOAT32;  // of keys and values
+    hattn_device device = HATTN_CPU;
+    int32_t device_id = 0;
 
     int64_t group() const {
         return query_heads / kv_heads;
     }
+    // That keys and values take, scales included.
+    double bytes_per_element() const;
 };
 
 // Throws nlohmann::json::exception or std::invalid_argument; members that are missing take their defaults.
@@ -31,7 +36,8 @@ nlohmann::ordered_json shape_json(const Shape &shape);
 // What a plan for it is made from.
 hattn_attention_desc desc_of(const Shape &shape);
 
-// With random data that is a function of the shape alone.
-cases::Case case_of(const Shape &shape);
+// With random data that is a function of the shape alone. Queries and outputs have the dtype too, unless it is
+// quantised: then they are float32, and 32 elements of a key or value share a scale.
+std::unique_ptr<cases::TypedProblem> make_problem(const Shape &shape);
 
 }  // namespace hattn::autotune

@@ -39,9 +39,10 @@ std::vector<int64_t> splits_of(const SpaceRow &row, int64_t keys) {
     return splits;
 }
 
-// Tiles of split-KV and unfused hold the rows of all heads of a kv head. More than twice as many rows would stay empty.
+// Tiles of split-KV and unfused hold the rows of all heads of a kv head. More than twice as many rows would stay empty;
+// of devices, whose kernels have one number of rows, they may.
 bool is_too_large(const SpaceRow &row, const Tile &tile, const Shape &shape) {
-    return row.splits.front() > 0 && tile.rows >= 2 * shape.query_length * shape.group();
+    return row.splits.front() > 0 && !tile.is_of_device() && tile.rows >= 2 * shape.query_length * shape.group();
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ std::vector<Candidate> space_of(const Shape &shape, const std::vector<AlgorithmK
         if (found == kernels.end() || shape.kv_length > row.most_keys) {
             continue;
         }
-        const bool may_share = shape.group() > 1 && shape.query_length <= kFewRows;
+        const bool may_share = shape.group() > 1 && shape.query_length <= kFewRows && shape.device == HATTN_CPU;
         for (const Tile &tile : found->tiles) {
             if (is_too_large(row, tile, shape)) {
                 continue;

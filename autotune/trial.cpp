@@ -58,7 +58,9 @@ double thread_seconds() {
 }  // namespace
 
 Trial::Trial(Problems &problems, const std::string &database, int threads, hattn_algorithm algorithm)
-    : problems_(problems), is_serial_(threads == 1), context_(make_context(database, threads)) {
+    : problems_(problems),
+      is_serial_(threads == 1 && problems.front()->desc.device == HATTN_CPU),
+      context_(make_context(database, threads)) {
     for (const auto &problem : problems) {
         hattn_attention_desc desc = problem->desc;
         desc.algorithm = algorithm;

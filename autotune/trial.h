@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hattn/hattn.hpp"
-#include "problem.h"
+#include "typed_problem.h"
 
 namespace hattn::autotune {
 
@@ -34,14 +34,14 @@ Context make_context(const std::string &database, int threads);
 hattn_algorithm algorithm_of(const std::string &name);
 
 // Problems of one class that share choices. Outputs are overwritten by every trial.
-using Problems = std::vector<std::unique_ptr<cases::Problem>>;
+using Problems = std::vector<std::unique_ptr<cases::TypedProblem>>;
 
 class Trial {
 public:
     // algorithm: asked for.
     Trial(Problems &problems, const std::string &database, int threads, hattn_algorithm algorithm);
 
-    const cases::Problem &problem(size_t index) const {
+    const cases::TypedProblem &problem(size_t index) const {
         return *problems_[index];
     }
     void execute(size_t problem);

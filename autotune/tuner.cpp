@@ -25,7 +25,8 @@ std::vector<Setting> settings_of(const Request &request, Field &field, size_t pr
     std::vector<Setting> settings;
     for (size_t i = 0; i < problems; ++i) {
         settings.push_back({i, false});
-        if (request.cold && field.trials.front().seconds(i, 2) < kColdSeconds) {
+        if (request.cold && request.shapes[i].device == HATTN_CPU &&
+            field.trials.front().seconds(i, 2) < kColdSeconds) {
             settings.push_back({i, true});
         }
     }
@@ -104,11 +105,12 @@ ordered_json model_json(const Field &field, const std::vector<Lap> &laps) {
             {"candidates", predicted.size()}};
 }
 
-ordered_json work_json(const Problems &problems) {
+ordered_json work_json(const Problems &problems, const Request &request) {
     ordered_json list = ordered_json::array();
-    for (const auto &problem : problems) {
-        list.push_back(
-            {{"flops", bench::visible_flops(problem->spec)}, {"bytes", bench::visible_bytes(problem->spec)}});
+    for (size_t i = 0; i < problems.size(); ++i) {
+        const cases::Case &spec = problems[i]->twin.spec;
+        const double share_of_float = request.shapes[i].bytes_per_element() / sizeof(float);
+        list.push_back({{"flops", bench::visible_flops(spec)}, {"bytes", share_of_float * bench::visible_bytes(spec)}});
     }
     return list;
 }
@@ -147,7 +149,7 @@ json class_of(const Bench &bench, const Request &request) {
 ordered_json tune(const Bench &bench, const Request &request, const std::function<void()> &between) {
     Problems problems;
     for (const Shape &shape : request.shapes) {
-        problems.push_back(std::make_unique<cases::Problem>(case_of(shape)));
+        problems.push_back(make_problem(shape));
     }
     Field field = make_field(bench, request, problems);
     const std::vector<Setting> settings = settings_of(request, field, problems.size());
@@ -165,7 +167,7 @@ ordered_json tune(const Bench &bench, const Request &request, const std::functio
         choice = field.entrants[field.racing[verdict.fastest]].candidate;
     }
     return {{"shapes", shapes},
-            {"work", work_json(problems)},
+            {"work", work_json(problems, request)},
             {"threads", bench.machine.threads},
             {"candidates", entrants_json(field, laps, settings)},
             {"fastest", field.racing[verdict.fastest]},

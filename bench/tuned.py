@@ -28,7 +28,7 @@ GRID_KEYS = (48, 192, 768, 3072, 12288)
 FOREIGN_TARGET = "generic"
 
 
-def held_out_shapes():
+def held_out_shapes(dtype):
     """Shapes between the classes that are tuned on: the same for everybody."""
     source = random.Random(20)
     chosen = []
@@ -42,20 +42,22 @@ def held_out_shapes():
             "kv_length": int(2 ** source.uniform(6, 13.5)),
             "key_dim": source.choice((64, 80, 96, 128)),
             "causal": True,
+            "dtype": dtype,
         }
         if shape["kv_length"] >= rows and shapes.work(shape) < 1e9:
             chosen.append(shape)
     return chosen
 
 
-def tune(path, tuner, seconds, **options):
+def tune(path, tuner, dtype, seconds, **options):
     """Tunes into `path`, and returns the results."""
-    return list(session.run(shapes.quick(), path, tuner, session.Options(seconds=seconds, **options)))
+    problems = shapes.with_dtypes(shapes.quick(), [dtype])
+    return list(session.run(problems, path, tuner, session.Options(seconds=seconds, **options)))
 
 
-def foreign_entries(path, seconds, threads):
+def foreign_entries(path, dtype, seconds, threads):
     """Entries of another target, as a default for this machine: each with the tile of ours that is nearest in rows."""
-    options = ["--seconds", str(seconds), "--threads", str(threads)]
+    options = ["--seconds", str(seconds), "--threads", str(threads), "--dtype", dtype]
     command = [sys.executable, __file__, "--foreign-results", path, *options]
     environment = {**os.environ, "HATTN_FORCE": f"target={FOREIGN_TARGET}"}
     subprocess.run(command, check=True, env=environment)
@@ -85,10 +87,10 @@ def print_speeds(title, speeds, goal_mean, goal_least=None):
     )
 
 
-def compare_held_out(tuner, databases, seconds):
+def compare_held_out(tuner, dtype, databases, seconds):
     """Speeds by database over the first one's, and the noise, per held-out shape."""
     rows = []
-    for shape in held_out_shapes():
+    for shape in held_out_shapes(dtype):
         request = {"shape": shape, "databases": databases, "seconds": seconds}
         result = json.loads(tuner.compare(json.dumps(request)))
         speeds = [row["speed"] for row in result["rows"]]
@@ -99,10 +101,10 @@ def compare_held_out(tuner, databases, seconds):
     return rows
 
 
-def crossovers(tuner, path, seconds):
-    """The share of cells in which the planner's pick is within 5% of the fastest candidate, with warm and cold caches."""
+def crossovers(tuner, dtype, path, seconds):
+    """The share of cells in which the planner's pick is within 5% of the fastest candidate, warm and cold."""
     right, within_noise, cells = 0, 0, 0
-    for problem in shapes.grid(GRID_ROWS, GRID_KEYS, ((128, 4), (64, 1))):
+    for problem in shapes.with_dtypes(shapes.grid(GRID_ROWS, GRID_KEYS, ((128, 4), (64, 1))), [dtype]):
         request = {"shapes": problem.shapes[:1], "usual": path, "seconds": seconds, "most_candidates": 8}
         result = json.loads(tuner.tune(json.dumps(request)))
         best = max(row["speed"] for row in result["candidates"] if not row["refused"])
@@ -124,29 +126,30 @@ def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="build tree, for the times of look-ups")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--dtype", default="float32", choices=shapes.DTYPES, help="of keys and values")
     parser.add_argument("--seconds", type=float, default=60, help="to tune for, as a user would")
     parser.add_argument("--each", type=float, default=0.5, help="seconds of comparing a held-out shape or a cell")
     parser.add_argument("--foreign-results", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
     tuner = _hattn.Tuner(arguments.threads)
     if arguments.foreign_results:
-        results = tune(None, tuner, arguments.seconds, usual="rule")
+        results = tune(None, tuner, arguments.dtype, arguments.seconds, usual="rule")
         arguments.foreign_results.write_text(json.dumps(results))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         path, foreign = pathlib.Path(folder, "tuning.json"), pathlib.Path(folder, "foreign.json")
-        results = tune(path, tuner, arguments.seconds)
+        results = tune(path, tuner, arguments.dtype, arguments.seconds)
         wins = sum(result["replaces_default"] for result in results)
         print(f"tuned {len(results)} problems in {arguments.seconds:.0f} s, {wins} winners")
         results_path = pathlib.Path(folder, "results.json")
-        database.merge(foreign, foreign_entries(results_path, arguments.seconds, arguments.threads))
+        database.merge(foreign, foreign_entries(results_path, arguments.dtype, arguments.seconds, arguments.threads))
         print("held-out shapes; speeds over the default of: the default, the rule, tuned, a foreign default")
-        rows = compare_held_out(tuner, ["none", "rule", str(path), str(foreign)], arguments.each)
+        rows = compare_held_out(tuner, arguments.dtype, ["none", "rule", str(path), str(foreign)], arguments.each)
         print_speeds("tuned over the default", [row[2] for row in rows], 1.05, 0.98)
         print_speeds("tuned over the rule", [row[2] / row[1] for row in rows], 1.05, 0.98)
         print_speeds("tuned over a foreign default", [row[2] / row[3] for row in rows], 1.25)
         print(f"noise: {100 * (statistics.median(row[-1] for row in rows) - 1):.1f}% (median)")
-        crossovers(tuner, str(path), arguments.each)
+        crossovers(tuner, arguments.dtype, str(path), arguments.each)
         subprocess.run([arguments.build / "bench" / "hattn-bench-lookup", path], check=True)
     return 0
 

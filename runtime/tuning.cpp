@@ -17,13 +17,13 @@ int64_t largest_of_exponent(int exponent) {
     return static_cast<int64_t>(std::sqrt(std::ldexp(1.0, 2 * exponent + 1)));
 }
 
-TuningFamily family_of(const Problem &problem, hattn_algorithm algorithm, const TargetInfo &target) {
+TuningFamily family_of(const Problem &problem, hattn_algorithm algorithm, const TargetInfo *target) {
     return {algorithm,
             problem.k_dtype == HATTN_FLOAT32 ? problem.v_dtype : problem.k_dtype,
             size_exponent(std::max<int64_t>(1, std::max(problem.key_dim, problem.value_dim))),
             size_exponent(problem.group_size()),
             problem.hooks,
-            &target};
+            target};
 }
 
 TuningCell cell_of(int64_t query_length, int64_t keys) {
@@ -35,23 +35,24 @@ void TuningGrid::add(const TuningEntry &entry) {
     entries_.push_back(entry);
 }
 
+// Each entry goes to the cells that it is nearest to so far.
 void TuningGrid::fill() {
-    const auto steps_to = [this](size_t entry, int rows, int keys) {
-        const TuningCell &cell = entries_[entry].cell;
-        const int row_steps = std::abs(cell.rows - rows), key_steps = std::abs(cell.keys - keys);
-        const bool near = row_steps <= kMostRowSteps && key_steps <= kMostKeySteps;
-        // Rows decide more than keys do.
-        return near ? 4 * row_steps + key_steps : std::numeric_limits<int>::max();
-    };
-    for (int rows = 0; rows < kRowClasses; ++rows) {
-        for (int keys = 0; keys < kKeyClasses; ++keys) {
-            int fewest = std::numeric_limits<int>::max();
-            int16_t &nearest = nearest_[static_cast<size_t>(rows * kKeyClasses + keys)];
-            nearest = -1;
-            for (size_t i = 0; i < entries_.size(); ++i) {
-                if (const int steps = steps_to(i, rows, keys); steps < fewest) {
-                    fewest = steps;
-                    nearest = static_cast<int16_t>(i);
+    constexpr int kNone = std::numeric_limits<int>::max();
+    std::array<int, kRowClasses * kKeyClasses> steps_of_nearest;
+    steps_of_nearest.fill(kNone);
+    nearest_.fill(-1);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+        const TuningCell &cell = entries_[i].cell;
+        const int last_rows = std::min(cell.rows + kMostRowSteps, kRowClasses - 1);
+        const int last_keys = std::min(cell.keys + kMostKeySteps, kKeyClasses - 1);
+        for (int rows = std::max(cell.rows - kMostRowSteps, 0); rows <= last_rows; ++rows) {
+            for (int keys = std::max(cell.keys - kMostKeySteps, 0); keys <= last_keys; ++keys) {
+                // Rows decide more than keys do.
+                const int steps = 4 * std::abs(cell.rows - rows) + std::abs(cell.keys - keys);
+                const auto at = static_cast<size_t>(rows * kKeyClasses + keys);
+                if (steps < steps_of_nearest[at]) {
+                    steps_of_nearest[at] = steps;
+                    nearest_[at] = static_cast<int16_t>(i);
                 }
             }
         }
@@ -60,10 +61,12 @@ void TuningGrid::fill() {
 
 TuningTable::TuningTable(const std::vector<TuningEntry> &entries) : size_(entries.size()) {
     for (const TuningEntry &entry : entries) {
-        auto grid = std::find_if(grids_.begin(), grids_.end(),
+        // Files have the entries of a family one after the other, so it is the last one as a rule.
+        auto grid = std::find_if(grids_.rbegin(), grids_.rend(),
                                  [&](const TuningGrid &other) { return other.family() == entry.family; });
-        if (grid == grids_.end()) {
-            grid = grids_.insert(grid, TuningGrid(entry.family));
+        if (grid == grids_.rend()) {
+            grids_.emplace_back(entry.family);
+            grid = grids_.rbegin();
         }
         grid->add(entry);
         invariant_only_ = invariant_only_ && entry.invariant;
@@ -73,13 +76,30 @@ TuningTable::TuningTable(const std::vector<TuningEntry> &entries) : size_(entrie
     }
 }
 
-const TuningGrid *TuningTable::find(const TuningFamily &family) const {
-    const TuningGrid *nearest = nullptr;
+size_t TuningTable::entries_of_device(const std::string &key) const {
+    size_t count = 0;
+    for (const TuningGrid &grid : grids_) {
+        count += grid.family().device == key ? grid.size() : 0;
+    }
+    return count;
+}
+
+TuningGrids TuningTable::find(const TuningFamily &family) const {
+    if (family.dtype == HATTN_FLOAT32) {
+        return {nearest(family), nullptr};
+    }
+    TuningFamily of_float32 = family;
+    of_float32.dtype = HATTN_FLOAT32;
+    return {nearest(family), nearest(of_float32)};
+}
+
+const TuningGrid *TuningTable::nearest(const TuningFamily &family) const {
+    const TuningGrid *found = nullptr;
     int fewest = std::numeric_limits<int>::max();
     for (const TuningGrid &grid : grids_) {
         const TuningFamily &other = grid.family();
-        if (other.target != family.target || other.algorithm != family.algorithm || other.dtype != family.dtype ||
-            (other.hooks != family.hooks && other.hooks != 0)) {
+        if (other.target != family.target || other.device != family.device || other.algorithm != family.algorithm ||
+            other.dtype != family.dtype || (other.hooks != family.hooks && other.hooks != 0)) {
             continue;
         }
         const int steps = std::abs(other.head_exponent - family.head_exponent) +
@@ -87,10 +107,10 @@ const TuningGrid *TuningTable::find(const TuningFamily &family) const {
                           (other.hooks != family.hooks ? 64 : 0);
         if (steps < fewest) {
             fewest = steps;
-            nearest = &grid;
+            found = &grid;
         }
     }
-    return nearest;
+    return found;
 }
 
 }  // namespace hattn

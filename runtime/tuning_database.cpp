@@ -3,11 +3,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "machine_stamp.h"
 #include "tuning_defaults.h"
-#include "tuning_json.h"
+#include "tuning_text.h"
 
 namespace hattn {
 
@@ -49,9 +48,10 @@ void read(TuningDatabase &database) {
         if (file.tellg() < 0 || file.tellg() > kMostBytes) {
             throw TuningError("it is not a file of at most 16 MiB");
         }
+        std::string text(static_cast<size_t>(file.tellg()), '\0');
         file.seekg(0);
-        const std::string text{std::istreambuf_iterator<char>(file), {}};
-        const TuningText tuning = parse_tuning(text, &machine_stamp());
+        file.read(text.data(), static_cast<std::streamsize>(text.size()));
+        const TuningText tuning = parse_tuning(std::move(text), &machine_stamp());
         database.machine = TuningTable(tuning.entries);
         const std::filesystem::path folder = std::filesystem::path(database.path).parent_path();
         for (const std::string &name : tuning.packs) {

@@ -1,41 +1,19 @@
-// Tuning databases as JSON; the schema is in docs/tuning.md.
+// Parts of tuning databases as JSON; the schema is in docs/tuning.md.
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "device/device_stamp.h"
 #include "machine_stamp.h"
 #include "tuning.h"
 
 namespace hattn {
 
-inline constexpr int kTuningVersion = 1;  // of the schema
-
-// Why a text is not used: one phrase that goes after "ignored: ".
-class TuningError : public std::exception {
-public:
-    explicit TuningError(std::string why) : why_(std::move(why)) {}
-    const char *what() const noexcept override {
-        return why_.c_str();
-    }
-
-private:
-    std::string why_;
-};
-
-struct TuningText {
-    std::vector<TuningEntry> entries;
-    std::vector<std::string> packs;  // names of kernel packs, of which entries may name tiles, beside the file
-};
-
-// All of the text, or TuningError: saved tunings are taken whole or not at all. With `stamp`, the text's has to be the
-// same.
-TuningText parse_tuning(const std::string &text, const MachineStamp *stamp);
-
 nlohmann::ordered_json stamp_json(const MachineStamp &stamp);
-nlohmann::ordered_json class_json(const TuningFamily &family, const TuningCell &cell);
+// device: null for the CPU.
+nlohmann::ordered_json class_json(const TuningFamily &family, const TuningCell &cell,
+                                  const DeviceStamp *device = nullptr);
 nlohmann::ordered_json tile_json(const KernelTile &tile);
+nlohmann::ordered_json tile_json(const DeviceTile &tile);
 
 }  // namespace hattn

@@ -6,9 +6,11 @@
 #include <stdexcept>
 
 #include "cost_model.h"
+#include "device_cost.h"
 #include "space.h"
 #include "statistics.h"
 #include "tuner.h"
+#include "verify.h"
 
 namespace {
 
@@ -104,6 +106,47 @@ TEST(Space, InvariantOnesKeepChunksAndSplits) {
     }
 }
 
+const Tile kDevicePrefill{16, 32, 1, 1, 1, 64, 8, 2}, kDeviceDecode{8, 32, 1, 1, 1, 64, 8, 1};
+
+TEST(Space, OfDevicesSplitsTilesThatAreHardlyFull) {
+    Shape shape = some_shape(1, 600);
+    shape.device = HATTN_OPENCL;
+    const std::vector<Candidate> space = space_of(shape, {{"flash", {kDevicePrefill}}, {"split_kv", {kDeviceDecode}}});
+    EXPECT_EQ(of_algorithm(space, "flash").size(), 1u) << "heads share no tiles there";
+    EXPECT_EQ(of_algorithm(space, "split_kv").size(), 4u);
+    for (const Candidate &candidate : space) {
+        EXPECT_EQ(json(candidate).get<Candidate>().tile, candidate.tile);
+        EXPECT_EQ(json(candidate).at("tile").size(), 5u);
+    }
+}
+
+TEST(Shape, NamesItsDevice) {
+    json object = {{"query_heads", 2}, {"device", "cuda:1"}};
+    const Shape shape = read_shape(object);
+    EXPECT_EQ(shape.device, HATTN_CUDA);
+    EXPECT_EQ(shape.device_id, 1);
+    EXPECT_EQ(shape_json(shape).at("device"), "cuda:1");
+    EXPECT_EQ(desc_of(shape).device_id, 1);
+    for (const char *unknown : {"tpu", "cuda:", "cuda:x", "cuda:-1", ""}) {
+        object["device"] = unknown;
+        EXPECT_THROW(read_shape(object), std::invalid_argument) << unknown;
+    }
+}
+
+// Orders that hold on any device of some size.
+TEST(DeviceCost, KnowsWhatIsSlow) {
+    const auto seconds = [&](const Candidate &candidate, const Shape &shape) {
+        return predicted_device_seconds(candidate, shape, 100.0);
+    };
+    const Candidate decode{"split_kv", kDeviceDecode, 512, 0}, flash{"flash", kDevicePrefill, 0, 0};
+    const Shape step = some_shape(1, 8192), prompt = some_shape(1024, 1024);
+    EXPECT_LT(seconds(decode, step), seconds(flash, step)) << "few work groups that read all keys";
+    EXPECT_LT(seconds(flash, prompt), seconds(decode, prompt));
+    Candidate padded = flash;
+    padded.tile.head = 128;
+    EXPECT_LT(seconds(flash, prompt), seconds(padded, prompt));
+}
+
 // Orders that hold on any machine.
 TEST(CostModel, KnowsWhatIsSlow) {
     Machine machine;
@@ -121,6 +164,10 @@ TEST(CostModel, KnowsWhatIsSlow) {
     EXPECT_LT(seconds(flash, prompt), seconds(naive, prompt));
     EXPECT_LT(seconds(flash, prompt), seconds(decode, prompt));
     EXPECT_LT(seconds(flash, some_shape(512, 512)), seconds(flash, prompt));
+    Shape stored = step;
+    stored.dtype = HATTN_INT8;
+    machine.levels = {{1e9, 1e9}};
+    EXPECT_LT(seconds(decode, stored), 0.5 * seconds(decode, step)) << "there is less to read";
 }
 
 json request_for(int64_t rows, int64_t keys) {
@@ -147,6 +194,51 @@ TEST(Tuner, MeasuresVerifiesAndDecides) {
     }
 }
 
+TEST(Tuner, MeasuresEveryTypeThatKeysAreStoredIn) {
+    const Bench bench(1);
+    json request = request_for(1, 300);
+    request["seconds"] = 0.01;
+    const double floats = tune(bench, read_request(request), [] {}).at("work").at(0).at("bytes");
+    for (const auto &[dtype, share] : {std::pair<const char *, double>{"float16", 0.5},
+                                       {"bfloat16", 0.5},
+                                       {"int8", 1.125 / 4},
+                                       {"int4", 0.625 / 4}}) {
+        request["shapes"][0]["dtype"] = dtype;
+        const json result = tune(bench, read_request(request), [] {});
+        EXPECT_EQ(result.at("entry").at("class").at("dtype"), dtype);
+        EXPECT_EQ(result.at("shapes").at(0).at("dtype"), dtype);
+        EXPECT_DOUBLE_EQ(result.at("work").at(0).at("bytes"), share * floats) << dtype;
+        EXPECT_GT(result.at("candidates").size(), 3u) << dtype;
+        for (const json &candidate : result.at("candidates")) {
+            EXPECT_EQ(candidate.at("refused"), "") << dtype << ": " << candidate;
+        }
+    }
+}
+
+// What is off by more than the rounding of its type is found, and what is off by less is not.
+TEST(Verification, KnowsTheRoundingOfTypes) {
+    Shape shape = some_shape(3, 40);
+    for (const auto &[dtype, roundoff] : {std::pair{HATTN_FLOAT16, std::ldexp(1.0f, -11)},
+                                          {HATTN_BFLOAT16, std::ldexp(1.0f, -8)},
+                                          {HATTN_INT8, 0.0f}}) {
+        shape.dtype = dtype;
+        const auto problem = make_problem(shape);
+        const hattn::bench::Verification verification(problem->twin, 1e9, {problem->args.out.dtype});
+        const hattn::cases::Expected expected = problem->evaluate();
+        const auto check = [&](float factor) {
+            for (size_t i = 0; i < expected.out.size(); ++i) {
+                problem->twin.out.floats()[i] = factor * static_cast<float>(expected.out[i]);
+            }
+            for (size_t i = 0; i < expected.lse.size(); ++i) {
+                problem->twin.lse.floats()[i] = static_cast<float>(expected.lse[i]);
+            }
+            return verification.check(problem->twin);
+        };
+        EXPECT_EQ(check(1.0f + 0.9f * roundoff), "");
+        EXPECT_NE(check(1.0f + 4.0f * roundoff + 1e-3f), "");
+    }
+}
+
 TEST(Tuner, EndsWhenItIsTold) {
     struct Enough {};
     const Bench bench(1);
@@ -159,6 +251,9 @@ TEST(Tuner, RefusesShapesThatAreNone) {
     json uneven = request_for(1, 300);
     uneven["shapes"][0]["query_heads"] = 3;
     EXPECT_THROW(read_request(uneven), std::invalid_argument);
+    json unknown = request_for(1, 300);
+    unknown["shapes"][0]["dtype"] = "float8";
+    EXPECT_THROW(read_request(unknown), std::invalid_argument);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "runtime/tuning.h"
 #include "runtime/tuning_defaults.h"
 #include "runtime/tuning_json.h"
+#include "runtime/tuning_text.h"
 
 namespace {
 
@@ -48,7 +49,7 @@ TuningEntry entry_at(int rows, int keys, const TuningFamily &family = {}) {
 TEST(TuningGrid, FindsTheNearestWithinItsReach) {
     const std::vector<TuningEntry> entries = {entry_at(0, 10), entry_at(3, 3), entry_at(4, 9), entry_at(9, 12)};
     const TuningTable table(entries);
-    const TuningGrid *grid = table.find({});
+    const TuningGrid *grid = table.find({}).own;
     ASSERT_NE(grid, nullptr);
     for (int rows = 0; rows < kRowClasses; ++rows) {
         for (int keys = 0; keys < kKeyClasses; ++keys) {
@@ -77,7 +78,7 @@ TEST(TuningTable, TakesTheNearestFamilyOfItsKind) {
             entries.push_back(entry_at(0, 10, family));
         }
         const TuningTable table(entries);
-        const TuningGrid *grid = table.find(wanted);
+        const TuningGrid *grid = table.find(wanted).own;
         return expected == families.size() ? grid == nullptr : grid && grid->family() == families[expected];
     };
     TuningFamily plain = wanted, far = wanted, grouped = wanted, other = wanted;
@@ -94,6 +95,26 @@ TEST(TuningTable, TakesTheNearestFamilyOfItsKind) {
     dtype.dtype = HATTN_FLOAT16;
     target.target = nullptr;
     EXPECT_TRUE(finds({asked_for, dtype, target}, 3));
+}
+
+TEST(TuningTable, IsAskedForFloat32WhereItHasNothingNearInTheDtype) {
+    TuningFamily wanted;
+    wanted.dtype = HATTN_INT8;
+    TuningFamily float16 = wanted;
+    float16.dtype = HATTN_FLOAT16;
+    const TuningTable table({entry_at(0, 10, wanted), entry_at(0, 10), entry_at(6, 10), entry_at(9, 9, float16)});
+    const auto dtype_at = [&](const TuningFamily &family, int rows, int keys) {
+        const TuningEntry *entry = table.find(family).find({rows, keys});
+        return entry ? entry->family.dtype : HATTN_BOOL;
+    };
+    EXPECT_EQ(dtype_at(wanted, 0, 10), HATTN_INT8);
+    EXPECT_EQ(dtype_at(wanted, 1, 9), HATTN_INT8) << "near, in its own dtype";
+    EXPECT_EQ(dtype_at(wanted, 6, 10), HATTN_FLOAT32);
+    EXPECT_EQ(dtype_at(wanted, 9, 9), HATTN_BOOL) << "of no other dtype";
+    EXPECT_EQ(dtype_at({}, 0, 10), HATTN_FLOAT32);
+    EXPECT_EQ(dtype_at({}, 9, 9), HATTN_BOOL);
+    wanted.dtype = HATTN_BFLOAT16;
+    EXPECT_EQ(dtype_at(wanted, 0, 10), HATTN_FLOAT32) << "there is no grid of the dtype";
 }
 
 // A file that did not parse would silently be none.

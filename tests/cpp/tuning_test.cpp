@@ -113,6 +113,55 @@ TEST(Tuning, EntriesWithoutHooksServeProblemsWithHooks) {
     EXPECT_EQ(explain(context.get(), hooked).at("algorithm"), "naive");
 }
 
+// Of keys and values.
+json explain_stored(hattn_context *context, const cases::Case &c, hattn_dtype dtype) {
+    hattn_attention_desc desc = cases::Problem(c).desc;
+    desc.k_dtype = desc.v_dtype = dtype;
+    return test::explanation_of(test::make_plan(context, desc).get());
+}
+
+// A database with a choice for the class of the case, and one for the same in int8.
+json database_for_both(const cases::Case &c, const json &of_float32, const json &of_int8) {
+    json int8_class = class_of(c);
+    int8_class["dtype"] = "int8";
+    return test::tuning_document(
+        {test::tuning_entry(class_of(c), of_float32), test::tuning_entry(int8_class, of_int8)});
+}
+
+TEST(Tuning, EntriesOfFloat32ServeWhatIsStoredInOtherTypesUntilThatHasItsOwn) {
+    const cases::Case c = some_case(4, 1024);
+    const test::TuningFile file(
+        database_for_both(c, choice_of(c, HATTN_ALGORITHM_FLASH), choice_of(c, HATTN_ALGORITHM_NAIVE)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    const json int8 = explain_stored(context.get(), c, HATTN_INT8);
+    EXPECT_EQ(int8.at("algorithm"), "naive");
+    EXPECT_EQ(int8.at("class").at("dtype"), "int8");
+    EXPECT_EQ(int8.at("why").get<std::string>().find("float32"), std::string::npos) << int8;
+    const json float16 = explain_stored(context.get(), c, HATTN_FLOAT16);
+    EXPECT_EQ(float16.at("algorithm"), "flash");
+    EXPECT_EQ(float16.at("decided_by"), "machine");
+    EXPECT_EQ(float16.at("class").at("dtype"), "float16");
+    EXPECT_NE(float16.at("why").get<std::string>().find("nearest class, rows 4, keys 1024, of float32"),
+              std::string::npos)
+        << float16;
+}
+
+TEST(Tuning, AnEmptyChoiceOfADtypeKeepsFloat32FromDeciding) {
+    const cases::Case c = some_case(4, 1024);
+    const test::TuningFile file(database_for_both(c, choice_of(c, HATTN_ALGORITHM_FLASH), nullptr));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_NE(explain_stored(context.get(), c, HATTN_INT8).at("decided_by"), "machine");
+    EXPECT_EQ(explain_stored(context.get(), c, HATTN_INT4).at("decided_by"), "machine");
+}
+
+TEST(Tuning, NaiveOfFloat32ServesNoOtherType) {
+    const cases::Case c = some_case(4, 1024);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_EQ(explain(context.get(), c).at("algorithm"), "naive");
+    EXPECT_EQ(explain_stored(context.get(), c, HATTN_INT8).at("decided_by"), "rule");
+}
+
 TEST(Tuning, AnEmptyChoiceLeavesTheDefault) {
     const cases::Case c = some_case(1, 700);
     const test::TuningFile file(database_for(c, nullptr));

@@ -97,10 +97,11 @@ def keys(*numbers):
 def test_the_whole_circle(rng, path, shapes_file, tmp_path, monkeypatch, capsys):
     """Tune, use, explain, damage the file, use again, force, report."""
     assert hattn.info()["tuning_database"]["state"] == "missing"
-    assert tune("--shapes", shapes_file) == 0
+    assert tune("--shapes", shapes_file, "--dtype", "float32,int8") == 0
     printed = capsys.readouterr().out
-    assert "2 of 2 problems measured" in printed and "cost model: " in printed and str(path) in printed
-    assert len(database.read(path)) == 2
+    assert "4 of 4 problems measured" in printed and "cost model: " in printed and str(path) in printed
+    assert "size 32, int8: " in printed
+    assert len(database.read(path)) == 4
 
     arrays = arrays_of(rng, SMALL[0])
     usual = hattn.attention(*arrays, causal=True)
@@ -112,7 +113,7 @@ def test_the_whole_circle(rng, path, shapes_file, tmp_path, monkeypatch, capsys)
     tuned = hattn.attention(*arrays, causal=True)
     np.testing.assert_allclose(tuned, usual, rtol=1e-5, atol=1e-6)
     info = hattn.info()["tuning_database"]
-    assert (info["state"], info["entries"]) == ("in use", 2)
+    assert (info["state"], info["entries"]) == ("in use", 4)
 
     monkeypatch.setenv("HATTN_FORCE", "algorithm=flash")
     assert hattn.explain(*arrays, causal=True)["algorithm"] == "flash"
@@ -215,6 +216,19 @@ def test_compacting_keeps_every_decision(path):
     assert {entry["class"]["group"] for entry in database.read(path)} == {1, 2, 4}
 
 
+def test_compacting_knows_that_float32_steps_in(path):
+    """An entry of another type that keeps the default stays where one of float32 would decide in its stead."""
+
+    def in_int8(number):
+        entry = stays(number)
+        return {**entry, "class": {**entry["class"], "dtype": "int8"}}
+
+    kept = [stays(33, {"algorithm": "flash"}), in_int8(33), in_int8(154)]
+    database.merge(path, [*kept, in_int8(99), in_int8(138)])
+    database.compact(path)
+    assert keys_of(path) == sorted(map(database.class_key, kept))
+
+
 def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
     database.merge(path, [stays(1)])
     before = path.read_text()
@@ -303,6 +317,7 @@ def test_results_say_how_they_came_about(path):
         (["--threads", "-1"], "--threads: is -1"),
         (["--resume", "--force"], "exclude each other"),
         (["--shapes", "missing.json"], "missing.json"),
+        (["--deep", "--dtype", "int8"], "--deep: compiles kernels for float32 alone, but there is "),
     ],
 )
 def test_bad_arguments(path, capsys, arguments, pattern):
@@ -310,6 +325,35 @@ def test_bad_arguments(path, capsys, arguments, pattern):
     error = capsys.readouterr().err
     assert error.startswith("hattn: ") and pattern in error and error.count("\n") == 1
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        ([], ["float32"] * 2),
+        (["--dtype", "int8,float16", "--dtype", "int8"], ["int8", "float16"] * 2),
+        (["--dtype", "all"], list(shapes.DTYPES) * 2),
+    ],
+)
+def test_dtypes(path, shapes_file, capsys, arguments, expected):
+    """Problem for problem, each type once; "float32" goes without saying."""
+    assert tune("--shapes", shapes_file, "--dry-run", *arguments) == 0
+    titles = capsys.readouterr().out.splitlines()[:-1]
+    assert [(title.split(", ") + ["float32"])[3] for title in titles] == expected
+
+
+def test_dtypes_of_shapes(path, tmp_path, capsys):
+    """Those that a list gives count."""
+    file = tmp_path / "shapes.json"
+    file.write_text(json.dumps([{**SMALL[0], "dtype": "int4"}, SMALL[1]]))
+    assert tune("--shapes", file, "--dtype", "bfloat16") == 0
+    assert sorted(entry["class"]["dtype"] for entry in database.read(path)) == ["bfloat16", "int4"]
+
+
+def test_unknown_dtypes(capsys):
+    with pytest.raises(SystemExit):
+        tune("--dtype", "int8,float8")
+    assert 'has "float8", but knows float32, ' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text, expected", [("90", 90), ("2m", 120), ("1.5h", 5400), ("60s", 60)])

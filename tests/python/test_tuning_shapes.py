@@ -42,6 +42,10 @@ def test_shapes_of_a_gguf(tmp_path):
         ("{}", "num_attention_heads"),
         ("[]", "must be a list of shapes"),
         ('[{"query_heads": 2}]', r"shapes\[0\] has no whole number query_length"),
+        (
+            '[{"query_heads": 2, "query_length": 1, "kv_length": 9, "key_dim": 8, "dtype": "float8"}]',
+            r"shapes\[0\]: dtype is float8, but must be one of float32, float16",
+        ),
         ("nonsense", "is no JSON"),
     ],
 )

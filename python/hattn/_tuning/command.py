@@ -13,6 +13,7 @@ from typing import List, Optional, Tuple
 
 from tqdm import tqdm
 
+import hattn
 from hattn import _hattn
 from hattn._tuning import database, deep, report, session, shapes
 
@@ -30,6 +31,15 @@ def seconds(text: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
+def dtypes(text: str) -> List[str]:
+    """ "int8,float16" as a list; "all" is all of them."""
+    names = list(shapes.DTYPES) if text == "all" else text.split(",")
+    unknown = [name for name in names if name not in shapes.DTYPES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f'has "{unknown[0]}", but knows {", ".join(shapes.DTYPES)} and all')
+    return names
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `hattn tune` takes."""
     parser.add_argument("--budget", type=seconds, default=60.0, metavar="TIME", help="60s, 5m, 1h; default: 60s")
@@ -39,7 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what to tune for: a JSON list of shapes, a model's config.json or a .gguf file; default: a grid",
     )
-    parser.add_argument("--dtype", default="float32", choices=("float32",), help="default: float32")
+    parser.add_argument(
+        "--dtype",
+        type=dtypes,
+        action="extend",
+        metavar="TYPE[,TYPE...]",
+        help=f"of keys and values: {', '.join(shapes.DTYPES)}, or all; default: float32. Queries and outputs have it "
+        "too, but for int8 and int4, where they are float32; shapes of a list may have a dtype of their own",
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        metavar="DEVICE",
+        help="cpu, opencl, cuda or cuda:N, of those that hattn info says are usable; default: cpu",
+    )
     parser.add_argument("--threads", type=int, default=0, help="to measure with; default: one per core")
     parser.add_argument("--all", action="store_true", help="a finer grid, which takes an hour or so")
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
@@ -64,6 +87,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report", type=pathlib.Path, metavar="FILE.html", help="write a page with charts")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="default: the database in use")
+
+
+def _check_device(device: str) -> None:
+    """Whether the machine has it; raises ValueError if not."""
+    name = device.partition(":")[0]
+    known = {row["name"]: row for row in hattn.info()["devices"]}
+    if name != "cpu" and name not in known:
+        raise ValueError(f"--device: is {device}, but this build has {', '.join(['cpu', *known])}")
+    if name != "cpu" and not known[name]["usable"]:
+        raise ValueError(f"--device: is {device}, but this machine has none that works: {known[name]['why_not']}")
+    count = 1 if name == "cpu" else len(known[name]["found"])
+    if device not in [name, *(f"{name}:{number}" for number in range(count) if name != "cpu")]:
+        raise ValueError(f"--device: is {device}, but there are {count} of {name}, counted from 0")
 
 
 def _print_plan(problems: List[shapes.Problem], path: pathlib.Path) -> None:
@@ -120,6 +156,12 @@ def _measure_deep(
     problems: List[shapes.Problem], path: pathlib.Path, threads: int, options: session.Options
 ) -> Tuple[List[session.Result], bool]:
     """Likewise, with kernels that are compiled for it."""
+    elsewhere = problems[0].shapes[0]["device"] if problems else "cpu"
+    if elsewhere != "cpu":
+        raise ValueError(f"--deep: compiles kernels for the CPU alone, but --device is {elsewhere}")
+    stored = [problem.title for problem in problems if problem.shapes[0]["dtype"] != "float32"]
+    if stored:
+        raise ValueError(f"--deep: compiles kernels for float32 alone, but there is {stored[0]}")
     kernelgen = deep.find_kernelgen()
     names = deep.candidate_names(kernelgen)
     with tempfile.TemporaryDirectory() as folder:
@@ -138,6 +180,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs `hattn tune`; returns the exit status."""
     if arguments.threads < 0:
         raise ValueError(f"--threads: is {arguments.threads}, but must not be negative")
+    _check_device(arguments.device)
+    if arguments.portable and arguments.device != "cpu":
+        raise ValueError(f"--portable: is for tunings of the CPU, but --device is {arguments.device}")
     if arguments.resume and arguments.force:
         raise ValueError("--resume, --force: exclude each other")
     path: Optional[pathlib.Path] = arguments.output
@@ -145,6 +190,8 @@ def run(arguments: argparse.Namespace) -> int:
     problems = shapes.everything() if arguments.all else shapes.quick()
     if arguments.shapes is not None:
         problems = shapes.read(arguments.shapes)
+    problems = shapes.with_dtypes(problems, dict.fromkeys(arguments.dtype or [shapes.DTYPES[0]]))
+    problems = shapes.on_device(problems, arguments.device)
     if arguments.dry_run:
         _print_plan(problems, path)
         return 0

@@ -69,11 +69,18 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
         yield
 
 
+def _text(document: Dict[str, Any]) -> str:
+    """One entry a line, with nothing in between that would have to be read."""
+    head = json.dumps({**document, "entries": []}).removesuffix("]}")
+    entries = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in document["entries"])
+    return f"{head}\n{entries}\n]}}\n"
+
+
 def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
     """Readers see the old file or the new one, whole, whatever happens."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
-            json.dump(document, file, indent=1)
+            file.write(_text(document))
             file.flush()
             os.fsync(file.fileno())
             os.chmod(file.name, 0o644)
@@ -114,9 +121,18 @@ def compact(path: pathlib.Path) -> None:
         for entry in _read(path)["entries"]:
             family = {name: value for name, value in entry["class"].items() if name not in ("rows", "keys")}
             families.setdefault(json.dumps(family, sort_keys=True), []).append(entry)
+        # Of any family, for another one may be the nearest where an entry is missing.
+        of_float32 = [
+            entry
+            for entries in families.values()
+            for entry in entries
+            if entry["class"]["dtype"] == "float32" and entry["choice"] and entry["choice"]["algorithm"] != "naive"
+        ]
         kept = []
         for entries in families.values():
             chosen = [entry for entry in entries if entry["choice"]]
+            if entries[0]["class"]["dtype"] != "float32":
+                chosen += of_float32
             needed = [entry for entry in entries if any(_is_near(entry, other) for other in chosen)]
             kept += needed or entries[:1]
         _write(path, _document(kept, _read(path)["packs"]))

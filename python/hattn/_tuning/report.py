@@ -122,6 +122,8 @@ def limit_chart(pyplot: Any, results: List[Result], machine: Dict[str, Any]) -> 
 
     figure, axes = _rows_chart(pyplot, results, "share of the machine's limit, % (blue: arithmetic, orange: reading)")
     for line, result in enumerate(results):
+        if "device" in result["entry"]["class"]:
+            continue  # whose limits nobody measured
         seconds, work = _seconds(_winner(result)), result["work"][0]
         arithmetic = work["flops"] / seconds / peak
         reading = work["bytes"] / seconds / read_speed(work["bytes"])
@@ -130,26 +132,28 @@ def limit_chart(pyplot: Any, results: List[Result], machine: Dict[str, Any]) -> 
     return figure
 
 
-def _heads(result: Result) -> Tuple[int, int]:
+def _kind(result: Result) -> Tuple[str, str, int, int]:
+    """What the results of one map have in common."""
     entry = result["entry"]["class"]
-    return entry["head"], entry["group"]
+    return entry["target"], entry["dtype"], entry["head"], entry["group"]
 
 
 def _maps(pyplot: Any, results: List[Result], draw: Callable[[Any, float, float, Result], None]) -> Any:
-    """A map of rows and keys per head size and group."""
-    kinds = sorted({_heads(result) for result in results})
+    """A map of rows and keys per target, type, head size and group."""
+    kinds = sorted({_kind(result) for result in results})
     columns = min(2, len(kinds))
     lines = math.ceil(len(kinds) / columns)
     figure, grid = pyplot.subplots(lines, columns, figsize=(6 * columns, 4 * lines), squeeze=False)
     for axes, kind in zip(grid.flat, kinds):
-        axes.set_title(f"head size {kind[0]}, {kind[1]} query heads per kv head", fontsize=9)
+        target, dtype, head, group = kind
+        axes.set_title(f"{target}, {dtype}, head size {head}, {group} query heads per kv head", fontsize=9)
         axes.set_xlabel("keys")
         axes.set_ylabel("rows")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         axes.margins(0.12)
         for result in results:
-            if _heads(result) == kind:
+            if _kind(result) == kind:
                 entry = result["entry"]["class"]
                 draw(axes, entry["keys"], entry["rows"], result)
     for axes in list(grid.flat)[len(kinds) :]:
@@ -210,7 +214,7 @@ def write(path: pathlib.Path, results: List[Result], machine: Dict[str, Any]) ->
     if not results:
         raise ValueError("--report: the database has no measurements to report; run hattn tune first")
     pyplot = _pyplot()
-    results = sorted(results, key=lambda result: [str(_heads(result)), *_cell(result)])
+    results = sorted(results, key=lambda result: [str(_kind(result)), *_cell(result)])
     charts = {
         "Gain over the default": gain_chart(pyplot, results),
         "Time per candidate": candidates_chart(pyplot, results),

@@ -18,11 +18,17 @@ class Problem(NamedTuple):
     def title(self) -> str:
         """A line for people."""
         shape = self.shapes[0]
+        dtype, device = shape.get("dtype", "float32"), shape.get("device", "cpu")
         return (
             f"{shape['query_length']} x {shape['kv_length']}, heads {shape['query_heads']}/{shape['kv_heads']}, "
             f"size {shape['key_dim']}"
+            + ("" if dtype == "float32" else f", {dtype}")
+            + ("" if device == "cpu" else f", {device}")
         )
 
+
+# Of keys and values. Queries and outputs are tuned with the same, or with float32 where it is quantised.
+DTYPES = ("float32", "float16", "bfloat16", "int8", "int4")
 
 # Rows of a head and keys that a prompt, a step of decoding, or a step with drafted tokens may have. Each stands for
 # sizes of half to twice as many rows and a quarter to four times as many keys.
@@ -115,6 +121,21 @@ def of_model(query_heads: int, kv_heads: int, head_dim: int, context: int, windo
     return problems
 
 
+def with_dtypes(problems: Iterable[Problem], dtypes: Iterable[str]) -> List[Problem]:
+    """Each problem in each of the types, one after the other; those that have one keep it."""
+    dtypes = list(dtypes)
+    return [
+        Problem([{**shape, "dtype": dtype} for shape in problem.shapes])
+        for problem in problems
+        for dtype in ([problem.shapes[0]["dtype"]] if "dtype" in problem.shapes[0] else dtypes)
+    ]
+
+
+def on_device(problems: Iterable[Problem], device: str) -> List[Problem]:
+    """The problems on a device: "cpu", "opencl", "cuda" or "cuda:1"."""
+    return [Problem([{**shape, "device": device} for shape in problem.shapes]) for problem in problems]
+
+
 def _of_config(path: pathlib.Path, config: Dict[str, Any]) -> List[Problem]:
     """A Hugging Face config.json. Models of text and images keep the language model's numbers under text_config."""
     config = config.get("text_config", config)
@@ -161,6 +182,8 @@ def _of_list(path: pathlib.Path, shapes: List[Any]) -> List[Problem]:
         missing = [name for name in needed if not isinstance(shape, dict) or not isinstance(shape.get(name), int)]
         if missing:
             raise ValueError(f"{path}: shapes[{at}] has no whole number {', '.join(missing)}")
+        if shape.get("dtype", DTYPES[0]) not in DTYPES:
+            raise ValueError(f"{path}: shapes[{at}]: dtype is {shape['dtype']}, but must be one of {', '.join(DTYPES)}")
     return [Problem([{"kv_heads": shape["query_heads"], **shape}]) for shape in shapes]
 
 
