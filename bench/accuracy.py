@@ -1,9 +1,10 @@
 """How far hattn and its peers are from float64, on the inputs of tests/python/accuracy.py.
 
-    python bench/accuracy.py [--against onnxruntime,torch] [--build DIR]
+    python bench/accuracy.py [--dtype bfloat16] [--against onnxruntime,torch] [--build DIR]
 
 prints a Markdown table: the largest and the mean absolute error, and the mean error relative to the mean magnitude of
-the outputs, over sampled rows. Everybody gets the same float32 inputs; of a peer's ways to compute, its fused one.
+the outputs, over sampled rows. Everybody gets the same inputs, which --dtype rounds first, and gives outputs of their
+type; of a peer's ways to compute, its fused one.
 """
 import argparse
 import sys
@@ -33,6 +34,8 @@ def peer_output(peer, problem):
 
     # Peers may write to their arrays: caches are updated in place.
     arrays = {"q": problem.q, "k": problem.k.copy(), "v": problem.v.copy()}
+    if peer == "onnxruntime" and problem.q.dtype.name == "bfloat16":
+        return None
     variants = peer_module(peer).variants(case_of(problem), arrays, 1)
     if not variants:
         return None
@@ -49,32 +52,35 @@ def errors(out, expected):
     return f"{difference.max():.1e} / {difference.mean():.1e} / {relative:.1e}"
 
 
-def table(peers):
+def table(peers, dtype):
     import accuracy_inputs
     import hattn
+    import stored
     from report import TITLES
 
     names = ["hattn", *peers]
     lines = ["| inputs | " + " | ".join(TITLES[name] for name in names) + " |", "|---" * (len(names) + 1) + "|"]
     for title, make in accuracy_inputs.PROBLEMS.items():
         problem = make(np.random.default_rng(SEED))
+        problem = problem._replace(**{side: getattr(problem, side).astype(stored.FLOATS[dtype]) for side in "qkv"})
         rows = accuracy_inputs.sampled_rows(problem)
         expected = accuracy_inputs.reference(problem, rows).out
         outs = [hattn.attention(problem.q, problem.k, problem.v, **problem.options)[0]]
         outs += [peer_output(peer, problem) for peer in peers]
-        cells = [errors(None if out is None else out[:, rows], expected) for out in outs]
+        cells = [errors(None if out is None else out[:, rows].astype(np.float64), expected) for out in outs]
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Errors against float64, as a Markdown table.")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
     parser.add_argument("--against", default="", metavar="NAME,...", help="onnxruntime, torch")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR")
     options = parser.parse_args(arguments)
     sys.path[:0] = [str(options.build / "python"), str(ROOT / "tests" / "python")]
     print("largest error / mean error / mean error over mean magnitude of the outputs\n")
-    print(table([name for name in options.against.split(",") if name]))
+    print(table([name for name in options.against.split(",") if name], options.dtype))
     return 0
 
 

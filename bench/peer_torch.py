@@ -28,7 +28,14 @@ class _Variant:
             self._out = [scaled_dot_product_attention(*arrays, **options) for *arrays, options in self._calls]
 
     def result(self):
-        return np.concatenate([out.numpy() for out in self._out])
+        return np.concatenate([out.float().numpy() for out in self._out])
+
+
+def _tensor(array):
+    import torch
+
+    array = np.asarray(array)
+    return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16) if array.dtype.name == "bfloat16" else torch.from_numpy(array)
 
 
 def _options(case, arrays):
@@ -56,7 +63,7 @@ def variants(case, arrays, threads):
     if case.work == "appending" or case.page_size or case.softcap or case.has_sinks:
         return []
     torch.set_num_threads(threads)
-    q, k, v = (torch.from_numpy(np.asarray(arrays[name])) for name in "qkv")
+    q, k, v = (_tensor(arrays[name]) for name in "qkv")
     grouped = {"enable_gqa": True} if case.query_heads != case.kv_heads else {}
     if is_ragged(case):
         keys = np.array(case.kv_lengths)

@@ -1,18 +1,29 @@
 #include "stored.h"
 
-#include <iterator>
-
 #include "generators/stored_side.h"
 
 namespace hattn::schedules {
 
 using namespace Halide;
 
-void specialize_for_storage(Stage stage, const Param<int> &type) {
-    // The last type is what remains.
-    for (size_t i = 0; i + 1 < std::size(generators::kStorageTypes); ++i) {
-        stage.specialize(type == static_cast<int>(generators::kStorageTypes[i]));
+namespace {
+
+// The last type is what remains.
+template<size_t N>
+void specialize(Stage stage, const Param<int> &type, const hattn_dtype (&types)[N]) {
+    for (size_t i = 0; i + 1 < N; ++i) {
+        stage.specialize(type == static_cast<int>(types[i]));
     }
+}
+
+}  // namespace
+
+void specialize_for_storage(Stage stage, const Param<int> &type) {
+    specialize(std::move(stage), type, generators::kStorageTypes);
+}
+
+void specialize_for_queries(Stage stage, const Param<int> &type) {
+    specialize(std::move(stage), type, generators::kQueryTypes);
 }
 
 void schedule_stored(Func f, const Var &d, const Param<int> &type, LoopLevel level, int lanes) {

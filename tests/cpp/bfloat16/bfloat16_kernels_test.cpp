@@ -1,5 +1,5 @@
-// Kernels that multiply bfloat16 pairs, by name, on every small case whose hooks they compute: those of the library
-// that this CPU runs, and the stand-ins of the pack that HATTN_PACKS names.
+// Kernels that multiply bfloat16 pairs or matrices, by name, on every small case whose hooks they compute: those of the
+// library that this CPU runs, and the stand-ins of the pack that HATTN_PACKS names.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
     const nlohmann::json info = test::info_of(test::make_context().get());
     for (const nlohmann::json &row : info.at("kernels")) {
-        if (row.at("storage") == "bfloat16" && row.at("runnable")) {
+        if (std::string(row.at("storage")).starts_with("bfloat16") && row.at("runnable")) {
             list.push_back({row.at("name"), row.at("hooks")});
         }
     }

@@ -1,0 +1,98 @@
+#include "row_stages.h"
+
+#include "schedules/stored.h"
+
+namespace hattn::schedules::simd {
+
+using namespace Halide;
+using generators::AttentionStages;
+using generators::ScoreStages;
+
+void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
+    for (Func f : {s.row, s.head}) {
+        // Without the division by the head count where there is but one head, the common case in prefill.
+        f.compute_root().bound(s.r, 0, tile.rows).specialize(s.single_head);
+    }
+    for (Func f : {s.position, s.first, s.last}) {
+        f.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    }
+    for (Func f : s.per_row) {
+        f.compute_root().bound(s.r, 0, tile.rows);
+    }
+    if (s.in_pairs) {
+        s.query_pairs.compute_root().bound(s.side, 0, 2).bound(s.r, 0, tile.rows).reorder(s.side, s.pair, s.r);
+    } else {
+        s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r);
+    }
+}
+
+void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    for (generators::HookTile &operand : s.hook_tiles) {
+        // Operands have keys innermost in memory: read along them, store transposed.
+        Func f = operand.func;
+        f.compute_at(chunk_loop)
+            .bound_extent(s.r, tile.rows)
+            .bound_extent(s.c, 1)
+            .reorder(s.k, s.r, s.c)
+            .vectorize(s.k, lanes, TailStrategy::RoundUp);
+        f.specialize(operand.dense);
+    }
+}
+
+void schedule_statistics(AttentionStages &s, const Tile &tile, int lanes) {
+    s.statistics.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    s.statistics.update().reorder(s.r, s.over_chunks.x).vectorize(s.r, lanes).unroll(s.r);
+    s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
+}
+
+void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
+    for (Func f : {s.chunk_max, s.running_max}) {
+        // Stored outside the chunk loop: the sliding window computes each chunk once.
+        f.store_root()
+            .compute_at(s.state, s.over_chunks.x)
+            .bound_extent(s.r, tile.rows)
+            .vectorize(s.r, lanes)
+            .unroll(s.r);
+    }
+    s.running_max.update().reorder(s.r, s.earlier_chunks.x).vectorize(s.r, lanes).unroll(s.r);
+    for (Func f : {s.rescale, s.chunk_sum, s.weights}) {
+        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes).unroll(s.r);
+    }
+    s.chunk_max.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes).unroll(s.r);
+    s.chunk_sum.update().reorder(s.r, s.over_keys.x, s.over_keys.y).vectorize(s.r, lanes).unroll(s.r);
+    if (tile.keys > 0) {
+        for (Func f : {s.logits, s.weights}) {
+            f.bound_storage(s.k, tile.keys);
+        }
+        s.chunk_max.update().unroll(s.over_keys.x, 4);
+        s.chunk_sum.update().unroll(s.over_keys.x, 4);
+    }
+    if (s.hides_keys) {
+        s.key_seen.compute_at(s.state, s.over_chunks.x);
+        s.key_seen.update().reorder(s.over_rows, s.k).atomic().vectorize(s.over_rows, lanes);
+    }
+    if (s.in_pairs) {
+        // Pairs are stored together: two vectors that are interleaved on the way.
+        const LoopLevel chunk_loop(s.state, s.over_chunks.x);
+        if (!s.in_matrices) {
+            s.weight_pairs.compute_at(chunk_loop)
+                .bound(s.side, 0, 2)
+                .bound_extent(s.r, tile.rows)
+                .vectorize(s.r, lanes)
+                .unroll(s.side);
+        }
+        s.value_pairs.compute_at(chunk_loop)
+            .bound(s.side, 0, 2)
+            .vectorize(s.d, lanes, TailStrategy::RoundUp)
+            .unroll(s.side)
+            .partition(s.d, Partition::Always);
+    } else if (s.any_storage) {
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
+    } else if (s.hides_keys) {
+        s.chunk_value.compute_at(s.state, s.over_chunks.x)
+            .vectorize(s.d, lanes, TailStrategy::RoundUp)
+            .partition(s.d, Partition::Always);
+    }
+}
+
+}  // namespace hattn::schedules::simd

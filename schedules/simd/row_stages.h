@@ -1,0 +1,21 @@
+// Stages of attention with query rows in the vector lanes, beside the two products.
+#pragma once
+
+#include "generators/attention_stages.h"
+#include "schedules/tile.h"
+
+namespace hattn::schedules::simd {
+
+// Per-row operands and the transposed query tile, once per call.
+void schedule_rows(generators::ScoreStages &s, const Tile &tile, int lanes);
+
+// Operands of hooks, for the keys of a chunk.
+void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &chunk_loop, const Tile &tile, int lanes);
+
+// Sum and maximum share the chunk loop of the state.
+void schedule_statistics(generators::AttentionStages &s, const Tile &tile, int lanes);
+
+// From logits to weights, and the values that are multiplied with them.
+void schedule_softmax(generators::AttentionStages &s, const Tile &tile, int lanes);
+
+}  // namespace hattn::schedules::simd
