@@ -37,7 +37,7 @@ hattn_tensor slice(hattn_tensor tensor, int64_t b, int64_t h, int64_t i) {
 }
 
 // One row of the problem as a problem of its own: its place among the keys becomes an explicit offset.
-cases::Expected evaluate_row(const cases::Problem &problem, const Place &row) {
+cases::Expected evaluate_row(const cases::Problem &problem, const Place &row, const cases::Rounding &rounding) {
     const hattn_attention_args &whole = problem.args;
     int64_t q_length = whole.q_lengths ? whole.q_lengths[row.b] : whole.q.extent[2];
     int32_t kv_length = whole.kv_lengths ? whole.kv_lengths[row.b] : static_cast<int32_t>(whole.k.extent[2]);
@@ -61,7 +61,7 @@ cases::Expected evaluate_row(const cases::Problem &problem, const Place &row) {
     args.kv_lengths = &kv_length;
     args.causal_offsets = &position;
 
-    return cases::evaluate(desc, args);
+    return cases::evaluate(desc, args, rounding);
 }
 
 std::string row_difference(const cases::Problem &problem, const Place &row, const cases::Expected &expected) {
@@ -111,18 +111,18 @@ std::string find_unwritten(const hattn_tensor &out) {
 
 }  // namespace
 
-Verification::Verification(const cases::Problem &problem, double budget) {
+Verification::Verification(const cases::Problem &problem, double budget, const cases::Rounding &rounding) {
     const cases::Case &c = problem.spec;
     double work = visible_flops(c) / 2.0;
     if (work <= budget) {
-        whole_ = cases::evaluate(problem.desc, problem.args);
+        whole_ = cases::evaluate(problem.desc, problem.args, rounding);
         return;
     }
     constexpr int64_t kLeast = 16, kMost = 256;
     double rows = static_cast<double>(c.batch * c.query_heads * c.query_length);
     auto count = std::clamp(static_cast<int64_t>(budget / (work / rows)), kLeast, kMost);
     for (const Place &place : sample(c, count)) {
-        rows_.push_back({place.b, place.h, place.i, evaluate_row(problem, place)});
+        rows_.push_back({place.b, place.h, place.i, evaluate_row(problem, place, rounding)});
     }
 }
 

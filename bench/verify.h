@@ -6,6 +6,7 @@
 
 #include "oracle.h"
 #include "problem.h"
+#include "typed_problem.h"
 
 namespace hattn::bench {
 
@@ -15,7 +16,8 @@ class Verification {
 public:
     static constexpr double kBudget = 4e7;  // multiply-adds in the oracle, about 0.1 s
 
-    explicit Verification(const cases::Problem &problem, double budget = kBudget);
+    // Of a problem in other types than float32, its twin.
+    explicit Verification(const cases::Problem &problem, double budget = kBudget, const cases::Rounding &rounding = {});
 
     // The problem, or one with the same inputs, after an execute. Empty if its outputs are right, else a sentence. Of a
     // large problem every element of out must have been written and be finite.

@@ -7,7 +7,7 @@
 set(HATTN_TARGETS_OF_x86-64 generic x86-avx2 x86-avx512)
 set(HATTN_TARGETS_OF_aarch64 generic arm-neon)
 set(HATTN_TARGETS ${HATTN_TARGETS_OF_${HATTN_ARCHITECTURE}})
-# Those with kernels that multiply bfloat16 pairs.
+# Those with kernels that multiply bfloat16 pairs or matrices.
 set(HATTN_BFLOAT16_TARGETS_OF_x86-64 x86-avx512)
 set(HATTN_BFLOAT16_TARGETS ${HATTN_BFLOAT16_TARGETS_OF_${HATTN_ARCHITECTURE}})
 
@@ -72,4 +72,12 @@ else ()
     endif ()
     include(HattnHalide)
     add_subdirectory(generators)
+endif ()
+
+# Kernels of devices are packed with zlib, so a library that has any needs it.
+get_property(HATTN_KERNEL_FILES TARGET hattn_kernels PROPERTY HATTN_KERNEL_FILES)
+set(HATTN_HAS_DEVICE_KERNELS OFF)
+if (HATTN_KERNEL_FILES MATCHES "/device_[a-z_]+\\.o")
+    set(HATTN_HAS_DEVICE_KERNELS ON)
+    find_package(ZLIB REQUIRED)
 endif ()

@@ -73,8 +73,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
       chunk(options.chunk),
       any_storage(inputs.any_storage),
-      in_pairs(inputs.storage == KeyStorage::kBfloat16),
+      in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
+      in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       key_type(inputs.stored_key.type),
+      query_type(inputs.query_type),
       inputs_(inputs) {
     // `likely` gives all but the last block of the head a loop without the clamp.
     const bool padded = options.dim_multiple > 1 || options.head > 0;
@@ -87,7 +89,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     first(r) = row(r) + inputs.first_offset;
     last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
 
-    Expr query = inputs.query(clamp_dim(d), row_index(), head_index());
+    Expr query = inputs.query_element(clamp_dim(d), row_index(), head_index());
     if (!in_pairs) {
         query *= inputs.scale * options.unit;
     }
@@ -112,7 +114,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         in_pairs ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element)) : key_element;
     dot(r, k, c) = 0.0f;
     if (in_pairs) {
-        multiply_pairs();
+        query_pairs = named("query_pairs");
+        query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
+        in_matrices ? multiply_matrices() : multiply_pairs();
     } else {
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
@@ -127,13 +131,18 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 }
 
 void ScoreStages::multiply_pairs() {
-    query_pairs = named("query_pairs");
-    query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
     over_pairs = RDom({{0, 2}, {0, kPairGroup}, {0, round_up(over_dim.x.extent(), 2 * kPairGroup) / (2 * kPairGroup)}},
                       "over_pairs");
     Expr which = over_pairs.z * kPairGroup + over_pairs.y;
     dot(r, k, c) +=
         cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key_rows(2 * which + over_pairs.x, k, c));
+}
+
+// One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs.
+void ScoreStages::multiply_matrices() {
+    over_dim_blocks = RDom({{0, kMatrixDepth}, {0, over_dim.x.extent() / kMatrixDepth}}, "over_dim_blocks");
+    Expr element = over_dim_blocks.y * kMatrixDepth + over_dim_blocks.x;
+    dot(r, k, c) += cast<float>(key_rows(element, k, c)) * cast<float>(query_pairs(element % 2, r, element / 2));
 }
 
 // Rows are looked up in small Funcs, whose values Halide cannot bound.
@@ -178,19 +187,20 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_max(r, c) = kMaskedScore;
     chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
 
+    const bool own_reference = options.slices > 0 || options.one_loop_nest;
     // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
     // which Halide's sliding window computes once per chunk.
     earlier_chunks.where(earlier_chunks <= c);
     running_max(r, c) = kMaskedScore;
     running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
-    const Func &relative_to = options.slices > 0 ? chunk_max : running_max;
+    const Func &relative_to = own_reference ? chunk_max : running_max;
 
     weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(relative_to(r, c)));
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
     Expr stored_granule = c * granules(chunk_keys) + granule;
-    if (options.slices > 0) {
+    if (options.slices > 0 || in_matrices) {
         stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
     }
     Expr value = nearest_value(inputs, d, slot, stored_granule);
@@ -203,6 +213,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_value(d, slot, granule, c) = value;
     if (options.slices > 0) {
         carry_slices(inputs, options);
+    } else if (options.one_loop_nest) {
+        finish_single_chunk(inputs);
     } else {
         carry_rows(inputs);
     }
@@ -216,15 +228,29 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs) {
         return;
     }
     constexpr int kPairs = kGranuleKeys / 2;
-    weight_pairs = named("weight_pairs");
     value_pairs = named("value_pairs");
-    weight_pairs(side, r, pair, c) = cast<bfloat16_t>(weights(r, 2 * pair + side, c));
     value_pairs(side, d, pair, c) = chunk_value(d, 2 * (pair % kPairs) + side, pair / kPairs, c);
+    if (in_matrices) {
+        multiply_value_matrices(inputs);
+        return;
+    }
+    weight_pairs = named("weight_pairs");
+    weight_pairs(side, r, pair, c) = cast<bfloat16_t>(weights(r, 2 * pair + side, c));
     over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
     over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));
     Expr which = over_key_pairs.z * kPairs + over_key_pairs.y;
     chunk_output(r, d, c) += cast<float>(weight_pairs(over_key_pairs.x, r, which, c)) *
                              cast<float>(value_pairs(over_key_pairs.x, d, which, c));
+}
+
+void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
+    weight_rows = named("weight_rows");
+    weight_rows(k, r, c) = cast<bfloat16_t>(weights(r, k, c));
+    const auto blocks = [](Expr keys) { return (std::move(keys) + (kMatrixDepth - 1)) / kMatrixDepth; };
+    over_key_blocks = RDom({{0, kMatrixDepth}, {0, blocks(chunk_keys)}}, "over_key_blocks");
+    over_key_blocks.where(over_key_blocks.y < blocks(inputs.key_count - c * chunk_keys));
+    Expr key = over_key_blocks.y * kMatrixDepth + over_key_blocks.x;
+    chunk_output(r, d, c) += cast<float>(weight_rows(key, r, c)) * cast<float>(value_pairs(key % 2, d, key / 2, c));
 }
 
 void AttentionStages::carry_rows(const AttentionInputs &inputs) {
@@ -242,6 +268,12 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs) {
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);
+}
+
+void AttentionStages::finish_single_chunk(const AttentionInputs &inputs) {
+    multiply_values(inputs);
+    normaliser(r) = normalise(chunk_sum(r, 0), chunk_max(r, 0), inputs.sinks(head_index()));
+    output(d, r) = Tuple(scaled_output(inputs, chunk_output(r, d, 0) * normaliser(r)[0], d), normaliser(r)[1]);
 }
 
 void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOptions &options) {
@@ -283,7 +315,7 @@ void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOpt
     // Halide 21.0.0 takes a tile that a serial loop reads for dead after its last use in the loop's body, and gives its
     // shared memory to another one. A use after the loop, of a value that is never taken, keeps the query.
     result = select(final[1] < 0.0f, query_tile(r, 0), result);
-    output(d, r) = Tuple(result, final[0]);
+    output(d, r) = Tuple(scaled_output(inputs, result, d), final[0]);
 }
 
 }  // namespace hattn::generators

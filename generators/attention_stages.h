@@ -27,7 +27,15 @@ struct StageOptions {
     // every chunk is whole.
     int head = 0;    // 0: as many elements as there are
     int slices = 0;  // parts of a head that a row's state is cut into; 0: none
+
+    // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
+    // which a value of a row is repeated along the other dimension. Nothing is carried from chunk to chunk.
+    bool one_loop_nest = false;
 };
+
+// What an instruction for small matrices sums up over: elements of a head, keys of a chunk. Chunks are whole multiples
+// of it, heads are padded with zeros.
+inline constexpr int kMatrixDepth = 32;
 
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
@@ -56,9 +64,10 @@ struct ScoreStages {
     ScoreStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
-    Halide::Var side{"side"}, pair{"pair"};         // element 2 * pair + side
-    Halide::RDom over_dim;                          // 0 <= x < Dk, rounded up to dim_multiple
-    Halide::RDom over_pairs;                        // (side, pair of a group, group) of them; defined with in_pairs
+    Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
+    Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
+    Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
+    Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
     Halide::RDom over_value_lines, over_key_lines;  // cache lines of a row; defined with fetch_ahead
 
     Halide::Func row;                   // (r) absolute row, clamped to the tile's last one
@@ -82,11 +91,14 @@ struct ScoreStages {
     Halide::Expr chunk_count;
     int chunk = 0;  // as StageOptions
     bool any_storage = false;
-    bool in_pairs = false;        // products are of bfloat16 pairs: KeyStorage::kBfloat16
-    Halide::Param<int> key_type;  // used with any_storage
+    bool in_pairs = false;          // products are of bfloat16 numbers, pairs of which lie side by side
+    bool in_matrices = false;       // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
+    Halide::Param<int> key_type;    // used with any_storage
+    Halide::Param<int> query_type;  // used with any_query
 
 private:
-    void multiply_pairs();  // defines dot
+    void multiply_pairs();     // defines dot
+    void multiply_matrices();  // likewise
 
     AttentionInputs inputs_;  // handles, not copies of data
 };
@@ -111,15 +123,17 @@ struct AttentionStages : ScoreStages {
     Halide::Var slot{"slot"}, granule{"granule"};  // key = granule * kGranuleKeys + slot, in its chunk
     Halide::Func chunk_value;  // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
     // With in_pairs, pairs of keys in bfloat16; the sum of weights is taken before they are rounded.
-    Halide::RDom over_key_pairs;  // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side
-    Halide::Func weight_pairs;    // (side, r, pair, c) weights; pairs count through granules
-    Halide::Func value_pairs;     // (side, d, pair, c) value rows, likewise
-    Halide::Func chunk_output;    // (r, d, c) weights . values
-    Halide::Func state;           // (r, d) unnormalised output, updated over chunks
-    Halide::Func statistics;      // (r) Tuple(sum, maximum), updated beside it
-    Halide::Func normaliser;      // (r) Tuple(factor on state, lse)
-    Halide::Func output;          // (d, r)
-    Halide::Func lse;             // (r) natural, with the sink
+    Halide::RDom over_key_pairs;   // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side
+    Halide::RDom over_key_blocks;  // (key of a block, block) of the keys of a chunk; in its place with in_matrices
+    Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules
+    Halide::Func weight_rows;      // (k, r, c) weights; in its place with in_matrices
+    Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise
+    Halide::Func chunk_output;     // (r, d, c) weights . values
+    Halide::Func state;            // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;       // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;       // (r) Tuple(factor on state, lse)
+    Halide::Func output;           // (d, r)
+    Halide::Func lse;              // (r) natural, with the sink
 
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage
@@ -133,7 +147,11 @@ private:
     // running_max, rescale, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     void carry_rows(const AttentionInputs &inputs);
-    void multiply_values(const AttentionInputs &inputs);  // defines chunk_output over (r, d, c)
+    // With one_loop_nest: output (d, r) is Tuple(output, lse). running_max, rescale, state, statistics and lse are
+    // undefined, and weights are relative to the maximum of the only chunk.
+    void finish_single_chunk(const AttentionInputs &inputs);
+    void multiply_values(const AttentionInputs &inputs);          // defines chunk_output over (r, d, c)
+    void multiply_value_matrices(const AttentionInputs &inputs);  // likewise
 };
 
 }  // namespace hattn::generators

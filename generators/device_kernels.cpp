@@ -4,11 +4,16 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "device_launch.h"
+#include "device_plain_kernels.h"
 #include "merge.h"
+#include "runtime/device/loaded_code.h"
 #include "runtime/device/unit_record.h"
 #include "schedules/gpu/attention.h"
+#include "schedules/gpu/loaded_code.h"
 #include "schedules/gpu/merge.h"
 #include "schedules/gpu/thread_registers.h"
+#include "schedules/gpu/typed_output.h"
 #include "schedules/gpu/unit_launch.h"
 #include "softmax_math.h"
 
@@ -16,39 +21,58 @@ namespace hattn::generators {
 
 using namespace Halide;
 using schedules::gpu::DeviceUnits;
+using schedules::gpu::OutputStorage;
 using schedules::gpu::UnitColumns;
 
 namespace {
-
-constexpr KernelKind kDeviceKinds[] = {KernelKind::kFlash, KernelKind::kSplitKv, KernelKind::kMerge};
 
 constexpr int column(size_t offset) {
     return static_cast<int>(offset / sizeof(int32_t));
 }
 
+// Views of the same memory start at the same column: an offset counts elements of the one that is read.
+void add_side(UnitColumns &columns, const StoredSide &side, int rows, int channel_scales, int block_scales) {
+    columns.offsets[side.halves.name()] = columns.offsets[side.bytes.name()] = rows;
+    columns.offsets[side.channel_scales.name()] = channel_scales;
+    columns.offsets[side.block_scales.name()] = block_scales;
+}
+
+}  // namespace
+
 UnitColumns attention_columns(const AttentionInputs &in, const std::string &output) {
     using Record = UnitRecord;
-    return {.count = column(sizeof(Record)),
-            .values = {{in.query.name() + ".extent.1", column(offsetof(Record, rows))},
-                       {in.query.name() + ".extent.2", column(offsetof(Record, heads))},
-                       {output + ".0.extent.1", column(offsetof(Record, tile_rows))},
-                       {in.key_count.name(), column(offsetof(Record, key_count))},
-                       {in.key_skip.name(), column(offsetof(Record, key_skip))},
-                       {in.first_offset.name(), column(offsetof(Record, first_offset))},
-                       {in.last_offset.name(), column(offsetof(Record, last_offset))},
-                       {in.position_offset.name(), column(offsetof(Record, position_offset))}},
-            .offsets = {{in.query.name(), column(offsetof(Record, query))},
-                        {in.key.name(), column(offsetof(Record, key))},
-                        {in.value.name(), column(offsetof(Record, value))},
-                        {in.bias.name(), column(offsetof(Record, bias))},
-                        {in.mask.name(), column(offsetof(Record, mask))},
-                        {in.key_granules.name(), column(offsetof(Record, key_granules))},
-                        {in.value_granules.name(), column(offsetof(Record, value_granules))},
-                        {in.alibi_slopes.name(), column(offsetof(Record, alibi_slopes))},
-                        {in.sinks.name(), column(offsetof(Record, sinks))},
-                        {output + ".0", column(offsetof(Record, output))},
-                        {output + ".1", column(offsetof(Record, lse))}}};
+    UnitColumns columns = {
+        .count = column(sizeof(Record)),
+        .values = {{in.query.name() + ".extent.1", column(offsetof(Record, rows))},
+                   {in.query.name() + ".extent.2", column(offsetof(Record, heads))},
+                   {output + ".0.extent.1", column(offsetof(Record, tile_rows))},
+                   {in.key_count.name(), column(offsetof(Record, key_count))},
+                   {in.key_skip.name(), column(offsetof(Record, key_skip))},
+                   {in.first_offset.name(), column(offsetof(Record, first_offset))},
+                   {in.last_offset.name(), column(offsetof(Record, last_offset))},
+                   {in.position_offset.name(), column(offsetof(Record, position_offset))}},
+        .offsets = {{in.query.name(), column(offsetof(Record, query))},
+                    {in.query_halves.name(), column(offsetof(Record, query))},
+                    {in.key.name(), column(offsetof(Record, key))},
+                    {in.value.name(), column(offsetof(Record, value))},
+                    {in.bias.name(), column(offsetof(Record, bias))},
+                    {in.mask.name(), column(offsetof(Record, mask))},
+                    {in.key_granules.name(), column(offsetof(Record, key_granules))},
+                    {in.value_granules.name(), column(offsetof(Record, value_granules))},
+                    {in.alibi_slopes.name(), column(offsetof(Record, alibi_slopes))},
+                    {in.sinks.name(), column(offsetof(Record, sinks))},
+                    {in.stored_key.scale_granules.name(), column(offsetof(Record, key_granules))},
+                    {in.stored_value.scale_granules.name(), column(offsetof(Record, value_granules))},
+                    {output + ".0", column(offsetof(Record, output))},
+                    {output + ".1", column(offsetof(Record, lse))}}};
+    add_side(columns, in.stored_key, column(offsetof(Record, key)), column(offsetof(Record, key_channel_scales)),
+             column(offsetof(Record, key_block_scales)));
+    add_side(columns, in.stored_value, column(offsetof(Record, value)), column(offsetof(Record, value_channel_scales)),
+             column(offsetof(Record, value_block_scales)));
+    return columns;
 }
+
+namespace {
 
 UnitColumns merge_columns(const MergeInputs &in, const std::string &output) {
     using Record = MergeRecord;
@@ -61,31 +85,70 @@ UnitColumns merge_columns(const MergeInputs &in, const std::string &output) {
                         {output + ".1", column(offsetof(Record, lse))}}};
 }
 
-// Coordinates of the runtime's buffers start at 0, and said so, indices stay simple.
-template<typename Buffer>
-void start_at_zero(Buffer buffer) {
-    for (int i = 0; i < buffer.dimensions(); ++i) {
-        buffer.dim(i).set_min(0);
+}  // namespace
+
+void start_inputs_at_zero(const AttentionInputs &inputs) {
+    for (ImageParam input : {inputs.query, inputs.query_halves, inputs.key, inputs.value, inputs.key_granules,
+                             inputs.value_granules, inputs.bias, inputs.mask, inputs.alibi_slopes, inputs.sinks}) {
+        start_at_zero(input);
+    }
+    for (const StoredSide *side : {&inputs.stored_key, &inputs.stored_value}) {
+        for (ImageParam view :
+             {side->halves, side->bytes, side->channel_scales, side->block_scales, side->scale_granules}) {
+            start_at_zero(view);
+        }
     }
 }
 
-// The lse of a row is stored once per element of the head, to one place.
-void repeat_lse(Func &output) {
-    start_at_zero(output.output_buffers()[0]);  // of both
-    output.output_buffers()[1].dim(0).set_stride(0);
+void repeat_row_values(Func &output) {
+    const std::vector<OutputImageParam> buffers = output.output_buffers();
+    start_at_zero(buffers[0]);  // of all
+    for (size_t i = 1; i < buffers.size(); ++i) {
+        OutputImageParam(buffers[i]).dim(0).set_stride(0);
+    }
 }
 
-KernelPipeline as_launch(Pipeline pipeline, std::vector<Argument> arguments, const UnitColumns &columns) {
+namespace {
+
+// Of tensors: their arguments, with the macros that stand for them where kernels are compiled when they are loaded.
+using TypeMacros = std::map<std::string, const char *>;
+
+// The pipeline owns its passes. `storage`: of outputs that have any type, else null.
+KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
+                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target) {
+    Pipeline pipeline(output);
     const DeviceUnits units;
-    // The pipeline owns its passes.
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
+    if (storage) {
+        pipeline.add_custom_lowering_pass(new schedules::gpu::TypedOutput(*storage, output.name() + ".0"));
+        arguments.insert(arguments.end(), {storage->type, storage->halves});
+    }
+    if (target.compiled_when_loaded) {
+        pipeline.add_custom_lowering_pass(new schedules::gpu::LoadedCode(std::move(types)));
+    }
     arguments.insert(arguments.begin(), {units.table, units.count});
     return {pipeline, arguments};
 }
 
-KernelPipeline build_attention(const DeviceKernelSpec &spec) {
-    AttentionInputs inputs(KeyStorage::kFloat32, 1);
+KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
+                               TypeMacros types, const DeviceTarget &target) {
+    const OutputStorage storage;
+    types[storage.type.name()] = loaded_code::kOutputType;
+    return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target);
+}
+
+}  // namespace
+
+KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
+                         const DeviceTarget &target) {
+    return launch_of(output, std::move(arguments), columns, nullptr, {}, target);
+}
+
+namespace {
+
+KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget &target) {
+    AttentionInputs inputs = AttentionInputs::of_any_type();
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = spec.tile.rows,
                                                 .chunk = spec.tile.keys,
@@ -93,36 +156,59 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec) {
                                                 .head = spec.tile.head,
                                                 .slices = spec.tile.slices});
     schedules::gpu::schedule_attention(stages, spec.tile);
-    for (ImageParam input : {inputs.query, inputs.key, inputs.value, inputs.key_granules, inputs.value_granules,
-                             inputs.bias, inputs.mask, inputs.alibi_slopes, inputs.sinks}) {
-        start_at_zero(input);
-    }
-    repeat_lse(stages.output);
-    return as_launch(Pipeline(stages.output), inputs.arguments(), attention_columns(inputs, stages.output.name()));
+    start_inputs_at_zero(inputs);
+    repeat_row_values(stages.output);
+    return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
+                           {{inputs.query_type.name(), loaded_code::kQueryType},
+                            {inputs.stored_key.type.name(), loaded_code::kKeyType},
+                            {inputs.stored_value.type.name(), loaded_code::kValueType}},
+                           target);
 }
 
-KernelPipeline build_merge(const DeviceKernelSpec &spec) {
+KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {
     MergeInputs inputs;
     MergeStages stages(inputs, {.one_loop_nest = true});
     schedules::gpu::schedule_merge(stages, spec.tile);
     for (ImageParam input : {inputs.partial_output, inputs.partial_lse, inputs.sinks}) {
         start_at_zero(input);
     }
-    repeat_lse(stages.output);
-    return as_launch(Pipeline(stages.output), inputs.arguments(), merge_columns(inputs, stages.output.name()));
+    repeat_row_values(stages.output);
+    return as_typed_launch(stages.output, inputs.arguments(), merge_columns(inputs, stages.output.name()), {}, target);
 }
 
 // Where a kernel has more hooks than a problem, the runtime gives those operands that change nothing. There are none
 // for softcap.
-std::vector<HookMask> hook_sets() {
+struct HookKinds {
     HookMask without_neutral = 0, neutral = 0;
+};
+
+HookKinds hook_kinds() {
+    HookKinds kinds;
     for (const ScoreHook &hook : score_hooks()) {
-        (hook.has_neutral ? neutral : without_neutral) |= hook.bit;
+        (hook.has_neutral ? kinds.neutral : kinds.without_neutral) |= hook.bit;
     }
-    return {0, without_neutral, neutral, without_neutral | neutral};
+    return kinds;
 }
 
 }  // namespace
+
+std::vector<HookMask> hook_sets() {
+    const auto [without_neutral, neutral] = hook_kinds();
+    return {0, without_neutral, neutral, without_neutral | neutral};
+}
+
+std::vector<HookMask> fewest_hook_sets() {
+    const auto [without_neutral, neutral] = hook_kinds();
+    return {neutral, without_neutral | neutral};
+}
+
+const std::vector<KernelKind> &device_kinds() {
+    static const std::vector<KernelKind> kinds = {
+        KernelKind::kFlash,  KernelKind::kSplitKv,       KernelKind::kMerge,
+        KernelKind::kNaive,  KernelKind::kUnfusedScores, KernelKind::kUnfusedValues,
+        KernelKind::kScores, KernelKind::kProbabilities, KernelKind::kAppend};
+    return kinds;
+}
 
 std::string DeviceKernelSpec::name(const std::string &target) const {
     std::string text = std::string(kind_name(kind)) + "_" + target + "_r" + std::to_string(tile.rows);
@@ -134,6 +220,9 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
 }
 
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind) {
+    if (is_plain(kind)) {
+        return plain_kernels_of(target, kind);
+    }
     const std::vector<schedules::gpu::Tile> &tiles = kind == KernelKind::kMerge   ? target.merge_tiles
                                                      : kind == KernelKind::kFlash ? target.flash_tiles
                                                                                   : target.split_kv_tiles;
@@ -166,7 +255,7 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceChoice &choice, KernelKind 
 
 void for_each_device_kernel(const std::function<void(const DeviceKernelSpec &, const DeviceTarget &)> &visit) {
     for (const DeviceTarget &target : schedules::gpu::device_targets()) {
-        for (KernelKind kind : kDeviceKinds) {
+        for (KernelKind kind : device_kinds()) {
             for (const DeviceKernelSpec &spec : kernels_of(target, kind)) {
                 visit(spec, target);
             }
@@ -174,8 +263,11 @@ void for_each_device_kernel(const std::function<void(const DeviceKernelSpec &, c
     }
 }
 
-KernelPipeline build_kernel(const DeviceKernelSpec &spec, const DeviceTarget &) {
-    return spec.kind == KernelKind::kMerge ? build_merge(spec) : build_attention(spec);
+KernelPipeline build_kernel(const DeviceKernelSpec &spec, const DeviceTarget &target) {
+    if (is_plain(spec.kind)) {
+        return build_plain(spec, target);
+    }
+    return spec.kind == KernelKind::kMerge ? build_merge(spec, target) : build_attention(spec, target);
 }
 
 Halide::Module compile_kernel(const DeviceKernelSpec &spec, const DeviceTarget &target) {

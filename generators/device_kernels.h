@@ -33,6 +33,9 @@ struct DeviceChoice {
     bool few = false;
 };
 
+const std::vector<KernelKind> &device_kinds();
+std::vector<HookMask> hook_sets();
+std::vector<HookMask> fewest_hook_sets();  // of these, that serve all problems
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind);
 std::vector<DeviceKernelSpec> kernels_of(const DeviceChoice &choice, KernelKind kind);
 void for_each_device_kernel(const std::function<void(const DeviceKernelSpec &, const DeviceTarget &)> &visit);

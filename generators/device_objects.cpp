@@ -2,10 +2,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <stdexcept>
 
 #include "device_kernels.h"
+#include "packed_code.h"
 
 namespace hattn::generators {
 
@@ -46,11 +46,10 @@ void write_device_objects(const std::string &device, KernelKind kind, const std:
         Module module = compile_kernel(spec, target);
         LaunchShape shape;
         module.functions().front().body.accept(&shape);
-        std::map<OutputFileType, std::string> outputs = {{OutputFileType::object, path}};
         if (has_fat_binaries(target)) {
-            outputs[OutputFileType::device_code] = directory + "/" + name + ".ptx";
+            module.compile({{OutputFileType::device_code, directory + "/" + name + ".ptx"}});
         }
-        module.compile(outputs);
+        with_packed_code(module).compile({{OutputFileType::object, path}});
         list << path << "\n";
         launches << name << " " << shape.threads << " " << shape.shared_bytes << "\n";
     }

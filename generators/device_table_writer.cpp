@@ -5,23 +5,16 @@
 
 #include "device_kernels.h"
 #include "device_objects.h"
+#include "kernel_table_writer.h"
 
 namespace hattn::generators {
 
 namespace {
 
-constexpr KernelKind kKinds[] = {KernelKind::kFlash, KernelKind::kSplitKv, KernelKind::kMerge};
-
-const char *enumerator(KernelKind kind) {
-    return kind == KernelKind::kFlash     ? "KernelKind::kFlash"
-           : kind == KernelKind::kSplitKv ? "KernelKind::kSplitKv"
-                                          : "KernelKind::kMerge";
-}
-
 template<typename Visit>
 void for_each_kernel_of(const std::vector<DeviceChoice> &devices, Visit visit) {
     for (const DeviceChoice &device : devices) {
-        for (KernelKind kind : kKinds) {
+        for (KernelKind kind : device_kinds()) {
             for (const DeviceKernelSpec &spec : kernels_of(device, kind)) {
                 visit(spec, device.target);
             }
@@ -32,9 +25,9 @@ void for_each_kernel_of(const std::vector<DeviceChoice> &devices, Visit visit) {
 void write_kernels(std::ostream &out, const std::vector<DeviceChoice> &devices) {
     for_each_kernel_of(devices, [&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
         const auto &tile = spec.tile;
-        out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
-            << spec.hooks << ", {" << tile.rows << ", " << tile.keys << ", " << tile.head << ", " << tile.slices << ", "
-            << tile.thread_rows << "}, " << spec.symbol(target.name) << "_argv, "
+        out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << kind_enumerator(spec.kind)
+            << ", " << spec.hooks << ", {" << tile.rows << ", " << tile.keys << ", " << tile.head << ", " << tile.slices
+            << ", " << tile.thread_rows << "}, " << spec.symbol(target.name) << "_argv, "
             << (has_fat_binaries(target) ? "hattn_fat_" + spec.name(target.name) : "nullptr") << "},\n";
     });
 }
@@ -43,7 +36,8 @@ void write_kernels(std::ostream &out, const std::vector<DeviceChoice> &devices) 
 
 void write_device_table(std::ostream &out, const std::vector<std::string> &device_words) {
     const std::vector<DeviceChoice> devices(device_words.begin(), device_words.end());
-    out << "// Written by hattn-kernelgen.\n#include \"runtime/device/device_table.h\"\n\nextern \"C\" {\n";
+    out << "// Written by hattn-kernelgen.\n#include \"runtime/device/device_code.h\"\n#include "
+           "\"runtime/device/device_table.h\"\n\nextern \"C\" {\n";
     for (const DeviceChoice &choice : devices) {
         out << "const struct halide_device_interface_t *halide_" << choice.target.name << "_device_interface(void);\n";
     }
@@ -67,7 +61,9 @@ void write_device_table(std::ostream &out, const std::vector<std::string> &devic
     write_kernels(out, devices);
     out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, nullptr, nullptr}};\n"
            "    static const DeviceTable table = {{targets, std::size(targets) - 1}, {kernels, std::size(kernels) - "
-           "1}};\n"
+           "1}, "
+        << (devices.empty() ? "nullptr" : "unpack_device_code")
+        << "};\n"
            "    return table;\n"
            "}\n\n}  // namespace hattn\n";
 }

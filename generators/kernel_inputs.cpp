@@ -1,5 +1,7 @@
 #include "kernel_inputs.h"
 
+#include "number_formats.h"
+
 namespace hattn::generators {
 
 using namespace Halide;
@@ -18,6 +20,8 @@ Expr cache_lines(Expr floats) {
 
 AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
     : storage(storage),
+      query_type("query_type"),
+      query_halves(UInt(16), 3, "query_halves"),
       any_storage(storage == KeyStorage::kAny),
       stored_key("key", lanes),
       stored_value("value", lanes),
@@ -43,6 +47,12 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
     }
 }
 
+AttentionInputs AttentionInputs::of_any_type() {
+    AttentionInputs inputs(KeyStorage::kAny, 1);
+    inputs.any_query = true;
+    return inputs;
+}
+
 std::vector<Argument> AttentionInputs::arguments() const {
     std::vector<Argument> all = {query, key,          value,        key_granules, value_granules, bias,
                                  mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
@@ -52,6 +62,9 @@ std::vector<Argument> AttentionInputs::arguments() const {
             const std::vector<Argument> more = side->arguments();
             all.insert(all.end(), more.begin(), more.end());
         }
+    }
+    if (any_query) {
+        all.insert(all.end(), {query_type, query_halves});
     }
     return all;
 }
@@ -105,6 +118,15 @@ Expr AttentionInputs::prefetch_value(Expr line, Expr key_index) const {
                        : prefetch(value, value_granules, line, key_index);
 }
 
+Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {
+    if (!any_query) {
+        return query(std::move(d), std::move(i), std::move(h));
+    }
+    Expr bits = query_halves(d, i, h);
+    return select(query_type == HATTN_FLOAT32, query(d, i, h),  //
+                  query_type == HATTN_FLOAT16, float16_value(bits), bfloat16_value(bits));
+}
+
 namespace {
 
 Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &stored, const ImageParam &granules,
@@ -113,6 +135,7 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
     case KeyStorage::kAny:
         return stored.element(floats, granules, d, granule, slot);
     case KeyStorage::kBfloat16:
+    case KeyStorage::kBfloat16Matrices:
         return reinterpret(BFloat(16), granule_element(stored.halves, granules, d, granule, slot));
     default:
         return granule_element(floats, granules, d, granule, slot);

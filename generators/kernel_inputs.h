@@ -21,8 +21,13 @@ Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
     AttentionInputs(KeyStorage storage, int lanes);  // lanes: of vectors
+    // For devices: all tensors may be of any type that the interface has for them, elements are taken one by one.
+    static AttentionInputs of_any_type();
 
     KeyStorage storage;
+    bool any_query = false;               // queries of any type, said at run time, else float32
+    Halide::Param<int> query_type;        // a hattn_dtype; used with any_query, as the next
+    Halide::ImageParam query_halves;      // (d, i, h) uint16, the same memory as `query`
     bool any_storage;                     // storage is kAny
     StoredSide stored_key, stored_value;  // unless storage is kFloat32
     Halide::ImageParam query;             // (d, i, h)
@@ -53,6 +58,8 @@ struct AttentionInputs {
     Halide::Expr value_dim() const;
     Halide::RDom key_lines(const char *name) const;  // cache lines of a row
     Halide::RDom value_lines(const char *name) const;
+    // In float32. With any_query to be computed in a stage of its own, as key_element with any_storage.
+    Halide::Expr query_element(Halide::Expr d, Halide::Expr i, Halide::Expr h) const;
     // In float32, or bfloat16 where storage is that. With any_storage but for the scale of its channel, and to be
     // computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;

@@ -31,10 +31,12 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kScores, "stored_scores", KeyStorage::kAny},
     {KernelKind::kProbabilities, "stored_probabilities", KeyStorage::kAny},
     {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
+    {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
     {KernelKind::kWiden, "widen"},
     {KernelKind::kNarrow, "narrow"},
     {KernelKind::kBlockScales, "block_scales"},
     {KernelKind::kQuantize, "quantize"},
+    {KernelKind::kAppend, "append"},
 };
 
 const char *family_name(KernelKind kind, KeyStorage storage) {
@@ -65,6 +67,8 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     case KernelKind::kScores:
     case KernelKind::kProbabilities:
         return {scores_tile(target)};
+    case KernelKind::kAppend:
+        return {};  // of devices alone
     default:
         return {Tile{}};
     }
@@ -76,7 +80,11 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     if (family.storage == KeyStorage::kBfloat16) {
         return target.bfloat16.flash_tiles;
     }
-    std::vector<Tile> tiles = tiles_of(target, family.kind);
+    if (family.storage == KeyStorage::kBfloat16Matrices) {
+        return target.matrices.flash_tiles;
+    }
+    const bool stored_split = family.storage == KeyStorage::kAny && family.kind == KernelKind::kSplitKv;
+    std::vector<Tile> tiles = stored_split ? target.stored_split_kv_tiles : tiles_of(target, family.kind);
     if (family.storage == KeyStorage::kAny &&
         (family.kind == KernelKind::kUnfusedScores || family.kind == KernelKind::kUnfusedValues)) {
         std::erase_if(tiles, [](const Tile &tile) {
@@ -113,7 +121,11 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
-    const int dim_multiple = head_in_lanes ? target.lanes : spec.storage == KeyStorage::kBfloat16 ? 2 : 1;
+    const bool matrices = spec.storage == KeyStorage::kBfloat16Matrices;
+    const int dim_multiple = head_in_lanes                           ? target.lanes
+                             : matrices                              ? kMatrixDepth
+                             : spec.storage == KeyStorage::kBfloat16 ? 2
+                                                                     : 1;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = head_in_lanes ? 0 : spec.tile.rows,
@@ -124,6 +136,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive
+                          : matrices                        ? target.matrices.flash
                                                             : target.flash;
     schedule(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
@@ -255,12 +268,24 @@ Halide::Module KernelPipeline::compile(const std::string &symbol, const char *ta
     return pipeline.compile_to_module(arguments, symbol, Halide::Target(target));
 }
 
+namespace {
+
+const char *of_storage(KeyStorage storage, const char *pairs, const char *matrices, const char *others) {
+    return storage == KeyStorage::kBfloat16 ? pairs : storage == KeyStorage::kBfloat16Matrices ? matrices : others;
+}
+
+}  // namespace
+
 const char *halide_target(const KernelSpec &spec, const TargetRow &target) {
-    return spec.storage == KeyStorage::kBfloat16 ? target.bfloat16.halide_target : target.halide_target;
+    return of_storage(spec.storage, target.bfloat16.halide_target, target.matrices.halide_target, target.halide_target);
 }
 
 const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target) {
-    return spec.storage == KeyStorage::kBfloat16 ? target.bfloat16.cpu_features : "";
+    return of_storage(spec.storage, target.bfloat16.cpu_features, target.matrices.cpu_features, "");
+}
+
+bool is_untested(const KernelSpec &spec) {
+    return spec.storage == KeyStorage::kBfloat16Matrices;
 }
 
 Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {

@@ -12,9 +12,7 @@ namespace hattn::generators {
 using schedules::Architecture;
 using schedules::TargetRow;
 
-namespace {
-
-const char *enumerator(KernelKind kind) {
+const char *kind_enumerator(KernelKind kind) {
     switch (kind) {
     case KernelKind::kNaive:
         return "KernelKind::kNaive";
@@ -40,9 +38,13 @@ const char *enumerator(KernelKind kind) {
         return "KernelKind::kBlockScales";
     case KernelKind::kQuantize:
         return "KernelKind::kQuantize";
+    case KernelKind::kAppend:
+        return "KernelKind::kAppend";
     }
     return "";
 }
+
+namespace {
 
 const char *enumerator(KeyStorage storage) {
     switch (storage) {
@@ -52,6 +54,8 @@ const char *enumerator(KeyStorage storage) {
         return "KeyStorage::kAny";
     case KeyStorage::kBfloat16:
         return "KeyStorage::kBfloat16";
+    case KeyStorage::kBfloat16Matrices:
+        return "KeyStorage::kBfloat16Matrices";
     }
     return "";
 }
@@ -80,16 +84,17 @@ void write_rows(const Architecture &architecture, std::ostream &out) {
     out << "};\n\nconst KernelInfo kKernels[] = {\n";
     for_each_kernel(architecture, [&](const KernelSpec &spec, const TargetRow &target) {
         const std::string name = spec.name(target.name);
-        out << "    {\"" << name << "\", \"" << target.name << "\", " << enumerator(spec.kind) << ", "
+        out << "    {\"" << name << "\", \"" << target.name << "\", " << kind_enumerator(spec.kind) << ", "
             << enumerator(spec.storage) << ", \"" << further_cpu_features(spec, target) << "\", " << spec.hooks << ", "
-            << braces(spec.tile) << ", " << spec.symbol(target.name) << "_argv},\n";
+            << braces(spec.tile) << ", " << literal(is_untested(spec)) << ", " << spec.symbol(target.name)
+            << "_argv},\n";
     });
     out << "};\n\nconst CandidateInfo kCandidates[] = {\n";
     for (const TargetRow &row : architecture.targets) {
         const TargetRow target = schedules::resolve_target(architecture, row.name);
         for_each_candidate(target, [&](const KernelSpec &spec) {
-            out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << enumerator(spec.kind)
-                << ", " << braces(spec.tile) << "},\n";
+            out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", "
+                << kind_enumerator(spec.kind) << ", " << braces(spec.tile) << "},\n";
         });
     }
     out << "};\n";

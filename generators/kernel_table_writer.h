@@ -3,9 +3,12 @@
 
 #include <ostream>
 
+#include "kernel_spec.h"
 #include "schedules/targets.h"
 
 namespace hattn::generators {
+
+const char *kind_enumerator(KernelKind kind);  // in C++
 
 void write_kernel_table(const schedules::Architecture &architecture, std::ostream &out);
 

@@ -24,13 +24,17 @@ Expr word_at(const std::function<Expr(Expr)> &byte, const Expr &first) {
 
 }  // namespace
 
-// Eight lanes along d share a word, sixteen choose from two: words are loaded once and shifted by each lane, nothing is
-// gathered. Adding 8 to the four bits, which flips the first, and taking it off again extends their sign.
+// By itself, an element takes one byte. Eight lanes along d share a word, sixteen choose from two: words are loaded
+// once and shifted by each lane, nothing is gathered. Adding 8 to the four bits, which flips the first, and taking it
+// off again extends their sign.
 Expr int4_value(const std::function<Expr(Expr)> &byte, const Expr &d, int lanes) {
+    const auto signed_value = [](const Expr &bits) { return cast<float>(cast<int32_t>(bits ^ Expr(8u)) - 8); };
+    if (lanes == 1) {
+        return signed_value((cast<uint32_t>(byte(d / 2)) >> cast<uint32_t>(d % 2 * 4)) & Expr(15u));
+    }
     Expr word = lanes <= 8 ? word_at(byte, d / 8 * 4)
                            : select(d % 16 < 8, word_at(byte, d / 16 * 8), word_at(byte, d / 16 * 8 + 4));
-    Expr bits = (word >> cast<uint32_t>(d % 8 * 4)) & Expr(15u);
-    return cast<float>(cast<int32_t>(bits ^ Expr(8u)) - 8);
+    return signed_value((word >> cast<uint32_t>(d % 8 * 4)) & Expr(15u));
 }
 
 Expr float16_bits(Expr value) {

@@ -81,11 +81,13 @@ std::string describe(const std::vector<NamedKernel> &kernels, uint64_t id) {
                 hooks.push_back(hook.name);
             }
         }
+        const bool untested = is_untested(kernel.spec) && kernel.target.stand_in.empty();
         rows.push_back({{"name", kernel.spec.name(kernel.target.name)},
                         {"target", kernel.target.instructions_of()},
                         {"kind", kind_name(kernel.spec.kind)},
                         {"storage", kStorageNames[static_cast<size_t>(kernel.spec.storage)]},
                         {"needs", further_cpu_features(kernel.spec, kernel.target)},
+                        {"untested", untested},
                         {"hooks", hooks},
                         {"tile", {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll}},
                         {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}});

@@ -8,7 +8,7 @@ using namespace Halide;
 
 UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &options)
     : ScoreStages(inputs, options),
-      over_keys({{0, options.chunk}, {0, chunk_count}}, "over_keys"),
+      over_keys({{0, chunk_keys}, {0, chunk_count}}, "over_keys"),
       row_max("row_max"),
       row_sum("row_sum"),
       exponentials("exponentials"),
@@ -20,6 +20,10 @@ UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &
     exponentials(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(row_max(r)));
     row_sum(r) = 0.0f;
     row_sum(r) += exponentials(r, over_keys.x, over_keys.y);
+    if (options.one_loop_nest) {
+        weights(j, r) = Tuple(exponentials(r, j, 0), row_max(r), row_sum(r));
+        return;
+    }
     maximum(r) = row_max(r);
     sum(r) = row_sum(r);
     weights(j, r) = exponentials(r, j % options.chunk, j / options.chunk);
@@ -38,8 +42,11 @@ std::vector<Argument> UnfusedValueInputs::arguments() const {
 }
 
 UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOptions &options)
-    : over_keys({{0, kGranuleKeys}, {0, options.chunk / kGranuleKeys}}, "over_keys"),
-      over_chunks(0, (inputs.key_count + (options.chunk - 1)) / options.chunk, "over_chunks"),
+    : chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count),
+      chunk_granules(options.chunk > 0 ? Expr(options.chunk / kGranuleKeys) : granules(inputs.key_count)),
+      over_keys({{0, kGranuleKeys}, {0, chunk_granules}}, "over_keys"),
+      over_chunks(0, options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1),
+                  "over_chunks"),
       row_weights("row_weights"),
       fetched("fetched"),
       key_seen("key_seen"),
@@ -54,13 +61,13 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
       any_storage(inputs.any_storage),
       value_type(inputs.stored_value.type) {
     // The last chunk may be shorter; Halide trims loops to this condition.
-    over_keys.where(over_keys.y < granules(inputs.key_count - c * options.chunk));
+    over_keys.where(over_keys.y < granules(inputs.key_count - c * chunk_keys));
 
-    Expr key = c * options.chunk + k;
+    Expr key = c * chunk_keys + k;
     Expr stored = inputs.weights(min(likely(key), inputs.key_count - 1), min(likely(r), inputs.rows() - 1));
     row_weights(r, k, c) = select(likely(key < inputs.key_count), stored, 0.0f);
 
-    Expr value = nearest_value(inputs, d, slot, c * (options.chunk / kGranuleKeys) + granule);
+    Expr value = nearest_value(inputs, d, slot, c * chunk_granules + granule);
     if (hides_keys) {
         over_rows = RDom(0, inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
@@ -87,7 +94,12 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
     Expr row = min(likely(r), inputs.rows() - 1);
     Expr head = inputs.query.dim(2).min() + row % inputs.heads();
     normaliser(r) = normalise(inputs.sum(row), inputs.maximum(row), inputs.sinks(head));
-    output(d, r) = scaled_output(inputs, state(r, d) * normaliser(r)[0], d);
+    Expr result = scaled_output(inputs, state(r, d) * normaliser(r)[0], d);
+    if (options.one_loop_nest) {
+        output(d, r) = Tuple(result, normaliser(r)[1]);
+        return;
+    }
+    output(d, r) = result;
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);

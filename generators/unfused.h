@@ -20,6 +20,7 @@ struct UnfusedScores : ScoreStages {
     Halide::Func exponentials;  // (r, k, c) 2^(logits - row_max), 0 where masked
     Halide::Func weights;       // (j, r) the same, as they are stored: without padding
     Halide::Func maximum, sum;  // (r) row_max and row_sum, as they are stored
+    // With one_loop_nest weights is the Tuple of the three.
 };
 
 struct UnfusedValueInputs : AttentionInputs {
@@ -38,6 +39,7 @@ struct UnfusedValues {
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
     Halide::Var slot{"slot"}, granule{"granule"};  // key = granule * kGranuleKeys + slot, in its chunk
+    Halide::Expr chunk_keys, chunk_granules;       // of a chunk
     Halide::RDom over_rows;                        // rows of the tile; defined if a hook can hide keys
     Halide::RDom over_keys;                        // (slot, granule) of the keys of a chunk
     Halide::RDom over_chunks;
@@ -50,7 +52,7 @@ struct UnfusedValues {
     Halide::Func chunk_output;  // (r, d, c) weights . values
     Halide::Func state;         // (r, d) unnormalised output, updated over chunks
     Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
-    Halide::Func output;        // (d, r)
+    Halide::Func output;        // (d, r); with one_loop_nest Tuple(output, lse)
     Halide::Func lse;           // (r) natural, with the sink
 
     bool hides_keys = false;

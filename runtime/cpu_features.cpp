@@ -2,7 +2,11 @@
 
 #include <sched.h>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -15,6 +19,18 @@ namespace hattn {
 namespace {
 
 #if defined(__x86_64__)
+// Products of bfloat16 matrices (AMX), if the operating system keeps their registers: CPUID leaf 7 and XCR0, see
+// Intel's manual, volume 1, "Programming with Intel AMX".
+__attribute__((target("xsave"))) bool has_amx_bf16() {
+    constexpr unsigned kXsave = 1u << 27, kBf16 = 1u << 22, kTile = 1u << 24;
+    constexpr unsigned long long kTileState = 3u << 17;  // configuration and data
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kXsave) || (__builtin_ia32_xgetbv(0) & kTileState) != kTileState) {
+        return false;
+    }
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kBf16) && (d & kTile);
+}
+
 bool cpu_has(const std::string &feature) {
     // The compiler's builtin takes literals alone. It includes the operating system's support for the wider registers.
     __builtin_cpu_init();
@@ -46,6 +62,8 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512bitalg");
     if (feature == "avx512bf16")
         return __builtin_cpu_supports("avx512bf16");
+    if (feature == "amx_bf16")
+        return has_amx_bf16();
     return false;
 }
 #elif defined(__aarch64__)
@@ -73,6 +91,19 @@ bool cpu_has_features(const char *features) {
             return false;
         }
     }
+    return true;
+}
+
+bool request_cpu_features(const char *features) {
+#if defined(__x86_64__)
+    // Linux gives a process the 8 KiB of AMX per thread on request: its Documentation/arch/x86/xstate.rst.
+    constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    if (std::string(features).find("amx") != std::string::npos) {
+        return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+    }
+#else
+    static_cast<void>(features);
+#endif
     return true;
 }
 

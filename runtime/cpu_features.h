@@ -9,6 +9,10 @@ namespace hattn {
 // features: space separated. Unknown words are taken as not available.
 bool cpu_has_features(const char *features);
 
+// Asks the operating system for what it gives a process on request alone, among features that the CPU has; false if it
+// refuses.
+bool request_cpu_features(const char *features);
+
 // Model name, e.g. for stamping tunings; "unknown" where the system does not tell. On ARM, which has codes in place of
 // names, those of every kind of core: "implementer 0x41 part 0xd05 + implementer 0x41 part 0xd0b".
 std::string cpu_model();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "checked.h"
@@ -269,15 +270,16 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
     }
 }
 
-// All are where q is: on the host, or on the plan's device.
+// All are where q is: on the host, or on the plan's device, where keys may be as well.
 void check_placement(const Problem &p, const hattn_attention_args &args) {
     for (const auto &[tensor, name] : tensors_of(args)) {
         if (!tensor.data) {
             continue;
         }
-        require(tensor.device == args.q.device, HATTN_INVALID_ARGUMENT, name, ": device is ",
-                static_cast<int>(tensor.device), " (", device_name(tensor.device), "), but that of q is ",
-                static_cast<int>(args.q.device), " (", device_name(args.q.device),
+        const bool is_keys = std::string_view(name) == "k" || std::string_view(name) == "v";
+        require(tensor.device == args.q.device || (is_keys && args.q.device == HATTN_CPU), HATTN_INVALID_ARGUMENT, name,
+                ": device is ", static_cast<int>(tensor.device), " (", device_name(tensor.device),
+                "), but that of q is ", static_cast<int>(args.q.device), " (", device_name(args.q.device),
                 "): an execute takes all tensors from the host or all from the device");
         require(tensor.device == HATTN_CPU || tensor.device_id == p.device_id, HATTN_INVALID_ARGUMENT, name,
                 ": device_id is ", tensor.device_id, ", but the plan's device_id is ", p.device_id);

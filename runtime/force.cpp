@@ -55,6 +55,8 @@ void parse_kernel(const std::string &value, const KernelPacks &packs, Force &for
             " is for target ", target->name, ", but target is ", force.target ? force.target->name : "");
     require(is_runnable(*force.kernel), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", value, " needs ",
             force.kernel->cpu_features, ", which this CPU (", cpu_model(), ") lacks");
+    require(request_cpu_features(force.kernel->cpu_features), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", value,
+            " needs ", force.kernel->cpu_features, ", for which the operating system keeps no registers");
     force.target = target;
     hattn_algorithm algorithm = force.algorithm;
     switch (force.kernel->kind) {

@@ -7,10 +7,12 @@
 #include "cpu_features.h"
 #include "device/device.h"
 #include "device/device_driver.h"
+#include "device/device_stamp.h"
 #include "kernel_registry.h"
 #include "plan.h"
 #include "scratch.h"
 #include "status.h"
+#include "tensor.h"
 #include "tuning_json.h"
 #include "units.h"
 
@@ -44,34 +46,25 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
             {"tile", tile_json(kernel.tile)},
             {"needs", kernel.cpu_features},
             {"runnable", is_runnable(kernel)},
+            {"untested_on_hardware", kernel.untested},
             {"pack", origin_json(pack)}};
 }
 
-ordered_json device_tile_json(const DeviceTile &tile) {
-    return {{"rows", tile.rows},
-            {"keys", tile.keys},
-            {"head", tile.head},
-            {"slices", tile.slices},
-            {"thread_rows", tile.thread_rows}};
-}
-
 // The devices themselves, by device_id.
-ordered_json found_json(const DeviceTargetInfo &target) {
+ordered_json found_json(const DeviceTargetInfo &target, const TuningTable &tuning) {
     const DeviceDriver &driver = device_driver(target.device);
     ordered_json found = ordered_json::array();
     for (int32_t id = 0; id < driver.count(); ++id) {
-        const DeviceIdentity device = driver.identity(id);
-        found.push_back({{"device_id", id},
-                         {"name", device.name},
-                         {"capability", device.capability},
-                         {"compute_units", device.compute_units},
-                         {"memory_bytes", device.memory_bytes},
-                         {"driver", device.driver}});
+        const DeviceStamp stamp = device_stamp(target, id);
+        ordered_json device = {{"device_id", id}};
+        device.update(device_stamp_json(stamp));
+        device["tuning_entries"] = tuning.entries_of_device(stamp.key());
+        found.push_back(std::move(device));
     }
     return found;
 }
 
-ordered_json devices_json() {
+ordered_json devices_json(const TuningTable &tuning) {
     ordered_json devices = ordered_json::array();
     for (const DeviceTargetInfo &target : device_table().targets) {
         ordered_json kernels = ordered_json::array();
@@ -80,7 +73,7 @@ ordered_json devices_json() {
                 kernels.push_back({{"name", kernel.name},
                                    {"algorithm", kernel_kind_name(kernel.kind)},
                                    {"hooks", hook_name_list(kernel.hooks)},
-                                   {"tile", device_tile_json(kernel.tile)},
+                                   {"tile", tile_json(kernel.tile)},
                                    {"fat_binary", kernel.fat_binary != nullptr}});
             }
         }
@@ -88,7 +81,7 @@ ordered_json devices_json() {
         devices.push_back({{"name", target.name},
                            {"usable", why_not.empty()},
                            {"why_not", why_not.empty() ? ordered_json() : ordered_json(why_not)},
-                           {"found", why_not.empty() ? found_json(target) : ordered_json::array()},
+                           {"found", why_not.empty() ? found_json(target, tuning) : ordered_json::array()},
                            {"kernels", kernels}});
     }
     return devices;
@@ -123,7 +116,7 @@ ordered_json info_json(const hattn_context &context) {
             {"target", context.target->name},
             {"force", context.force.text},
             {"targets", targets},
-            {"devices", devices_json()},
+            {"devices", devices_json(context.tuning->machine)},
             {"tuning_database", tuning_json(*context.tuning)},
             {"scratch_overflows", scratch_overflow_count()},
             {"packs", packs},
@@ -134,31 +127,37 @@ ordered_json info_json(const hattn_context &context) {
 constexpr const char *kDeciders[] = {"rule", "machine", "shipped"};
 
 // Why the choice is what it is, in words.
-std::string why(const Choice &choice, const TuningCell &cell) {
-    if (!choice.entry) {
+std::string why(const TuningEntry *entry, Decider decider, const TuningFamily &family, const TuningCell &cell) {
+    if (!entry) {
         return "built-in rule by rows per kv head and keys";
     }
-    const TuningCell &measured = choice.entry->cell;
-    const bool exact = measured.rows == cell.rows && measured.keys == cell.keys;
+    const TuningCell &measured = entry->cell;
+    const hattn_dtype dtype = entry->family.dtype;
+    const bool exact = entry->family == family && measured.rows == cell.rows && measured.keys == cell.keys;
     std::ostringstream text;
-    text << (choice.decider == Decider::kMachine ? "tuning database of this machine" : "tunings shipped for the target")
+    text << (decider == Decider::kMachine ? "tuning database of this machine" : "tunings shipped for the target")
          << ": " << (exact ? "its class" : "nearest class") << ", rows " << (int64_t{1} << measured.rows) << ", keys "
-         << (int64_t{1} << measured.keys) << ", measured " << choice.entry->gain << "x the default";
+         << (int64_t{1} << measured.keys) << (dtype == family.dtype ? "" : ", of " + dtype_name(dtype)) << ", measured "
+         << entry->gain << "x the default";
     return text.str();
 }
 
 ordered_json explain_device_json(const hattn_plan &plan) {
     const DevicePlan &device = *plan.device;
-    const bool split = device.algorithm == HATTN_ALGORITHM_SPLIT_KV;
     return {{"algorithm", algorithm_name(device.algorithm)},
             {"kernel", device.attention->name},
+            {"score_kernel", device.scores ? ordered_json(device.scores->name) : ordered_json()},
             {"target", device.target->name},
             {"hooks", hook_name_list(plan.problem.hooks)},
-            {"tile", device_tile_json(device.attention->tile)},
-            {"split_keys", split ? kDeviceSplitKeys : 0},
+            {"tile", tile_json(device.attention->tile)},
+            {"heads_per_tile", device.heads},
+            {"split_keys", device.split_keys},
             {"workspace_bytes", plan.layout.bytes},
             {"device_workspace_bytes", device.workspace.device_bytes},
-            {"why", device.why_algorithm}};
+            {"class", class_json(device.family, device.cell, &device.stamp)},
+            {"decided_by", kDeciders[static_cast<size_t>(device.decider)]},
+            {"invariant", !device.entry || device.entry->invariant},
+            {"why", device.why_algorithm + why(device.entry, device.decider, device.family, device.cell)}};
 }
 
 ordered_json explain_json(const hattn_plan &plan) {
@@ -174,7 +173,7 @@ ordered_json explain_json(const hattn_plan &plan) {
     const int64_t units = problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
                           most_row_blocks(problem, shape.rows);
     const int64_t splits_per_unit = split > 0 ? std::max<int64_t>(1, (problem.kv_length + split - 1) / split) : 1;
-    const TuningFamily family = family_of(problem, plan.kernels.algorithm, *plan.kernels.target);
+    const TuningFamily family = family_of(problem, plan.kernels.algorithm, plan.kernels.target);
     return {{"algorithm", algorithm_name(choice.algorithm)},
             {"kernel", choice.kernel->name},
             {"pack", origin_json(plan.packs.pack_of(choice.kernel))},
@@ -191,7 +190,7 @@ ordered_json explain_json(const hattn_plan &plan) {
             {"class", class_json(family, cell)},
             {"decided_by", kDeciders[static_cast<size_t>(choice.decider)]},
             {"invariant", choice.decider != Decider::kMachine || choice.entry->invariant},
-            {"why", plan.kernels.why_algorithm + why(choice, cell)}};
+            {"why", plan.kernels.why_algorithm + why(choice.entry, choice.decider, family, cell)}};
 }
 
 void give_text(const std::string &text, char *buffer, size_t capacity, size_t *size) {

@@ -246,12 +246,15 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // be hidden or are stored in another type.
     const bool keeps_values = kernel.hooks != 0 || kernel.storage != KeyStorage::kFloat32;
     // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
-    const int64_t key_rows = kernel.storage == KeyStorage::kAny        ? tile.key_unroll * (key_dim + 2 * kLanes)
-                             : kernel.storage == KeyStorage::kBfloat16 ? chunk * (key_dim + 4 * kLanes) / 2
-                                                                       : 0;
+    const int64_t key_rows = kernel.storage == KeyStorage::kAny       ? tile.key_unroll * (key_dim + 2 * kLanes)
+                             : kernel.storage == KeyStorage::kFloat32 ? 0
+                                                                      : chunk * (key_dim + 4 * kLanes) / 2;
+    // Both products are stored before they are used, and weights a second time.
+    const int64_t products =
+        kernel.storage == KeyStorage::kBfloat16Matrices ? rows * (2 * chunk + value_dim + 2 * kLanes) : 0;
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
                            kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
-                           chunk * kLanes + kept;
+                           chunk * kLanes + kept + products;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
 }
 

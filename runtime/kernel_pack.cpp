@@ -94,6 +94,7 @@ KernelInfo read_kernel(const std::string &path, const json &row, const std::stri
                "'");
     }
     kernel.cpu_features = needs.c_str();
+    kernel.untested = row.at("untested");
     for (const std::string hook : row.at("hooks")) {
         const uint32_t bit = hook_bit(hook);
         if (!bit) {

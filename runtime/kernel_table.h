@@ -18,16 +18,18 @@ enum class KernelKind {
     kWiden,
     kNarrow,
     kBlockScales,
-    kQuantize
+    kQuantize,
+    kAppend  // of devices alone
 };
 
 // What a kernel takes as keys and values.
 enum class KeyStorage {
     kFloat32,
-    kAny,      // any storage type, said at run time, each side its own; converted into float32
-    kBfloat16  // bfloat16 on both sides, and queries that are; multiplied in pairs by the CPU's own instruction
+    kAny,              // any storage type, said at run time, each side its own; converted into float32
+    kBfloat16,         // bfloat16 on both sides, and queries that are; multiplied in pairs by the CPU's own instruction
+    kBfloat16Matrices  // the same types, multiplied by an instruction for small matrices
 };
-inline constexpr const char *kStorageNames[] = {"float32", "any", "bfloat16"};  // by KeyStorage
+inline constexpr const char *kStorageNames[] = {"float32", "any", "bfloat16", "bfloat16_matrices"};  // by KeyStorage
 
 // As in schedules/tile.h.
 struct KernelTile {
@@ -51,6 +53,7 @@ struct KernelInfo {
     const char *cpu_features;  // what a CPU must have beside what the target needs, as in TargetInfo
     uint32_t hooks;            // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
     KernelTile tile;
+    bool untested;  // on hardware with what it needs; such a kernel runs where it is forced by name alone
     // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as
     // halide_buffer_t *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "checked.h"
 #include "kv_cache.h"
+#include "kv_device.h"
+#include "kv_runs.h"
 #include "parallel.h"
 #include "problem.h"
 #include "rope.h"
@@ -29,7 +32,12 @@ void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const ha
     } sides[] = {{k, "k", "k: dtype", cache.keys.rows}, {v, "v", "v: dtype", cache.values.rows}};
     for (const auto &[tensor, name, dtype_name, storage] : sides) {
         check_float_dtype(tensor.dtype, dtype_name);
-        check_tensor(tensor, name, tensor.dtype);
+        check_tensor(tensor, name, tensor.dtype, cache.desc.device);
+        require(!cache.device || tensor.dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, dtype_name, " is ",
+                hattn::dtype_name(tensor.dtype), ", but caches on device ", device_name(cache.desc.device),
+                " take float32 alone");
+        require(tensor.device == HATTN_CPU || tensor.device_id == cache.desc.device_id, HATTN_INVALID_ARGUMENT, name,
+                ": device_id is ", tensor.device_id, ", but the cache's device_id is ", cache.desc.device_id);
         check_tensor_extent(tensor, name, kKeyDimensions, 0, cache.desc.batch, "the cache's batch");
         check_tensor_extent(tensor, name, kKeyDimensions, 1, cache.desc.kv_heads, "the cache's kv_heads");
         check_tensor_extent(tensor, name, kKeyDimensions, 3, storage.extent[3], "the cache's head dimension");
@@ -69,12 +77,6 @@ void copy_page(const hattn_tensor &side, const PageCopy &copy) {
         std::memcpy(address(side, copy.to, h, 0), address(side, copy.from, h, 0), bytes);
     }
 }
-
-// Rows of one sequence that lie one after the other in a page.
-struct Run {
-    int64_t sequence, row, rows;  // of the tensors appended
-    int64_t page, at;             // of the storage
-};
 
 void copy_run(const hattn_tensor &from, const hattn_tensor &to, const Run &run) {
     const int64_t element = storage_bytes(to.dtype, 1);
@@ -199,24 +201,42 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
     }
     const int64_t blocks = ceil_div(most, kRowsPerTask);
     const auto write_block = [&](int64_t index, int32_t worker) {
-        Run run{};
-        run.sequence = index / blocks;
-        const int64_t count = added.of(run.sequence);
+        const int64_t sequence = index / blocks, count = added.of(sequence);
         const int64_t begin = index % blocks * kRowsPerTask, end = std::min(begin + kRowsPerTask, count);
-        // A ring keeps the last rows only.
-        run.row = std::max(begin, cache.ring() ? count - cache.page_rows() : 0);
-        for (; run.row < end; run.row += run.rows) {
-            const int64_t position = cache.lengths[static_cast<size_t>(run.sequence)] + run.row;
-            run.page = cache.page_of(run.sequence, position);
-            run.at = cache.row_of(position);
-            run.rows = std::min(end - run.row, cache.page_rows() - run.at);
+        for_each_run(cache, sequence, begin, end, count, [&](const Run &run) {
             write_run(cache, cache.keys, k, run, rope, worker);
             write_run(cache, cache.values, v, run, nullptr, worker);
-        }
+        });
     };
     const int64_t row = cache.desc.kv_heads * (cache.desc.key_dim + cache.desc.value_dim) * (rope ? 2 : 1);
     const bool serial = cache.desc.batch * std::min(most, kSerialElements) * row < kSerialElements;
     for_each_task(cache.context->executor, cache.desc.batch * blocks, serial, write_block);
+}
+
+void copy_pages(const hattn_kv_cache &cache, std::span<const PageCopy> copies) {
+    for (const PageCopy &copy : copies) {
+        for (const CachedSide *side : {&cache.keys, &cache.values}) {
+            copy_page(side->rows, copy);
+            if (side->computes_scales) {
+                copy_page(side->scales, copy);
+            }
+        }
+    }
+}
+
+// Pages that were taken for rows which could not be written are given back.
+void write_on_device(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
+                     std::span<const PageCopy> copies, const Rope *rope) {
+    try {
+        copy_on_device(cache, copies);
+        append_on_device(cache, k, v, added, rope);
+    } catch (...) {
+        for (int64_t b = 0; cache.paged() && b < cache.desc.batch; ++b) {
+            const int64_t length = cache.lengths[static_cast<size_t>(b)];
+            cache.pages.shrink(b, length + added.of(b), length);
+        }
+        throw;
+    }
 }
 
 void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const int32_t *lengths,
@@ -229,17 +249,16 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
         rope.emplace(*given, cache.desc.key_dim, cache.desc.batch, added, cache.lengths.data(),
                      cache.rope_memory->data());
     }
+    std::span<const PageCopy> copies;
     if (cache.paged()) {
-        for (const PageCopy &copy : cache.pages.extend(cache.lengths, added)) {
-            for (const CachedSide *side : {&cache.keys, &cache.values}) {
-                copy_page(side->rows, copy);
-                if (side->computes_scales) {
-                    copy_page(side->scales, copy);
-                }
-            }
-        }
+        copies = cache.pages.extend(cache.lengths, added);
     }
-    write_rows(cache, k, v, added, rope ? &*rope : nullptr);
+    if (cache.device) {
+        write_on_device(cache, k, v, added, copies, rope ? &*rope : nullptr);
+    } else {
+        copy_pages(cache, copies);
+        write_rows(cache, k, v, added, rope ? &*rope : nullptr);
+    }
     for (size_t b = 0; b < cache.lengths.size(); ++b) {
         cache.lengths[b] += static_cast<int32_t>(added.of(static_cast<int64_t>(b)));
         if (cache.ring()) {

@@ -6,6 +6,7 @@
 #include "problem.h"
 #include "status.h"
 #include "structs.h"
+#include "tensor.h"
 
 namespace hattn {
 
@@ -31,6 +32,13 @@ void bind(const hattn_kv_cache &cache, hattn_attention_desc &desc, hattn_attenti
             ", but the cache's batch is ", cache.desc.batch);
     if (cache.ring()) {
         check_window(cache, desc, args);
+    }
+    if (cache.device) {
+        require(desc.device == HATTN_CPU || desc.device == cache.desc.device, HATTN_INVALID_ARGUMENT, "device: is ",
+                static_cast<int>(desc.device), " (", device_name(desc.device), "), but the cache is on ",
+                static_cast<int>(cache.desc.device), " (", device_name(cache.desc.device), ")");
+        desc.device = cache.desc.device;
+        desc.device_id = cache.desc.device_id;
     }
     desc.kv_heads = cache.desc.kv_heads;
     desc.key_dim = cache.desc.key_dim;

@@ -8,6 +8,7 @@
 #include "checked.h"
 #include "kernel_registry.h"
 #include "key_storage.h"
+#include "kv_device.h"
 #include "problem.h"
 #include "rope.h"
 #include "scratch.h"
@@ -53,6 +54,20 @@ hattn_kv_cache_desc with_defaults(hattn_kv_cache_desc desc) {
         check_cache_extent(desc.page_count, 0, "number of pages");
     }
     return desc;
+}
+
+void check_device(const hattn_kv_cache_desc &desc) {
+    require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
+            static_cast<int>(desc.device), ", which is no hattn_device");
+    require(desc.device_id >= 0 && (desc.device_id == 0 || desc.device == HATTN_CUDA), HATTN_INVALID_ARGUMENT,
+            "device_id: is ", desc.device_id, ", but must be ",
+            desc.device == HATTN_CUDA ? "at least 0" : "0 where device is not cuda");
+    require(!desc.queue || desc.device != HATTN_CPU, HATTN_INVALID_ARGUMENT, "queue: is given, but device is ",
+            static_cast<int>(desc.device), " (", device_name(desc.device), ")");
+    for (const auto &[dtype, name] : {std::pair(desc.dtype, "dtype"), std::pair(desc.value_dtype, "value_dtype")}) {
+        require(desc.device == HATTN_CPU || dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, name, ": is ",
+                dtype_name(dtype), ", but caches on device ", device_name(desc.device), " hold float32 alone");
+    }
 }
 
 // A tensor like one side's storage, without memory. Rows start at bytes.
@@ -102,8 +117,10 @@ void copy_scales(const hattn_tensor &from, hattn_tensor &to) {
     }
 }
 
-CachedSide make_side(const hattn_context &context, const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t dim,
-                     const hattn_tensor &given, const char *name) {
+CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim, const hattn_tensor &given,
+                     const char *name) {
+    const hattn_context &context = *cache.context;
+    const hattn_kv_cache_desc &desc = cache.desc;
     CachedSide side;
     side.rows = storage(desc, dtype, dim);
     read_struct(&given, name);
@@ -117,6 +134,10 @@ CachedSide make_side(const hattn_context &context, const hattn_kv_cache_desc &de
     } else if (is_quantized(dtype)) {
         side.scales = storage(desc, HATTN_FLOAT32, ceil_div(dim, kScaleBlock));
         side.computes_scales = true;
+    }
+    if (cache.device) {
+        side.device_memory = std::make_unique<DeviceCache::Memory>(*cache.device, side.rows);
+        return side;
     }
     side.row_memory = allocate(context, side.rows);
     if (is_quantized(dtype)) {
@@ -137,6 +158,7 @@ CacheKernels kernels_of(const TargetInfo &target) {
 std::unique_ptr<hattn_kv_cache> make_cache(hattn_context &context, hattn_kv_cache_desc given) {
     given.value_dtype = given.value_dtype == hattn_dtype{} ? given.dtype : given.value_dtype;
     check_desc(given);
+    check_device(given);
     auto cache = std::make_unique<hattn_kv_cache>();
     cache->context = &context;
     cache->desc = with_defaults(given);
@@ -147,8 +169,12 @@ std::unique_ptr<hattn_kv_cache> make_cache(hattn_context &context, hattn_kv_cach
     if (cache->paged()) {
         cache->pages = PageTable(desc.batch, desc.capacity, desc.page_size, desc.page_count);
     }
-    cache->keys = make_side(context, desc, desc.dtype, desc.key_dim, given.k_scale, "k_scale");
-    cache->values = make_side(context, desc, desc.value_dtype, desc.value_dim, given.v_scale, "v_scale");
+    if (desc.device != HATTN_CPU) {
+        cache->device = std::make_unique<DeviceCache>(desc.device, desc.device_id, desc.queue);
+    }
+    cache->desc.queue = nullptr;  // the caller's
+    cache->keys = make_side(*cache, desc.dtype, desc.key_dim, given.k_scale, "k_scale");
+    cache->values = make_side(*cache, desc.value_dtype, desc.value_dim, given.v_scale, "v_scale");
     cache->desc.k_scale = cache->desc.v_scale = HATTN_TENSOR_INIT;  // the caller's memory
     const auto workers = static_cast<size_t>(context.executor.threads);
     cache->rope_memory = std::make_unique<ContextMemory>(
@@ -186,9 +212,13 @@ void check_sequence(const hattn_kv_cache &cache, int64_t sequence, const char *n
             ", but must be from 0 to below the cache's batch, ", cache.desc.batch);
 }
 
-// Of a ring, which keeps positions in place, all its rows.
+// Rows that the first `length` keys lie in: of a ring, which keeps positions in place, all.
+int64_t kept_rows(const hattn_kv_cache &cache, int64_t length) {
+    return cache.ring() ? cache.page_rows() : length;
+}
+
 void copy_rows(const hattn_kv_cache &cache, const hattn_tensor &side, int64_t from, int64_t to, int64_t length) {
-    const int64_t rows = cache.ring() ? side.extent[2] : length;
+    const int64_t rows = kept_rows(cache, length);
     for (int64_t h = 0; h < side.extent[1]; ++h) {
         std::memcpy(address(side, to, h, 0), address(side, from, h, 0),
                     static_cast<size_t>(storage_bytes(side.dtype, rows * side.stride[2])));
@@ -199,6 +229,9 @@ void fork(hattn_kv_cache &cache, int64_t from, int64_t to, int64_t length) {
     shorten(cache, to, 0);
     if (cache.paged()) {
         cache.pages.share(from, to, length);
+    } else if (length > 0 && cache.device) {
+        const PageCopy rows{to, static_cast<int32_t>(from), static_cast<int32_t>(to), kept_rows(cache, length)};
+        copy_on_device(cache, {&rows, 1});
     } else if (length > 0) {
         for (const CachedSide *side : {&cache.keys, &cache.values}) {
             copy_rows(cache, side->rows, from, to, length);

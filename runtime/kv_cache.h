@@ -8,6 +8,7 @@
 
 #include "context.h"
 #include "convert.h"
+#include "device/device_cache.h"
 #include "hattn/hattn.h"
 #include "page_table.h"
 
@@ -19,6 +20,7 @@ struct CachedSide {
     hattn_tensor scales = HATTN_TENSOR_INIT;  // of quantised rows, as hattn_attention_args takes them; else no data
     bool computes_scales = false;             // every key has its own, else they were given
     std::unique_ptr<ContextMemory> row_memory, scale_memory;
+    std::unique_ptr<DeviceCache::Memory> device_memory;  // in place of row_memory
 };
 
 // Conversions of what is appended.
@@ -33,6 +35,7 @@ struct hattn_kv_cache {
     hattn_context *context;
     hattn_kv_cache_desc desc;  // as given, defaults filled in, a ring's capacity rounded up
     std::unique_ptr<hattn::ContextMemory> rope_memory, append_memory;
+    std::unique_ptr<hattn::DeviceCache> device;  // of rows that are on one, else null
     hattn::CachedSide keys, values;
     hattn::CacheKernels kernels;
     std::vector<int32_t> lengths;

@@ -22,7 +22,7 @@ struct PackTrailer {
 
 // The JSON text:
 //     {"library": "0.1.0", "contract": "16 hex digits", "id": "16 hex digits", "kernels": [
-//       {"name": ..., "target": ..., "kind": ..., "storage": ..., "needs": ..., "hooks": [...],
+//       {"name": ..., "target": ..., "kind": ..., "storage": ..., "needs": ..., "untested": ..., "hooks": [...],
 //        "tile": [rows, keys, row_vectors, key_unroll, value_unroll],
 //        "symbol": name of the function in the shared object}, ...]}
 // contract: that of KernelTable. id: of this pack, in the symbol kPackIdSymbol too.

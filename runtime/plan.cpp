@@ -147,7 +147,8 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
         plan.executor.threads = plan.problem.threads;
     }
     if (desc.device != HATTN_CPU) {
-        plan.device = make_device_plan(plan.problem, desc.device, context.force);
+        plan.tuning = context.tuning;
+        plan.device = make_device_plan(plan.problem, desc.device, context.force, *plan.tuning);
         plan.layout.bytes = plan.device->workspace.host_bytes;
         return plan;
     }

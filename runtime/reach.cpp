@@ -39,10 +39,10 @@ std::array<Reach, 5> reaches_of(const KernelSet &kernels, const Problem &problem
     const TuningCell most = cell_of(problem.query_length, problem.kv_length);
     // Rings take sequences that are longer than what they keep.
     const int last_keys = problem.ring ? kKeyClasses - 1 : most.keys;
-    for (const TuningGrid *grid : {kernels.machine, kernels.shipped}) {
-        for (TuningCell cell; grid && cell.rows <= most.rows; ++cell.rows) {
+    for (const TuningGrids &grids : {kernels.machine, kernels.shipped}) {
+        for (TuningCell cell; cell.rows <= most.rows; ++cell.rows) {
             for (cell.keys = 0; cell.keys <= last_keys; ++cell.keys) {
-                const TuningEntry *entry = grid->find(cell);
+                const TuningEntry *entry = grids.find(cell);
                 if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
                     // A range of keys starts at a granule, so it may be longer than what its rows see.
                     const int64_t keys =

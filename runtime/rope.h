@@ -25,6 +25,20 @@ public:
     // Turns the first rotary_dim elements of a row in place.
     void turn(float *row, int32_t worker) const;
 
+    // Of the pairs that turn, where a worker was moved to.
+    int64_t pairs() const {
+        return pairs_;
+    }
+    bool interleaved() const {
+        return rope_.style == HATTN_ROPE_INTERLEAVED;
+    }
+    const double *cosines(int32_t worker) const {
+        return angles(worker);
+    }
+    const double *sines(int32_t worker) const {
+        return angles(worker) + pairs_;
+    }
+
 private:
     int64_t position_of(int64_t sequence, int64_t row) const {
         return rope_.positions ? rope_.positions[sequence * rope_.positions_stride + row]

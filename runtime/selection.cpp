@@ -20,18 +20,6 @@ const KernelInfo *score_kernel(const TargetInfo &target, KernelKind kind, KeySto
     return found.front();
 }
 
-// Raw scores are taken before every hook, capped ones after the first.
-uint32_t hooks_of_scores(const Problem &problem) {
-    switch (problem.scores) {
-    case HATTN_SCORES_RAW:
-        return 0;
-    case HATTN_SCORES_CAPPED:
-        return problem.hooks & hook_bit("softcap");
-    default:
-        return problem.hooks;
-    }
-}
-
 // Of the hooks, those that the values kernels know.
 uint32_t hooks_of_values(uint32_t hooks) {
     const uint32_t hiding = hiding_hooks();
@@ -44,6 +32,7 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     case KeyStorage::kFloat32:
         return !problem.any_storage();
     case KeyStorage::kBfloat16:
+    case KeyStorage::kBfloat16Matrices:
         return problem.all_bfloat16();
     default:
         return true;
@@ -54,8 +43,7 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
     for (auto *list : kernels.all()) {
         if (list->front()->kind == kernel->kind) {
             require(takes_storage(*kernel, problem), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
-                    " takes ", kStorageNames[static_cast<size_t>(kernel->storage)],
-                    kernel->storage == KeyStorage::kBfloat16 ? " queries, keys" : " keys",
+                    " takes ", kernel->storage == KeyStorage::kFloat32 ? "float32 keys" : "bfloat16 queries, keys",
                     " and values, but the problem has others");
             const uint32_t hooks = problem.hooks;
             const uint32_t wanted = kernel->kind == KernelKind::kUnfusedValues ? hooks_of_values(hooks) : hooks;
@@ -96,6 +84,17 @@ void add_packed(KernelSet &kernels, const KernelPacks &packs, uint32_t hooks) {
 }
 
 }  // namespace
+
+uint32_t hooks_of_scores(const Problem &problem) {
+    switch (problem.scores) {
+    case HATTN_SCORES_RAW:
+        return 0;
+    case HATTN_SCORES_CAPPED:
+        return problem.hooks & hook_bit("softcap");
+    default:
+        return problem.hooks;
+    }
+}
 
 int64_t KernelSet::most_rows(hattn_algorithm wanted) const {
     int64_t rows = 0;
@@ -154,7 +153,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     if (force.kernel) {
         force_kernel(kernels, force.kernel, problem);
     } else {
-        const TuningFamily family = family_of(problem, kernels.algorithm, target);
+        const TuningFamily family = family_of(problem, kernels.algorithm, &target);
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
         add_packed(kernels, packs, problem.hooks);
@@ -179,16 +178,19 @@ TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_
     return cell_of(query_length, seen_keys(problem, query_length, kv_length));
 }
 
-Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const TuningCell cell = tuning_cell(problem, query_length, kv_length);
+const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &problem, int64_t query_length,
+                                 int64_t kv_length) {
     // Beyond the last class short splits, good as they may be there, would be too many for a workspace.
     static const int64_t most_keys = largest_of_exponent(kKeyClasses - 1);
-    if (seen_keys(problem, query_length, kv_length) > most_keys) {
-        return choose_by_rule(kernels, problem, query_length, kv_length);
-    }
-    for (const auto &[grid, decider] :
+    return seen_keys(problem, query_length, kv_length) > most_keys
+               ? nullptr
+               : grids.find(tuning_cell(problem, query_length, kv_length));
+}
+
+Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    for (const auto &[grids, decider] :
          {std::pair(kernels.machine, Decider::kMachine), std::pair(kernels.shipped, Decider::kShipped)}) {
-        const TuningEntry *entry = grid ? grid->find(cell) : nullptr;
+        const TuningEntry *entry = nearest_entry(grids, problem, query_length, kv_length);
         if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
             if (Choice choice; choose_by_entry(kernels, problem, *entry, query_length, choice)) {
                 choice.decider = decider;

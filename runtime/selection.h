@@ -42,12 +42,12 @@ struct KernelSet {
     const KernelInfo *scores = nullptr;                              // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
-    const KernelInfo *widen = nullptr, *narrow = nullptr;     // between 16 bits and float32
-    std::vector<const KernelInfo *> packed;                   // of kernel packs; only tuning entries choose them
-    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;         // forced or asked for
-    std::string why_algorithm;                                // empty, or a phrase with a semicolon
-    const TuningGrid *machine = nullptr, *shipped = nullptr;  // of the problem's family; may be null
-    std::array<Reach, 5> reaches{};                           // by algorithm
+    const KernelInfo *widen = nullptr, *narrow = nullptr;  // between 16 bits and float32
+    std::vector<const KernelInfo *> packed;                // of kernel packs; only tuning entries choose them
+    hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;      // forced or asked for
+    std::string why_algorithm;                             // empty, or a phrase with a semicolon
+    TuningGrids machine, shipped;                          // for the problem's family
+    std::array<Reach, 5> reaches{};                        // by algorithm
 
     const Reach &reach(hattn_algorithm wanted) const {
         return reaches[static_cast<size_t>(wanted)];
@@ -68,12 +68,19 @@ struct KernelSet {
     std::array<std::vector<const KernelInfo *> *, 5> all();
 };
 
+// Raw scores are taken before every hook, capped ones after the first.
+uint32_t hooks_of_scores(const Problem &problem);
+
 // Throws StatusError if the request cannot be met.
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
                          const TuningDatabase &tuning, const KernelPacks &packs);
 
 // For one sequence of query_length rows per head and kv_length keys.
 Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length);
+
+// The entry for such a sequence; null if there is none near, or the keys are beyond all classes.
+const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &problem, int64_t query_length,
+                                 int64_t kv_length);
 
 // The class whose entry decides about such a sequence.
 TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_length);

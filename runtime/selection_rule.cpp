@@ -10,8 +10,10 @@ namespace hattn {
 
 namespace {
 
-// Up to this many rows per kv head, reading K and V once as vectors beats the wider arithmetic of rows in lanes.
+// Up to this many rows per kv head split_kv, which fetches keys ahead and cuts them up for all threads, takes less time
+// than flash; up to kDraftRows, where it fills no more rows of tiles. Measured, see docs/decisions/0028.
 constexpr int64_t kDecodeRows = 16;
+constexpr int64_t kDraftRows = 64;
 
 // Up to this many keys flash takes its small tile. Measured, see schedules/targets.cpp.
 constexpr int64_t kShortKeys = 2048;
@@ -22,12 +24,47 @@ constexpr int64_t kFewRows = 96;
 constexpr int64_t kSplitKeys = 512;
 constexpr int64_t kUnfusedSplitKeys = 1024;
 
+// Rows of tiles that the rows of a kv head take up, filled or not.
+int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_length) {
+    const int64_t rows = choice.kernel->tile.rows;
+    return ceil_div(query_length, rows / choice.heads) * ceil_div(problem.group_size(), choice.heads) * rows;
+}
+
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const bool is_short = kv_length <= kShortKeys;
     const KernelInfo *usual = is_short ? by_rows.front() : by_rows.back();
     const KernelInfo *other = is_short ? by_rows.back() : by_rows.front();
     return fill_flash_tiles(std::array{usual, other}, problem, query_length);
+}
+
+// All heads of a kv head read the same keys, so they share a tile as far as it goes.
+Choice choose_shared(const KernelSet &kernels, hattn_algorithm algorithm, const Problem &problem,
+                     int64_t query_length) {
+    const int64_t rows = query_length * problem.group_size();
+    const KernelInfo *kernel = fitting(kernels.of(algorithm), rows);
+    const KernelInfo *values = algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows) : nullptr;
+    return {algorithm, kernel, values, std::min<int64_t>(kernel->tile.rows, problem.group_size()),
+            usual_split_keys(algorithm)};
+}
+
+Choice choose_naive(const KernelSet &kernels, int64_t query_length) {
+    return {HATTN_ALGORITHM_NAIVE, fitting(kernels.naive, query_length), nullptr, 1, 0};
+}
+
+Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const int64_t rows = query_length * problem.group_size();
+    const Choice split_kv = choose_shared(kernels, HATTN_ALGORITHM_SPLIT_KV, problem, query_length);
+    if (rows <= kDecodeRows) {
+        return split_kv;
+    }
+    if (kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) {
+        return choose_naive(kernels, query_length);
+    }
+    const Choice flash = choose_flash(kernels.flash, problem, query_length, kv_length);
+    const bool is_draft =
+        rows <= kDraftRows && tile_rows(split_kv, problem, query_length) <= tile_rows(flash, problem, query_length);
+    return is_draft ? split_kv : flash;
 }
 
 }  // namespace
@@ -73,25 +110,16 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const 
 }
 
 Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const int64_t rows_of_kv_head = query_length * problem.group_size();
-    hattn_algorithm algorithm = kernels.algorithm;
-    if (algorithm == HATTN_ALGORITHM_AUTO) {
-        const bool tiny = kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows;
-        algorithm = rows_of_kv_head <= kDecodeRows ? HATTN_ALGORITHM_SPLIT_KV
-                    : tiny                         ? HATTN_ALGORITHM_NAIVE
-                                                   : HATTN_ALGORITHM_FLASH;
-    }
-    if (algorithm == HATTN_ALGORITHM_FLASH) {
+    switch (kernels.algorithm) {
+    case HATTN_ALGORITHM_AUTO:
+        return choose_algorithm(kernels, problem, query_length, kv_length);
+    case HATTN_ALGORITHM_FLASH:
         return choose_flash(kernels.flash, problem, query_length, kv_length);
+    case HATTN_ALGORITHM_NAIVE:
+        return choose_naive(kernels, query_length);
+    default:
+        return choose_shared(kernels, kernels.algorithm, problem, query_length);
     }
-    if (algorithm == HATTN_ALGORITHM_NAIVE) {
-        return {algorithm, fitting(kernels.naive, query_length), nullptr, 1, 0};
-    }
-    // All heads of a kv head read the same keys, so they share a tile as far as it goes.
-    const KernelInfo *kernel = fitting(kernels.of(algorithm), rows_of_kv_head);
-    return {algorithm, kernel,
-            algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows_of_kv_head) : nullptr,
-            std::min<int64_t>(kernel->tile.rows, problem.group_size()), usual_split_keys(algorithm)};
 }
 
 }  // namespace hattn

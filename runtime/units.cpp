@@ -50,11 +50,11 @@ bool TaskWriter::next_wave() {
         units_ = -1;
     }
     // Longest sequences first; in a sequence one kv head after the other, whose keys then stay in cache; there longest
-    // first.
+    // first, and tiles that read the same keys one after the other.
     const int64_t group = plan_.problem.group_size();
     std::sort(tasks_, tasks_ + task_count_, [group](const Task &a, const Task &b) {
         const auto key = [group](const Task &task) {
-            return std::tuple(-task.work, task.batch, task.head / group, -task.cost(), task.order);
+            return std::tuple(-task.work, task.batch, task.head / group, -task.cost(), task.key, task.order);
         };
         return key(a) < key(b);
     });

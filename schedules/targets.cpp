@@ -7,6 +7,7 @@
 #include "schedules/generic/generic.h"
 #include "schedules/simd/head_in_lanes.h"
 #include "schedules/simd/rows_in_lanes.h"
+#include "schedules/x86/matrices.h"
 
 namespace hattn::schedules {
 
@@ -52,6 +53,9 @@ std::vector<TargetRow> x86_64_targets() {
         with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake");
     static const std::string bfloat16 = with_kernel_features(
         "x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake-avx512_cannonlake-avx512_zen4");
+    static const std::string matrices =
+        with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2-avx512-avx512_skylake-avx512_cannonlake-avx512_zen4-"
+                             "avx512_sapphirerapids");
     return {
         generic_target(generic.c_str(), "sse4.1"),
         {
@@ -92,6 +96,9 @@ std::vector<TargetRow> x86_64_targets() {
             .flash_tiles = {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}},
             .split_kv_tiles =
                 {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}, {16, 32, 1, 8, 8}},
+            // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
+            .stored_split_kv_tiles =
+                {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}, {16, 32, 1, 8, 8}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
             .unfused_values_tiles = {{1, 64, 1, 1, 4},
@@ -104,6 +111,12 @@ std::vector<TargetRow> x86_64_targets() {
             .bfloat16 = {bfloat16.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg",
                          {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}},
+            // One tile of registers of 16 x 16 sums at a time.
+            .matrices = {matrices.c_str(),
+                         "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg amx_bf16",
+                         x86::schedule_matrices,
+                         x86::schedule_matrices_in_loops,
+                         {{64, 64, 1, 16, 16}}},
         },
     };
 }
@@ -208,6 +221,7 @@ TargetRow resolve_target(const Architecture &architecture, const std::string &na
         inherit(row.unfused_scores_tiles, parent.unfused_scores_tiles);
         inherit(row.unfused_values_tiles, parent.unfused_values_tiles);
     }
+    inherit(row.stored_split_kv_tiles, row.split_kv_tiles);
     return row;
 }
 
@@ -219,6 +233,9 @@ TargetRow resolve_stand_in(const Architecture &architecture, const std::string &
     row.cpu_features = other.cpu_features;
     row.bfloat16.halide_target = other.halide_target;
     row.bfloat16.cpu_features = "";
+    row.matrices.halide_target = other.halide_target;
+    row.matrices.cpu_features = "";
+    row.matrices.flash = row.matrices.flash_in_loops;
     row.stand_in = other.name;
     return row;
 }

@@ -61,6 +61,15 @@ struct Bfloat16Kernels {
     std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
 };
 
+// Kernels that multiply small matrices of bfloat16 numbers, likewise. Of the two schedules the second cuts the same
+// matrices out as loops, for stand-ins: what computes one, without an instruction for it, fills no vectors.
+struct MatrixKernels {
+    const char *halide_target = nullptr;
+    const char *cpu_features = "";
+    AttentionSchedule flash = nullptr, flash_in_loops = nullptr;
+    std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
+};
+
 // A null schedule or an empty candidate list means: the parent's.
 struct TargetRow {
     std::string name;
@@ -78,8 +87,10 @@ struct TargetRow {
     MergeSchedule merge = nullptr;
     ConvertSchedules convert = {};
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
+    std::vector<Tile> stored_split_kv_tiles = {};                            // over any storage, with the same rows
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
+    MatrixKernels matrices = {};                                             // likewise
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one
 
     const std::string &instructions_of() const {

@@ -183,8 +183,8 @@ HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
 
 /* Where an execute on a device puts its work.
  *
- * Tensors of an execute (q, k, v, out and, where given, lse, bias and mask) are all in host memory, from where they are copied and
- * to where results are, or all in memory of the plan's device; a mixture is HATTN_INVALID_ARGUMENT, another device HATTN_NOT_SUPPORTED. Vectors (slopes, sinks,
+ * Tensors of an execute (q, k, v, out and, where given, lse, scores, bias and mask) are all in host memory, from where they are copied and
+ * to where results are, or all in memory of the plan's device; k and v may be there alone; another mixture is HATTN_INVALID_ARGUMENT, another device HATTN_NOT_SUPPORTED. Vectors (slopes, sinks,
  * lengths, offsets, block tables) are in host memory, and read before the execute returns.
  *
  * With tensors on the device, a queue and a device_workspace, an execute takes no memory on the device and waits for nothing but the loading of kernels
@@ -323,6 +323,11 @@ typedef struct hattn_kv_cache_desc {
     /* Of int8 and int4, copied: [1, 1 or Hkv, 1, 1 or D] float32, scales of what is appended. Null: every key gets a scale for
      * each 32 elements, with which the largest of them becomes 127 or 7. */
     hattn_tensor k_scale, v_scale;
+    /* Where rows are kept: on a device, in float32, in the context of `queue`, in which they are written as well; null: the library's
+     * own, see hattn_queue. It has to outlive the cache. */
+    hattn_device device;
+    int32_t device_id;
+    const hattn_queue *queue;
 } hattn_kv_cache_desc;
 HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
 
@@ -332,6 +337,8 @@ HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn
 HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
 /* Appends k, v [B, Hkv, S, D], each float32, float16, bfloat16 or, unless rope is given, of the cache's own type if that has no
  * scales. They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
+ * On a device k and v are float32 there, or each on the host, from where it is copied; keys are turned in float32, by angles
+ * computed in double precision; rows are there when the call returns, and it takes memory on the device for as long.
  * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache, or if too few pages are free. Writes only
  * the new rows (and those a copied page held before them). */
 HATTN_API hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
@@ -357,7 +364,7 @@ HATTN_API hattn_status hattn_kv_cache_pages(const hattn_kv_cache *cache, int64_t
 /* Of a paged cache: the pages of each sequence, [B, *stride] in the order of keys; -1 past its last one. Points into the cache:
  * valid until the next change. */
 HATTN_API hattn_status hattn_kv_cache_block_table(const hattn_kv_cache *cache, const int32_t **table, int64_t *stride);
-/* Fills in the cache's part of an attention, for plans of one's own: desc's kv_heads, key_dim, value_dim, page_size, ring, k_dtype,
+/* Fills in the cache's part of an attention, for plans of one's own: desc's device if the cache is on one, kv_heads, key_dim, value_dim, page_size, ring, k_dtype,
  * v_dtype and kv_length (of the storage, so that a plan serves all later steps); args' k, v, scales, kv_lengths and block table, which point into
  * the cache: valid until the next change. Of a ring it checks that the rows of args' q (with its q_lengths and
  * causal_offsets) see stored keys only. */

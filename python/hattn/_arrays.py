@@ -19,13 +19,17 @@ def device_of(array: Any) -> Optional[Tuple[int, int]]:
     return int(device_type), int(device_id)
 
 
+def on_device(array: Any) -> bool:
+    where = device_of(array)
+    return where is not None and where[0] not in HOST_DEVICES
+
+
 def check_host(**arrays: Any) -> None:
     """Raises NotImplementedError for a tensor that lives on a device, before its memory is asked for."""
     for name, array in arrays.items():
-        where = device_of(array)
-        if where is not None and where[0] not in HOST_DEVICES:
+        if on_device(array):
             raise NotImplementedError(
-                f"{name}: the {type(array).__name__} lives on DLPack device {where}, "
+                f"{name}: the {type(array).__name__} lives on DLPack device {device_of(array)}, "
                 "but only arrays on the CPU are supported here"
             )
 

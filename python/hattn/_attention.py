@@ -82,6 +82,7 @@ def attention(
             whose largest is Sk. Pages may be shared; entries past a sequence's last page are not read.
         k_scale, v_scale: float32, given exactly for int8 and int4, which stand for integer * scale: a number, [Hkv],
             [Hkv, D], or of every key one for each 32 elements, [B, Hkv, Sk, ceil(D / 32)] in the layout and storage of k.
+            With keys on a device, an array there of four dimensions, of which the first three may be 1 and the last 1 or D.
         algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
         threads: number of threads; default: one per core. Results do not depend on it.
         out: array to write to, [B, Hq, Sq, Dv] in the layout, float32, float16 or bfloat16 whatever q is; may not overlap an
@@ -89,7 +90,7 @@ def attention(
         return_lse: also return the log-sum-exp of each row, natural logarithm, with the sink.
         device: "cpu", or "opencl", "cuda" or "cuda:1" where the library was built for them and the machine has one (see
             info()). Arrays in host memory are copied there and back; default: "cpu". For arrays on a device (CUDA, OpenCL), which
-            q, k, v, out, bias and mask then all are, it is theirs, and results are there too; lengths, tables, slopes and
+            q, k, v, out, bias, mask and scales then all are, it is theirs, and results are there too; lengths, tables, slopes and
             sinks stay on the host. Devices compute with flash and split_kv, heads of up to 256 elements, and no scores.
         stream: of arrays on a device, a CUDA stream (an int, or one of PyTorch or CuPy) or an OpenCL command queue: work is put
             there, and of CUDA not waited for. Memory for it comes from the library of q, for which the stream should be the one
@@ -139,7 +140,7 @@ def attention(
     if _devices.choose_home(problem, q):
         outputs = _devices.attention(q, k, v, out, problem, flag("return_lse", return_lse), stream)
         return outputs[0] if outputs[1] is None else outputs[:2]
-    check_host(q=q, k=k, v=v, out=out, bias=bias, mask=mask)
+    check_host(q=q, k=k, v=v, out=out, bias=bias, mask=mask, k_scale=k_scale, v_scale=v_scale)
     if stream is not None:
         raise ValueError("stream: is given, but q lives on the host")
     outputs = _hattn.attention(q, k, v, out, problem, flag("return_lse", return_lse))

@@ -93,10 +93,13 @@ def _empty(like: Any, shape: Tuple[int, ...], dtype: str) -> Any:
 
 def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any) -> Any:
     """The call of the library for arrays on a device. Returns (out, lse or None, None), with `out` as it was given."""
+    if problem.scores != _hattn.Scores.none:
+        raise NotImplementedError("return_scores: is given, but of arrays on a device there is no score output")
     stream = stream_handle(given_stream)
-    check_together(q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)
+    operands = ("bias", "mask", "k_scale", "v_scale")
+    check_together(q, k=k, v=v, out=out, **{name: getattr(problem, name) for name in operands})
     queries, keys, values = (_InStream(array, stream) for array in (q, k, v))
-    for name in ("bias", "mask"):
+    for name in operands:
         if getattr(problem, name) is not None:
             setattr(problem, name, _InStream(getattr(problem, name), stream))
     plan: Dict[str, Any] = json.loads(_hattn.explain(queries, keys, values, problem))

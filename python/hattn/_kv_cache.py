@@ -38,6 +38,8 @@ class KVCache:
         page_size: keys per page: 16, 32, 64 or 128.
         page_count: pages of all sequences together; default: enough for batch * capacity keys.
         window: keys that a query may see; excludes page_size.
+        device: "opencl", "cuda" or "cuda:1": keeps float32 rows in memory of the device, which then computes; arrays of the host
+            are copied there and back. Default: the host.
 
     Raises:
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
@@ -58,6 +60,7 @@ class KVCache:
         value_dtype: Optional[Any] = None,
         k_scale: Optional[Any] = None,
         v_scale: Optional[Any] = None,
+        device: Optional[str] = None,
     ) -> None:
         optional = {"value_dim": value_dim, "page_size": page_size, "page_count": page_count, "window": window}
         for name, value in optional.items():
@@ -76,6 +79,7 @@ class KVCache:
             None if value_dtype is None else _options.dtype(value_dtype),
             _options.scale_array("k_scale", k_scale, of_keys=False),
             _options.scale_array("v_scale", v_scale, of_keys=False),
+            *(_options.device_number(device) if device is not None else (_hattn.Device.cpu, 0)),
         )
         self._dtypes = tuple(_options.dtype_name(given) for given in (dtype, value_dtype or dtype))
 

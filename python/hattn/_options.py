@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 import numpy as np
 
 from hattn import _hattn
-from hattn._arrays import as_numpy, check_host
+from hattn._arrays import as_numpy, check_host, on_device
 
 LAYOUTS = {"bhsd": _hattn.Layout.bhsd, "bshd": _hattn.Layout.bshd}
 ALGORITHMS = {name: getattr(_hattn.Algorithm, name) for name in ("auto", "naive", "flash", "split_kv", "unfused")}
@@ -34,7 +34,7 @@ def _choice(name: str, value: Any, choices: Mapping[str, _Choice]) -> _Choice:
     return choices[value]
 
 
-def _device(value: Any) -> Tuple[_hattn.Device, int]:
+def device_number(value: Any) -> Tuple[_hattn.Device, int]:
     """The device of a name, which may end in ":" and a number."""
     name, colon, number_text = value.partition(":") if isinstance(value, str) else (value, "", "")
     device = _choice("device", name, _DEVICES)
@@ -121,13 +121,14 @@ def dtype(value: Any) -> _hattn.DType:
     return _choice("dtype", dtype_name(value), _DTYPES)
 
 
-def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Optional[np.ndarray]:
-    """Scales of quantised keys or values as [1 or B or pages, heads, sequence, D or blocks] float32.
+def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Any:
+    """Scales of quantised keys or values as [1 or B or pages, heads, sequence, D or blocks] float32 in the layout of the keys.
 
-    value: a number, [Hkv], [Hkv, Dk] or, `of_keys`, four dimensions in the layout of the keys.
+    value: a number, [Hkv], [Hkv, Dk] or, `of_keys`, four dimensions in the layout of the keys: those of an array on a
+        device, which stays as it is.
     """
-    if value is None:
-        return None
+    if value is None or (of_keys and on_device(value)):
+        return value
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
         return np.full((1, 1, 1, 1), number(name, value), np.float32)
     array = np.asarray(as_numpy(name, value))
@@ -135,11 +136,12 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
     shapes = {0: (1, 1, 1, 1), 1: (1, -1, 1, 1), 2: (1, array.shape[0] if array.ndim else 1, 1, -1)}
     if array.ndim in shapes:
-        return array.reshape(shapes[array.ndim]) if array.size else array.reshape((1, 0, 1, 1))
+        array = array.reshape(shapes[array.ndim]) if array.size else array.reshape((1, 0, 1, 1))
+        return array.swapaxes(1, 2) if layout == "bshd" else array
     if array.ndim != 4 or not of_keys:
         ranks = "0, 1, 2 or 4" if of_keys else "0, 1 or 2"
         raise ValueError(f"{name}: rank is {array.ndim}, but must be {ranks}: a number, [kv heads], [kv heads, dim]...")
-    return array.swapaxes(1, 2) if layout == "bshd" else array
+    return array
 
 
 def _set_masks(problem: _hattn.Problem, causal: Any, causal_offset: Any, window: Any) -> None:
@@ -190,7 +192,7 @@ def attention_options(
     if scale is not None:
         problem.scale = number("scale", scale)
     if device is not None:
-        problem.device, problem.device_id = _device(device)
+        problem.device, problem.device_id = device_number(device)
     if threads is not None:
         problem.threads = integer("threads", threads, 32)
     if return_scores is not None:

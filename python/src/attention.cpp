@@ -139,7 +139,7 @@ void AttentionCall::add_arrays(const Problem &problem) {
         if (object.is_none())
             return;
         arrays_.push_back(Array::readable(object, name));
-        tensor = arrays_.back().tensor(Layout::kBhsd);
+        tensor = arrays_.back().tensor(problem.layout);
     };
     scale(problem.k_scale, "k_scale", args_.k_scale);
     scale(problem.v_scale, "v_scale", args_.v_scale);

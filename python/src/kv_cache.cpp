@@ -47,7 +47,8 @@ std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
 
 KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim,
                  hattn_dtype dtype, int64_t page_size, int64_t page_count, int64_t window,
-                 std::optional<hattn_dtype> value_dtype, nb::handle k_scale, nb::handle v_scale)
+                 std::optional<hattn_dtype> value_dtype, nb::handle k_scale, nb::handle v_scale, hattn_device device,
+                 int32_t device_id)
     : context_(make_context()), batch_(batch) {
     hattn_kv_cache_desc desc;
     hattn_kv_cache_desc_init(&desc);
@@ -61,6 +62,8 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
     desc.page_count = page_count;
     desc.window = window;
     desc.value_dtype = value_dtype.value_or(dtype);
+    desc.device = device;
+    desc.device_id = device_id;
     std::vector<Array> alive;
     const auto scale = [&](nb::handle given, const char *name, hattn_tensor &tensor) {
         if (given.is_none())
@@ -141,6 +144,8 @@ nb::tuple KvCache::view(nb::handle self) {
     const KvCache &cache = *nb::cast<const KvCache *>(self);
     hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
     check(hattn_kv_cache_view(cache.cache_.get(), &k, &v), cache.context_.get());
+    if (k.device != HATTN_CPU)
+        raise(PyExc_NotImplementedError, "view: the cache is on a device, of whose memory there are no arrays");
     return nb::make_tuple(read_only(k, self), read_only(v, self));
 }
 

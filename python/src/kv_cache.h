@@ -22,7 +22,7 @@ public:
     // Throws as check().
     KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim, hattn_dtype dtype,
             int64_t page_size, int64_t page_count, int64_t window, std::optional<hattn_dtype> value_dtype,
-            nb::handle k_scale, nb::handle v_scale);
+            nb::handle k_scale, nb::handle v_scale, hattn_device device, int32_t device_id);
 
     // k, v: [B, Hkv, S, D]; lengths: [B] integers or None; rope and positions as RopeCall takes them. All or nothing.
     void append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions);
@@ -33,8 +33,8 @@ public:
     nb::tuple pages() const;
     // A copy, int32 [B, most pages of a sequence].
     nb::object block_table() const;
-    // (k, v): read-only arrays of the whole storage, which keep `self` alive. 16 bits are seen as uint16, two int4
-    // as uint8.
+    // (k, v): of a cache on the host read-only arrays of the whole storage, which keep `self` alive. 16 bits are seen
+    // as uint16, two int4 as uint8.
     static nb::tuple view(nb::handle self);
     // (k, v): the scales of the storage, likewise; None where there are none.
     static nb::tuple scales(nb::handle self);

@@ -99,10 +99,11 @@ void bind_rope(nb::module_ &module) {
 void bind_kv_cache(nb::module_ &module) {
     nb::class_<KvCache>(module, "KvCache")
         .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, hattn_dtype, int64_t, int64_t, int64_t,
-                      std::optional<hattn_dtype>, nb::handle, nb::handle>(),
+                      std::optional<hattn_dtype>, nb::handle, nb::handle, hattn_device, int32_t>(),
              nb::arg("batch"), nb::arg("kv_heads"), nb::arg("capacity"), nb::arg("key_dim"), nb::arg("value_dim"),
              nb::arg("dtype"), nb::arg("page_size"), nb::arg("page_count"), nb::arg("window"),
-             nb::arg("value_dtype").none(), nb::arg("k_scale").none(), nb::arg("v_scale").none())
+             nb::arg("value_dtype").none(), nb::arg("k_scale").none(), nb::arg("v_scale").none(), nb::arg("device"),
+             nb::arg("device_id"))
         .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("lengths").none(),
              nb::arg("rope").none(), nb::arg("positions").none())
         .def("fork", &KvCache::fork)

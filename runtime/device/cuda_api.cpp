@@ -33,7 +33,8 @@ Api load_api() {
         find(api.retain_primary_context, "cuDevicePrimaryCtxRetain") && find(api.current_context, "cuCtxGetCurrent") &&
         find(api.push_context, "cuCtxPushCurrent_v2") && find(api.pop_context, "cuCtxPopCurrent_v2") &&
         find(api.context_device, "cuCtxGetDevice") && find(api.stream_context, "cuStreamGetCtx") &&
-        find(api.stream_synchronize, "cuStreamSynchronize") && find(api.copy_to_device, "cuMemcpyHtoDAsync_v2") &&
+        find(api.stream_synchronize, "cuStreamSynchronize") && find(api.allocate, "cuMemAlloc_v2") &&
+        find(api.release, "cuMemFree_v2") && find(api.copy_to_device, "cuMemcpyHtoDAsync_v2") &&
         find(api.load_module, "cuModuleLoadData") && find(api.module_function, "cuModuleGetFunction") &&
         find(api.set_function_attribute, "cuFuncSetAttribute") && find(api.launch, "cuLaunchKernel");
     int version = 0;

@@ -29,6 +29,8 @@ struct Api {
     Result (*context_device)(int *);
     Result (*stream_context)(void *, void **);
     Result (*stream_synchronize)(void *);
+    Result (*allocate)(DevicePointer *, size_t);
+    Result (*release)(DevicePointer);
     Result (*copy_to_device)(DevicePointer, const void *, size_t, void *);
     Result (*load_module)(void **, const void *);
     Result (*module_function)(void **, void *, const char *);

@@ -140,6 +140,18 @@ public:
         check_result(api().stream_synchronize(queue.queue), "cuStreamSynchronize");
     }
 
+    uint64_t allocate(const DeviceQueue &queue, size_t bytes) const override {
+        const cuda::CurrentContext current(queue.context);
+        check_result(current.result(), "cuCtxPushCurrent");
+        cuda::DevicePointer memory = 0;
+        check_result(api().allocate(&memory, bytes), "cuMemAlloc");
+        return memory;
+    }
+    void release(const DeviceQueue &queue, uint64_t memory) const override {
+        const cuda::CurrentContext current(queue.context);
+        api().release(memory);
+    }
+
     uint64_t part(void *memory, size_t offset, size_t) const override {
         return reinterpret_cast<uint64_t>(memory) + offset;
     }

@@ -30,13 +30,13 @@ struct LoadedKernel {
     int shared_bytes = kDefaultSharedBytes;  // that a launch may ask for
 };
 
-// By context and PTX.
+// By context and packed PTX.
 class LoadedKernels {
 public:
     // Loads once: the fat binary if the build has one and this GPU takes it, else the PTX.
-    Result load(const DeviceQueue &queue, const void *ptx) {
+    Result load(const DeviceQueue &queue, const void *packed, size_t bytes) {
         const std::lock_guard lock(mutex_);
-        LoadedKernel &kernel = kernels_[{queue.context, ptx}];
+        LoadedKernel &kernel = kernels_[{queue.context, packed}];
         if (kernel.module) {
             return cuda::kSuccess;
         }
@@ -45,7 +45,8 @@ public:
             return cuda::kSuccess;
         }
         kernel.module = nullptr;
-        const Result result = api().load_module(&kernel.module, ptx);
+        const std::string ptx = device_table().unpack_code(packed, bytes);
+        const Result result = api().load_module(&kernel.module, ptx.c_str());
         if (result != cuda::kSuccess) {
             kernel.module = nullptr;
         }
@@ -53,9 +54,9 @@ public:
     }
 
     // One that is loaded, and may be launched with so much shared memory.
-    Result prepare(const DeviceQueue &queue, const void *ptx, const char *name, int shared_bytes, void **function) {
+    Result prepare(const DeviceQueue &queue, const void *packed, const char *name, int shared_bytes, void **function) {
         const std::lock_guard lock(mutex_);
-        LoadedKernel &kernel = kernels_[{queue.context, ptx}];
+        LoadedKernel &kernel = kernels_[{queue.context, packed}];
         Result result = cuda::kSuccess;
         if (!kernel.module) {
             return cuda::kInvalidHandle;  // load() has said why
@@ -110,15 +111,15 @@ hattn_status cuda_status(int result) {
 // These replace weak functions of Halide's runtime.
 extern "C" {
 
-int halide_cuda_initialize_kernels(void *user_context, void **state, const char *ptx, int) {
+int halide_cuda_initialize_kernels(void *user_context, void **state, const char *packed, int bytes) {
     using namespace hattn;
     const auto &queue = *static_cast<DeviceQueue *>(user_context);
-    *state = const_cast<char *>(ptx);
+    *state = const_cast<char *>(packed);
     const cuda::CurrentContext current(queue.context);
     if (current.result() != cuda::kSuccess) {
         return report(current.result(), "cuCtxPushCurrent");
     }
-    return report(loaded_kernels().load(queue, ptx), "cuModuleLoadData");
+    return report(loaded_kernels().load(queue, packed, static_cast<size_t>(bytes)), "cuModuleLoadData");
 }
 
 void halide_cuda_finalize_kernels(void *, void *) {}

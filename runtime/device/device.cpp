@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device_queue.h"
+#include "runtime/tensor.h"
 
 namespace hattn {
 
@@ -87,6 +88,16 @@ const std::string &device_unusable(const DeviceTargetInfo &target, int32_t devic
         answer->second = try_device(target, device_id);
     }
     return answer->second;
+}
+
+const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {
+    const DeviceTargetInfo *target = find_device_target(device);
+    require(target, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", device_name(device),
+            "), but this build has kernels for ", compiled_devices());
+    const std::string &unusable = device_unusable(*target, device_id);
+    require(unusable.empty(), HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", target->name,
+            "), but this machine has none that works: ", unusable);
+    return *target;
 }
 
 void note_device_error(hattn_status status, const std::string &text) {

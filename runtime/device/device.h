@@ -16,6 +16,9 @@ std::string compiled_devices();  // "cpu, opencl"
 // Why the machine has no such device that works; "" if it has one. Looks once, by allocating a little memory there.
 const std::string &device_unusable(const DeviceTargetInfo &target, int32_t device_id);
 
+// The kernels for a device that works. Throws StatusError if the build has none or the machine no such device.
+const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id);
+
 // Keeps the first error on this thread, from inside of a call of Halide, for check_device().
 void note_device_error(hattn_status status, const std::string &text);
 // Forgets it, where a failure does not matter.
@@ -25,7 +28,8 @@ void discard_device_error();
 // functions returned, is an error.
 void check_device(int code, const DeviceTargetInfo &target, const char *what);
 
-// What an error of the CUDA driver, a CUresult, is to a caller.
+// What an error of the CUDA driver, a CUresult, or of OpenCL is to a caller.
 hattn_status cuda_status(int result);
+hattn_status opencl_status(int32_t result);
 
 }  // namespace hattn

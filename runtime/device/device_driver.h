@@ -34,6 +34,9 @@ public:
     virtual void upload(const DeviceQueue &queue, uint64_t memory, const void *host, size_t bytes) const = 0;
     virtual void wait(const DeviceQueue &queue) const = 0;
 
+    // Memory of the queue's context, until it is released, as tensors hold it.
+    virtual uint64_t allocate(const DeviceQueue &queue, size_t bytes) const = 0;
+    virtual void release(const DeviceQueue &queue, uint64_t memory) const = 0;
     // A part of memory as memory of its own, until it is released.
     virtual uint64_t part(void *memory, size_t offset, size_t bytes) const = 0;
     virtual void release_part(uint64_t part) const = 0;

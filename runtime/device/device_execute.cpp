@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "device_launch.h"
 #include "device_units.h"
-#include "runtime/key_storage.h"
 #include "runtime/tensor.h"
 
 namespace hattn {
@@ -15,6 +16,9 @@ namespace hattn {
 namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+// Elements of the views of one memory.
+const halide_type_t kFloat = halide_type_of<float>(), kHalf = halide_type_of<uint16_t>();
 
 // lse as wanted, or memory of the device alone that has its shape.
 hattn_tensor lse_tensor(const hattn_attention_args &args) {
@@ -69,28 +73,25 @@ public:
           lse_(lse_tensor(args)),
           bias_(or_else(args.bias, &kNoBias, HATTN_FLOAT32)),
           mask_(or_else(args.mask, &kNoMask, HATTN_BOOL)),
-          tables_(make_granule_tables(problem, args, &host_)),
           slopes_(per_head(problem, args.alibi_slopes, 0.0f, 0, &host_)),
           sinks_(per_head(problem, args.sinks, kNegativeInfinity, plan.attention->tile.rows, &host_)),
-          key_granules_(queue_, tables_.key, "k"),
-          value_granules_(queue_, tables_.value, "v"),
           alibi_slopes_(queue_, slopes_, "alibi_slopes"),
           sink_logits_(queue_, sinks_, "sinks"),
-          tensors_{{queue_, args.q, "q"}, {queue_, args.k, "k"},   {queue_, args.v, "v"},  {queue_, args.out, "out"},
-                   {queue_, lse_, "lse"}, {queue_, bias_, "bias"}, {queue_, mask_, "mask"}},
-          units_(make_device_units(problem, plan, args, lse_, tensors_, tables_, &host_)) {}
+          tensors_{{queue_, args.q, "q"},
+                   {queue_, problem, args, args.k, args.k_scale, "k", &host_},
+                   {queue_, problem, args, args.v, args.v_scale, "v", &host_},
+                   {queue_, args.out, "out"},
+                   {queue_, lse_, "lse"},
+                   {queue_, bias_, "bias"},
+                   {queue_, mask_, "mask"}},
+          units_(make_device_units(problem, plan, args, lse_, tensors_, wanted_scores(), &host_)) {}
 
     // Nothing is left in the queue that reads memory of the host after a failure.
     void run() {
         try {
             enqueue();
         } catch (...) {
-            discard_device_error();
-            try {
-                queue_.driver.wait(queue_);
-            } catch (const StatusError &) {
-                // The first error counts.
-            }
+            queue_.drain();
             throw;
         }
         if (waits_ || queue_.took_memory) {
@@ -99,15 +100,24 @@ public:
     }
 
 private:
+    const DeviceMemory *wanted_scores() {
+        return plan_.scores ? &scores_.emplace(queue_, args_.scores, "scores") : nullptr;
+    }
+
     void enqueue() {
-        for (DeviceMemory *input : {&tensors_.query, &tensors_.key, &tensors_.value, &tensors_.bias, &tensors_.mask,
-                                    &key_granules_, &value_granules_, &alibi_slopes_, &sink_logits_}) {
+        tensors_.key.upload();
+        tensors_.value.upload();
+        for (DeviceMemory *input : {&tensors_.query, &tensors_.bias, &tensors_.mask, &alibi_slopes_, &sink_logits_}) {
             input->upload();
         }
-        if (plan_.algorithm == HATTN_ALGORITHM_SPLIT_KV) {
+        if (plan_.split_keys > 0) {
             run_split();
         } else {
-            launch_attention(tensors_.output, args_.out.stride[2], tensors_.lse, lse_.stride[2]);
+            launch_attention({tensors_.output, args_.out.dtype, args_.out.stride[2]}, tensors_.lse, lse_.stride[2]);
+        }
+        if (scores_) {
+            launch_scores();
+            scores_->download();
         }
         tensors_.output.download();
         if (args_.lse.data) {
@@ -120,54 +130,104 @@ private:
         const float *no_host = nullptr;
         const DeviceMemory states(queue_, no_host, rows * problem_.value_dim, "partial states");
         const DeviceMemory state_lse(queue_, no_host, rows, "partial states");
-        if (!units_.attention.empty()) {
-            launch_attention(states, problem_.value_dim, state_lse, 1);
+        if (plan_.values) {
+            run_unfused(states, state_lse);
+        } else if (!units_.attention.empty()) {
+            launch_attention({states, HATTN_FLOAT32, problem_.value_dim}, state_lse, 1);
         }
         launch_merges(states, state_lse);
     }
 
-    // A launch takes its table of units first.
-    template<typename Record, typename... Arguments>
-    void launch(const DeviceKernelInfo &kernel, std::span<const Record> records, Arguments &&...arguments) {
-        constexpr int64_t kColumns = sizeof(Record) / sizeof(int32_t);
-        const auto count = static_cast<int32_t>(records.size());
-        DeviceMemory memory(queue_, reinterpret_cast<const int32_t *>(records.data()), count * kColumns, "units");
-        memory.upload();
-        DeviceView units(memory, {{kColumns, 1}, {count, kColumns}});
-        void *context = queue_.user_context();
-        int32_t unit_count = count;
-        void *all[] = {&context, units, &unit_count, arguments...};
-        queue_.kernel = &kernel;
-        check_device(kernel.function(all), queue_.target, kernel.name);
+    // Scores and values of as many units at a time as there is memory for the weights between them.
+    void run_unfused(const DeviceMemory &states, const DeviceMemory &state_lse) {
+        const DeviceTile &tile = plan_.attention->tile;
+        const int64_t most = plan_.workspace.weight_units, dim = problem_.value_dim;
+        const float *no_host = nullptr;
+        const DeviceMemory weights(queue_, no_host, most * tile.rows * tile.keys, "weights");
+        const DeviceMemory maxima(queue_, no_host, most * tile.rows, "weights");
+        const DeviceMemory sums(queue_, no_host, most * tile.rows, "weights");
+        DeviceView weight_rows(weights, {{tile.keys, 1}, {1, tile.keys}});
+        DeviceView maximum(maxima, {{1, 1}}), repeated_maximum(maxima, {{tile.keys, 0}, {1, 1}});
+        DeviceView sum(sums, {{1, 1}}), repeated_sum(sums, {{tile.keys, 0}, {1, 1}});
+        DeviceView output(states, {{dim, 1}, {1, dim}}), lse(state_lse, {{dim, 0}, {1, 1}});
+        const int64_t count = static_cast<int64_t>(units_.attention.size());
+        for (int64_t first = 0; first < count; first += most) {
+            std::pmr::vector<UnfusedRecord> records(&host_);
+            records.reserve(most);
+            for (int64_t i = 0; i < std::min(most, count - first); ++i) {
+                const auto row = static_cast<int32_t>(i * tile.rows);
+                records.push_back({units_.attention[first + i], row * tile.keys, row});
+            }
+            UnitTable table(queue_, std::span<const UnfusedRecord>(records));
+            launch_plain(*plan_.attention, table, weight_rows, repeated_maximum, repeated_sum);
+            launch_plain(*plan_.values, table, weight_rows, maximum, sum, output, lse);
+        }
     }
 
-    // Arguments in the order of generators/kernel_inputs.cpp. The rows of a unit lie at one stride in `out` and `lse`:
-    // they are of one head, or of a partial state.
-    void launch_attention(const DeviceMemory &out, int64_t row_stride, const DeviceMemory &lse, int64_t lse_stride) {
-        const int64_t granules = static_cast<int64_t>(tables_.key.size());
-        const auto rows_of = [&](const DeviceMemory &memory, const hattn_tensor &side) {
-            return DeviceView(
-                memory,
-                {{side.extent[3], 1}, {kGranuleKeys, side.stride[2]}, {granules, granule_unit(problem_, side)}});
-        };
+    void launch_scores() {
+        if (units_.scores.empty()) {
+            return;
+        }
+        UnitTable table(queue_, std::span(units_.scores));
+        float masked = problem_.scores == HATTN_SCORES_MASKED ? kNegativeInfinity : 0.0f;
+        DeviceView output(*scores_, {{1, 1}, {1, args_.scores.stride[2]}});
+        launch_plain(*plan_.scores, table, &masked, output);
+    }
+
+    // The rows of a unit, of one head or of a partial state, lie at one stride.
+    struct RowOutput {
+        const DeviceMemory &memory;
+        hattn_dtype type;
+        int64_t stride;
+    };
+
+    void launch_attention(const RowOutput &out, const DeviceMemory &lse, int64_t lse_stride) {
+        UnitTable table(queue_, std::span(units_.attention));
+        DeviceView output(out.memory, kFloat, {{problem_.value_dim, 1}, {1, out.stride}});
+        DeviceView output_lse(lse, {{problem_.value_dim, 0}, {1, lse_stride}});
+        if (plan_.algorithm == HATTN_ALGORITHM_NAIVE) {
+            launch_plain(*plan_.attention, table, output, output_lse);
+            return;
+        }
+        DeviceSideViews key(tensors_.key), value(tensors_.value);
+        DeviceView query_halves = queries(kHalf), output_halves(out.memory, kHalf, {{1, 1}});
+        int32_t query_type = args_.q.dtype, output_type = out.type;
+        queue_.types = {args_.q.dtype, args_.k.dtype, args_.v.dtype, out.type};
+        launch_tiles(*plan_.attention, table, key, value, &key.type, &key.lines, key.halves, key.bytes,
+                     key.channel_scales, key.block_scales, key.scale_granules, &value.type, &value.lines, value.halves,
+                     value.bytes, value.channel_scales, value.block_scales, value.scale_granules, &query_type,
+                     query_halves, &output_type, output_halves, output, output_lse);
+    }
+
+    // A kernel for float32 tensors.
+    template<typename... Arguments>
+    void launch_plain(const DeviceKernelInfo &kernel, UnitTable &units, Arguments &&...own) {
+        DeviceSideViews key(tensors_.key), value(tensors_.value);
+        queue_.types = {};
+        launch_tiles(kernel, units, key, value, own...);
+    }
+
+    // Arguments in the order of generators/kernel_inputs.cpp, then those of the kernel alone.
+    template<typename... Arguments>
+    void launch_tiles(const DeviceKernelInfo &kernel, UnitTable &units, DeviceSideViews &key, DeviceSideViews &value,
+                      Arguments &&...own) {
         const auto operand = [](const DeviceMemory &memory, const hattn_tensor &tensor) {
             return DeviceView(memory, {{tensor.extent[3], used_stride(tensor, 3)},
                                        {tensor.extent[2], used_stride(tensor, 2)},
                                        {tensor.extent[1], used_stride(tensor, 1)}});
         };
-        DeviceView query(tensors_.query, {{problem_.key_dim, 1}, {1, args_.q.stride[2]}, {1, args_.q.stride[1]}});
-        DeviceView key = rows_of(tensors_.key, args_.k), value = rows_of(tensors_.value, args_.v);
-        DeviceView key_granules(key_granules_, {{granules, 1}}), value_granules(value_granules_, {{granules, 1}});
+        DeviceView query = queries(kFloat);
         DeviceView bias = operand(tensors_.bias, bias_), mask = operand(tensors_.mask, mask_);
         DeviceView slopes(alibi_slopes_, {{problem_.query_heads, 1}});
-        DeviceView sinks(sink_logits_, {{problem_.query_heads, 1}}), unused_lse(sink_logits_, {{1, 1}});
+        DeviceView sinks(sink_logits_, {{problem_.query_heads, 1}}), known_lse(tensors_.lse, {{1, lse_.stride[2]}});
         float scale = problem_.scale, softcap = problem_.softcap;
         int32_t of_unit = 0;
-        DeviceView output(out, {{problem_.value_dim, 1}, {1, row_stride}});
-        DeviceView output_lse(lse, {{problem_.value_dim, 0}, {1, lse_stride}});
-        launch(*plan_.attention, std::span(units_.attention), query, key, value, key_granules, value_granules, bias,
-               mask, slopes, sinks, unused_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit,
-               output, output_lse);
+        launch(queue_, kernel, units, query, key.floats, value.floats, key.granules, value.granules, bias, mask, slopes,
+               sinks, known_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit, own...);
+    }
+
+    DeviceView queries(halide_type_t type) const {
+        return {tensors_.query, type, {{problem_.key_dim, 1}, {1, args_.q.stride[2]}, {1, args_.q.stride[1]}}};
     }
 
     // A unit is one row. Its states lie a tile apart.
@@ -176,10 +236,14 @@ private:
         DeviceView partial_output(states, {{dim, 1}, {1, dim}, {1, tile_rows * dim}});
         DeviceView partial_lse(state_lse, {{1, 1}, {1, tile_rows}});
         DeviceView sinks(sink_logits_, {{1, 1}});
-        int32_t heads = 1;
-        DeviceView output(tensors_.output, {{dim, 1}, {1, 0}, {1, 0}});
+        int32_t heads = 1, output_type = args_.out.dtype;
+        DeviceView output(tensors_.output, kFloat, {{dim, 1}, {1, 0}, {1, 0}});
+        DeviceView output_halves(tensors_.output, kHalf, {{1, 1}});
         DeviceView lse(tensors_.lse, {{dim, 0}, {1, 0}, {1, 0}});
-        launch(*plan_.merge, std::span(units_.merges), partial_output, partial_lse, sinks, &heads, output, lse);
+        queue_.types = {.output = args_.out.dtype};
+        UnitTable table(queue_, std::span(units_.merges));
+        launch(queue_, *plan_.merge, table, partial_output, partial_lse, sinks, &heads, &output_type, output_halves,
+               output, lse);
     }
 
     const Problem &problem_;
@@ -189,10 +253,10 @@ private:
     const bool waits_;
     std::pmr::monotonic_buffer_resource host_;  // the workspace
     const hattn_tensor lse_, bias_, mask_;
-    const GranuleTables tables_;
     const std::pmr::vector<float> slopes_, sinks_;
-    DeviceMemory key_granules_, value_granules_, alibi_slopes_, sink_logits_;
+    DeviceMemory alibi_slopes_, sink_logits_;
     DeviceTensors tensors_;
+    std::optional<DeviceMemory> scores_;
     const DeviceUnits units_;
 };
 

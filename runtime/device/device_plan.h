@@ -2,27 +2,35 @@
 #pragma once
 
 #include "device.h"
+#include "device_choice.h"
+#include "device_stamp.h"
 #include "device_workspace.h"
 #include "runtime/force.h"
 #include "runtime/problem.h"
 
 namespace hattn {
 
-// Keys per split of split_kv.
-inline constexpr int64_t kDeviceSplitKeys = 512;
-
 struct DevicePlan {
     const DeviceTargetInfo *target;
-    hattn_algorithm algorithm;          // of all sequences
-    const DeviceKernelInfo *attention;  // of that algorithm
-    const DeviceKernelInfo *merge;      // used with split_kv
-    int64_t heads;                      // query heads of one kv head that share a tile
-    std::string why_algorithm;
+    hattn_algorithm algorithm;                 // of all sequences
+    const DeviceKernelInfo *attention;         // of that algorithm; of unfused the first one
+    const DeviceKernelInfo *merge;             // used where keys are split
+    int64_t heads;                             // query heads of one kv head that share a tile
+    int64_t split_keys;                        // keys per split; 0: a tile takes all that it sees
+    std::string why_algorithm;                 // empty, or a phrase with a semicolon
+    const DeviceKernelInfo *values = nullptr;  // the second one of unfused
+    const DeviceKernelInfo *scores = nullptr;  // of the score output, if there is one
+    Decider decider = Decider::kRule;          // of all but the heads
+    const TuningEntry *entry = nullptr;        // unless the rule decided
+    TuningFamily family = {};
+    TuningCell cell = {};
+    DeviceStamp stamp = {};
     DeviceWorkspace workspace = {};
 };
 
 // Of what is forced, only the algorithm concerns devices. Throws StatusError if the build has no such kernels or the
 // machine no such device.
-DevicePlan make_device_plan(const Problem &problem, hattn_device device, const Force &force);
+DevicePlan make_device_plan(const Problem &problem, hattn_device device, const Force &force,
+                            const TuningDatabase &tuning);
 
 }  // namespace hattn

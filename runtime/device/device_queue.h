@@ -6,14 +6,17 @@
 
 #include "device_driver.h"
 #include "device_table.h"
+#include "loaded_code.h"
 
 namespace hattn {
 
 struct DeviceQueue {
-    // The library's own queue. Throws StatusError.
-    DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id);
+    // The queue given, or the library's own if it is null. Throws StatusError.
+    DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_queue *given = nullptr);
     // The caller's, if there is one, and workspace.
     DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_attention_args &args);
+    // Waits after a failure, whose error counts: none of its own is kept.
+    void drain() const;
     DeviceQueue(const DeviceQueue &) = delete;
     DeviceQueue &operator=(const DeviceQueue &) = delete;
 
@@ -27,6 +30,7 @@ struct DeviceQueue {
     const int32_t device_id;
     void *context = nullptr, *queue = nullptr;  // of the driver
     const DeviceKernelInfo *kernel = nullptr;   // that is being launched
+    TensorTypes types;                          // of its tensors
 
     // What is left of the caller's device workspace.
     void *workspace = nullptr;

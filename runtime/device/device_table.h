@@ -2,9 +2,11 @@
 // devices.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <string>
 
 #include "hattn/hattn.h"
 #include "runtime/kernel_table.h"
@@ -16,6 +18,8 @@ namespace hattn {
 // As in schedules/gpu/tile.h.
 struct DeviceTile {
     int rows, keys, head, slices, thread_rows;
+
+    bool operator==(const DeviceTile &) const = default;
 };
 
 struct DeviceKernelInfo {
@@ -40,6 +44,8 @@ struct DeviceTargetInfo {
 struct DeviceTable {
     std::span<const DeviceTargetInfo> targets;
     std::span<const DeviceKernelInfo> kernels;
+    // Of what drivers are to load, see device_code.h; null without kernels.
+    std::string (*unpack_code)(const void *packed, size_t bytes);
 };
 
 const DeviceTable &device_table();

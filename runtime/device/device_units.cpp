@@ -2,32 +2,23 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "runtime/checked.h"
-#include "runtime/key_storage.h"
 
 namespace hattn {
 
 namespace {
 
-// Where the table of a sequence starts: all keys of a ring that can be seen lie behind its first one.
-int64_t first_granule(const Problem &problem, const Sequence &sequence) {
-    return problem.ring ? sequence.first_key(0) / kGranuleKeys : 0;
-}
-
 // Rows of one sequence: what all of its units have in common.
 class SequenceUnits {
 public:
     SequenceUnits(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args,
-                  const hattn_tensor &lse, const DeviceTensors &tensors, const GranuleTables &tables, int64_t batch,
-                  DeviceUnits *units)
+                  const hattn_tensor &lse, const DeviceTensors &tensors, int64_t batch, DeviceUnits *units)
         : problem_(problem),
           plan_(plan),
           args_(args),
           lse_(lse),
           tensors_(tensors),
-          tables_(tables),
           batch_(batch),
           sequence_(problem, args, batch),
           units_(*units) {}
@@ -51,10 +42,52 @@ public:
         }
     }
 
+    // Of every row and key that the output has; in tiles without a row or a key of the sequence no score is computed.
+    void add_scores(const DeviceMemory &scores) {
+        const DeviceTile &tile = plan_.scores->tile;
+        const int64_t counts[] = {0, sequence_.query_length, sequence_.queries.count};
+        for (int64_t head = 0; head < problem_.query_heads; ++head) {
+            for (const bool past_length : {false, true}) {
+                const int64_t end = counts[past_length ? 2 : 1];
+                for (int64_t row = counts[past_length ? 1 : 0]; row < end; row += tile.rows) {
+                    const int64_t rows = std::min<int64_t>(tile.rows, end - row);
+                    for (int64_t key = 0; key < args_.scores.extent[3]; key += tile.keys) {
+                        const int64_t last = past_length ? 0 : std::min(key + tile.keys, sequence_.kv_length);
+                        add_score_tile(scores, head, row, rows, {key, last});
+                    }
+                }
+            }
+        }
+    }
+
 private:
+    void add_score_tile(const DeviceMemory &scores, int64_t head, int64_t row, int64_t rows, const KeyRange &keys) {
+        ScoreRecord unit = {};
+        if (keys.empty()) {
+            // One key, which no row sees.
+            unit.tile.rows = unit.tile.tile_rows = narrow(rows);
+            unit.tile.heads = unit.tile.key_count = 1;
+            unit.tile.first_offset = static_cast<int32_t>(kMaxExtent);
+            unit.tile.alibi_slopes = narrow(head);
+            unit.tile.bias = operand_offset<float>(tensors_.bias, args_.bias, head, row, 0);
+            unit.tile.mask = operand_offset<uint8_t>(tensors_.mask, args_.mask, head, row, 0);
+        } else {
+            unit.tile = unit_of(head, 1, row, rows, keys);
+            unit.key_dim = narrow(problem_.key_dim);
+        }
+        if (!keys.empty() && (problem_.scores == HATTN_SCORES_RAW || problem_.scores == HATTN_SCORES_CAPPED)) {
+            unit.tile.first_offset = static_cast<int32_t>(-2 * kMaxExtent);
+            unit.tile.last_offset = static_cast<int32_t>(2 * kMaxExtent - 1);
+        }
+        unit.keys = narrow(std::min<int64_t>(plan_.scores->tile.keys, args_.scores.extent[3] - keys.begin));
+        unit.tile.output = narrow(scores.offset(args_.scores, batch_, head, row) + keys.begin);
+        unit.tile.lse = lse_offset(head, row);
+        units_.scores.push_back(unit);
+    }
+
     void add_tile(int64_t head, int64_t heads, int64_t row, int64_t rows) {
         const KeyRange keys = sequence_.visible(row, rows);
-        if (plan_.algorithm != HATTN_ALGORITHM_SPLIT_KV) {
+        if (plan_.split_keys == 0) {
             UnitRecord unit = unit_of(head, heads, row, rows, keys);
             unit.output = output_offset(head, row);
             unit.lse = lse_offset(head, row);
@@ -63,11 +96,11 @@ private:
             return;
         }
         const int64_t tile_rows = plan_.attention->tile.rows;
-        const int64_t states = ceil_div(keys.size(), kDeviceSplitKeys);
+        const int64_t states = ceil_div(keys.size(), plan_.split_keys);
         const int64_t first_row = units_.state_rows;
         for (int64_t split = 0; split < states; ++split) {
-            const int64_t begin = keys.begin + split * kDeviceSplitKeys;
-            UnitRecord unit = unit_of(head, heads, row, rows, {begin, std::min(begin + kDeviceSplitKeys, keys.end)});
+            const int64_t begin = keys.begin + split * plan_.split_keys;
+            UnitRecord unit = unit_of(head, heads, row, rows, {begin, std::min(begin + plan_.split_keys, keys.end)});
             unit.output = narrow((first_row + split * tile_rows) * problem_.value_dim);
             unit.lse = narrow(first_row + split * tile_rows);
             unit.sinks = no_sinks(problem_);
@@ -80,7 +113,7 @@ private:
     }
 
     void add_empty(int64_t head, int64_t row, int64_t rows) {
-        if (plan_.algorithm == HATTN_ALGORITHM_SPLIT_KV) {
+        if (plan_.split_keys > 0) {
             for (int64_t i = row; i < row + rows; ++i) {
                 add_merge(head, i, 0, 0, no_sinks(problem_));
             }
@@ -112,12 +145,16 @@ private:
             return unit;
         }
         const int64_t kv_head = head / problem_.group_size();
-        unit.key = element_offset<float>(tensors_.key, first_key(args_.k, kv_head, keys));
-        unit.value = element_offset<float>(tensors_.value, first_key(args_.v, kv_head, keys));
-        if (tables_.per_sequence > 0) {
-            const int64_t granule = keys.begin / kGranuleKeys - first_granule(problem_, sequence_);
-            unit.key_granules = unit.value_granules = narrow(batch_ * tables_.per_sequence + granule);
-        }
+        const DeviceSide::Offsets key = tensors_.key.offsets(sequence_, batch_, kv_head, keys.begin);
+        unit.key = narrow(key.rows);
+        unit.key_granules = narrow(key.granules);
+        unit.key_channel_scales = narrow(key.channel_scales);
+        unit.key_block_scales = narrow(key.block_scales);
+        const DeviceSide::Offsets value = tensors_.value.offsets(sequence_, batch_, kv_head, keys.begin);
+        unit.value = narrow(value.rows);
+        unit.value_granules = narrow(value.granules);
+        unit.value_channel_scales = narrow(value.channel_scales);
+        unit.value_block_scales = narrow(value.block_scales);
         unit.bias = operand_offset<float>(tensors_.bias, args_.bias, head, row, keys.begin);
         unit.mask = operand_offset<uint8_t>(tensors_.mask, args_.mask, head, row, keys.begin);
         const TileLimits limits = sequence_.limits(row, keys.begin);
@@ -126,11 +163,6 @@ private:
         unit.position_offset = limits.position_offset;
         unit.key_skip = limits.key_skip;
         return unit;
-    }
-
-    // What entries of the granule table count from. (Of memory without addresses, its handle stands for one.)
-    const void *first_key(const hattn_tensor &side, int64_t kv_head, const KeyRange &keys) const {
-        return locate_granules(problem_, args_, side, batch_, kv_head, {keys.begin / kGranuleKeys, 0}, nullptr).base;
     }
 
     template<typename T>
@@ -144,11 +176,6 @@ private:
         for (int d = 0; d < 4; ++d) {
             element += at[d] * used_stride(tensor, d);
         }
-        return element_offset<T>(memory, element);
-    }
-
-    template<typename T>
-    static int32_t element_offset(const DeviceMemory &memory, const void *element) {
         return narrow(memory.byte_offset(element) / static_cast<int64_t>(sizeof(T)));
     }
 
@@ -179,7 +206,6 @@ private:
     const hattn_attention_args &args_;
     const hattn_tensor &lse_;
     const DeviceTensors &tensors_;
-    const GranuleTables &tables_;
     const int64_t batch_;
     const Sequence sequence_;
     DeviceUnits &units_;
@@ -187,44 +213,20 @@ private:
 
 }  // namespace
 
-GranuleTables make_granule_tables(const Problem &problem, const hattn_attention_args &args,
-                                  std::pmr::memory_resource *memory) {
-    GranuleTables tables{std::pmr::vector<int32_t>(memory), std::pmr::vector<int32_t>(memory)};
-    const auto range_of = [&](int64_t b) {
-        const Sequence sequence(problem, args, b);
-        const int64_t first = first_granule(problem, sequence);
-        // What a ring holds; where it holds less than the rows might see, they see nothing.
-        return GranuleRange{first,
-                            std::min(ceil_div(sequence.kv_length, kGranuleKeys) - first, most_granules(problem))};
-    };
-    int64_t longest = 0;
-    for (int64_t b = 0; b < problem.batch; ++b) {
-        longest = std::max(longest, range_of(b).count);
-    }
-    if (!problem.scattered()) {
-        tables.key.resize(longest);
-        std::iota(tables.key.begin(), tables.key.end(), 0);
-        tables.value = tables.key;
-        return tables;
-    }
-    tables.per_sequence = longest;
-    tables.key.resize(problem.batch * longest);
-    tables.value.resize(problem.batch * longest);
-    for (int64_t b = 0; b < problem.batch; ++b) {
-        locate_granules(problem, args, args.k, b, 0, range_of(b), tables.key.data() + b * longest);
-        locate_granules(problem, args, args.v, b, 0, range_of(b), tables.value.data() + b * longest);
-    }
-    return tables;
-}
-
 DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args,
-                              const hattn_tensor &lse, const DeviceTensors &tensors, const GranuleTables &tables,
+                              const hattn_tensor &lse, const DeviceTensors &tensors, const DeviceMemory *scores,
                               std::pmr::memory_resource *memory) {
-    DeviceUnits units{std::pmr::vector<UnitRecord>(memory), std::pmr::vector<MergeRecord>(memory)};
+    DeviceUnits units{std::pmr::vector<UnitRecord>(memory), std::pmr::vector<MergeRecord>(memory),
+                      std::pmr::vector<ScoreRecord>(memory)};
     units.attention.reserve(plan.workspace.attention_units);
     units.merges.reserve(plan.workspace.merge_units);
+    units.scores.reserve(plan.workspace.score_units);
     for (int64_t b = 0; b < problem.batch; ++b) {
-        SequenceUnits(problem, plan, args, lse, tensors, tables, b, &units).add();
+        SequenceUnits sequence(problem, plan, args, lse, tensors, b, &units);
+        sequence.add();
+        if (scores) {
+            sequence.add_scores(*scores);
+        }
     }
     return units;
 }

@@ -17,7 +17,9 @@ inline constexpr size_t kPartAlignment = 4096;
 inline constexpr size_t kDeviceAlignment = 256;
 
 struct DeviceWorkspace {
-    int64_t attention_units = 0, merge_units = 0, state_rows = 0, granules = 0;
+    int64_t attention_units = 0, merge_units = 0, score_units = 0, state_rows = 0, granules = 0;
+    int64_t weight_units = 0,
+            weight_batches = 0;  // of unfused: units whose weights there is room for, and times so many
     size_t host_bytes = 0, device_bytes = 0;
 };
 

@@ -24,8 +24,17 @@ struct Api {
     Result (*context_info)(void *, Count, size_t, void *, size_t *);
     Result (*write_buffer)(void *, void *, Count, size_t, size_t, const void *, Count, const void *, void *);
     Result (*finish)(void *);
+    void *(*create_buffer)(void *, uint64_t, size_t, void *, Result *);
     void *(*create_sub_buffer)(void *, uint64_t, Count, const void *, Result *);
     Result (*release_memory)(void *);
+    void *(*create_program)(void *, Count, const char **, const size_t *, Result *);
+    Result (*build_program)(void *, Count, void *const *, const char *, void *, void *);
+    Result (*build_info)(void *, void *, Count, size_t, void *, size_t *);
+    Result (*release_program)(void *);
+    void *(*create_kernel)(void *, const char *, Result *);
+    Result (*set_argument)(void *, Count, size_t, const void *);
+    Result (*launch)(void *, void *, Count, const size_t *, const size_t *, const size_t *, Count, const void *,
+                     void *);
 
     std::string unusable;  // why there is no OpenCL to call; "" if there is
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device.h"
 #include "device_queue.h"
 #include "opencl_api.h"
 #include "runtime/status.h"
@@ -27,9 +28,7 @@ constexpr intptr_t kContextPlatform = 0x1084;
 constexpr uint64_t kCpu = 2, kGpu = 4, kAccelerator = 8, kAllTypes = 0xFFFFFFFF, kOutOfOrder = 1, kReadWrite = 1;
 
 void check_result(Result result, const char *what) {
-    const bool memory = result == opencl::kMemoryFailed || result == opencl::kOutOfHostMemory;
-    require(result == opencl::kSuccess, memory ? HATTN_OUT_OF_MEMORY : HATTN_INTERNAL_ERROR, "opencl: ", what, ": ",
-            opencl::error_text(result));
+    require(result == opencl::kSuccess, opencl_status(result), "opencl: ", what, ": ", opencl::error_text(result));
 }
 
 template<typename Query>
@@ -145,6 +144,16 @@ public:
 
     void wait(const DeviceQueue &queue) const override {
         check_result(api().finish(queue.queue), "clFinish");
+    }
+
+    uint64_t allocate(const DeviceQueue &queue, size_t bytes) const override {
+        Result result = opencl::kSuccess;
+        void *const memory = api().create_buffer(queue.context, kReadWrite, bytes, nullptr, &result);
+        check_result(result, "clCreateBuffer");
+        return reinterpret_cast<uint64_t>(memory);
+    }
+    void release(const DeviceQueue &, uint64_t memory) const override {
+        api().release_memory(reinterpret_cast<void *>(memory));
     }
 
     uint64_t part(void *memory, size_t offset, size_t bytes) const override {

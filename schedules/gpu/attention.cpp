@@ -1,5 +1,7 @@
 #include "attention.h"
 
+#include "schedules/stored.h"
+
 namespace hattn::schedules::gpu {
 
 using namespace Halide;
@@ -72,6 +74,7 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .bound(s.k, 0, tile.keys)
         .reorder_storage(s.k, s.d)
         .bound_storage(s.k, tile.keys + kRowPadding);
+    specialize_for_storage(s.key_rows, s.key_type);
     s.logits.store_in(MemoryType::Register).compute_at(chunk_loop).bound(s.k, 0, tile.keys);
     deal_rows(s.logits, s, tile, t);
     s.logits.split(s.k, t.x, t.in_x, tile.keys / tile.slices)
@@ -124,6 +127,7 @@ void schedule_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .bound_extent(s.granule, tile.keys / generators::kGranuleKeys)
         .compute_at(chunk_loop);
     load_rows(s.chunk_value, s.d, row, tile, t);
+    specialize_for_storage(s.chunk_value, s.value_type);
     s.chunk_output.compute_at(s.state, s.slice).unroll(s.r).unroll(s.element);
     s.chunk_output.update()
         .reorder(s.element, s.r, s.over_keys.x, s.over_keys.y)
@@ -148,6 +152,7 @@ void schedule_attention(AttentionStages &s, const Tile &tile) {
         .bound_extent(s.r, tile.rows)
         .compute_at(s.output, t.block)
         .bound_storage(s.r, tile.rows + kRowPadding);
+    specialize_for_queries(s.query_tile, s.query_type);
     schedule_scores(s, chunk_loop, tile, t);
     schedule_softmax(s, chunk_loop, tile, t);
     schedule_values(s, chunk_loop, tile, t);

@@ -13,21 +13,24 @@ const std::vector<DeviceTarget> &device_targets() {
             // Up to 48 KiB of shared memory; blocks that are small enough to be compiled for a CPU in seconds.
             .name = "opencl",
             .halide_target = opencl.c_str(),
+            .compiled_when_loaded = true,
             .flash_tiles =
                 {{16, 32, 32, 8, 2, 2}, {16, 32, 64, 8, 2, 2}, {16, 32, 128, 8, 2, 2}, {8, 16, 256, 16, 1, 2}},
             .split_kv_tiles =
                 {{8, 32, 32, 8, 1, 2}, {8, 32, 64, 8, 1, 2}, {8, 32, 128, 8, 1, 2}, {8, 16, 256, 16, 1, 2}},
             .merge_tiles = {{1, 0, 256}},
+            .append_tiles = {{8, 0, 0, 32, 1}},
+            .plain_tiles = {{8, 512, 0, 32, 1}},
         },
         {
             .name = "cuda",
             .halide_target = cuda.c_str(),
-            .flash_tiles = {{64, 64, 32, 8, 4},
+            .flash_tiles = {{64, 64, 32, 8, 2},
                             {64, 64, 64, 16, 4},
-                            {64, 64, 96, 8, 2},
+                            {64, 32, 96, 8, 2},
                             {64, 64, 128, 16, 4},
-                            {64, 32, 192, 16, 4},
-                            {32, 32, 256, 16, 2}},
+                            {64, 32, 192, 16, 4, 4},
+                            {32, 32, 256, 16, 2, 4}},
             .split_kv_tiles = {{8, 64, 32, 8, 1},
                                {8, 64, 64, 16, 1},
                                {8, 64, 96, 8, 1},
@@ -35,6 +38,8 @@ const std::vector<DeviceTarget> &device_targets() {
                                {8, 64, 192, 16, 1},
                                {8, 64, 256, 16, 1}},
             .merge_tiles = {{1, 0, 256}},
+            .append_tiles = {{8, 0, 0, 32, 1}},
+            .plain_tiles = {{8, 512, 0, 32, 1}},
         },
     };
     return targets;

@@ -17,6 +17,8 @@ bool is_quantized(hattn_dtype type) {
     return type == HATTN_INT8 || type == HATTN_INT4;
 }
 
+constexpr unsigned char kUnwritten = 0xff;  // bytes that floats of any type read as NaN
+
 // The same extents and strides in another type, in memory that holds what the type reads as NaN.
 TensorData like(const hattn_tensor &tensor, hattn_dtype type) {
     int64_t span = 1;
@@ -24,7 +26,7 @@ TensorData like(const hattn_tensor &tensor, hattn_dtype type) {
         span += std::max<int64_t>(tensor.extent[d] - 1, 0) * tensor.stride[d];
     }
     TensorData copy = make_tensor(type, {1, 1, 1, span});
-    fill_bytes(copy, 0xff);
+    fill_bytes(copy, kUnwritten);
     std::copy(tensor.extent, tensor.extent + 4, copy.view.extent);
     std::copy(tensor.stride, tensor.stride + 4, copy.view.stride);
     return copy;
@@ -162,64 +164,72 @@ Case with_own_storage(Case c, const StoredTypes &types) {
     return c;
 }
 
+// sum_j p_j |v_j| is what attention over the magnitudes of the values gives.
+void add_weight_rounding(const hattn_attention_desc &desc, const hattn_attention_args &args, double weight_roundoff,
+                         Expected &expected) {
+    TensorData magnitudes = narrowed(args.v, HATTN_FLOAT32);
+    for_each_element(args.v, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        element<float>(magnitudes.view, b, h, s, d) = std::fabs(element<float>(args.v, b, h, s, d));
+    });
+    hattn_attention_args of_magnitudes = args;
+    of_magnitudes.v = magnitudes.view;
+    const Expected weighted = evaluate(desc, of_magnitudes);
+    for (size_t i = 0; i < expected.out.size(); ++i) {
+        expected.out_bound[i] += weight_roundoff * weighted.out[i];
+    }
+}
+
 }  // namespace
 
+Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const Rounding &rounding) {
+    Expected expected = evaluate(desc, args);
+    if (rounding.weights != HATTN_FLOAT32) {
+        add_weight_rounding(desc, args, roundoff(rounding.weights), expected);
+    }
+    for (size_t i = 0; i < expected.out.size(); ++i) {
+        double &value = expected.out[i], &bound = expected.out_bound[i];
+        const double most = std::fabs(value) + bound;
+        bound += roundoff(rounding.out) * most + smallest_step(rounding.out);
+        if (most > largest(rounding.out)) {
+            value = std::numeric_limits<double>::quiet_NaN();  // finite or infinite
+        }
+    }
+    return expected;
+}
+
 TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_own_storage(c, types)) {
-    q_ = narrowed(twin.q.view, types.q);
-    k_ = stored(twin.k.view, types.k, types.k_scales, k_scale_);
-    v_ = stored(twin.v.view, types.v, types.v_scales, v_scale_);
-    out_ = like(twin.out.view, types.out);
+    q = narrowed(twin.q.view, types.q);
+    k = stored(twin.k.view, types.k, types.k_scales, k_scale);
+    v = stored(twin.v.view, types.v, types.v_scales, v_scale);
+    out = like(twin.out.view, types.out);
     desc = twin.desc;
     desc.dtype = types.q;
     desc.k_dtype = types.k;
     desc.v_dtype = types.v;
     desc.out_dtype = types.out;
     args = twin.args;
-    args.q = q_.view;
-    args.k = k_.view;
-    args.v = v_.view;
-    args.out = out_.view;
-    if (k_scale_.given()) {
-        args.k_scale = k_scale_.view;
+    args.q = q.view;
+    args.k = k.view;
+    args.v = v.view;
+    args.out = out.view;
+    if (k_scale.given()) {
+        args.k_scale = k_scale.view;
     }
-    if (v_scale_.given()) {
-        args.v_scale = v_scale_.view;
+    if (v_scale.given()) {
+        args.v_scale = v_scale.view;
     }
     if (types.out != HATTN_FLOAT32 || is_quantized(types.v)) {
         twin.spec.tolerance = Tolerance::kRounding;
     }
 }
 
-// sum_j p_j |v_j| is what attention over the magnitudes of the values gives.
-void TypedProblem::add_weight_rounding(Expected &expected, double weight_roundoff) const {
-    const hattn_tensor &v = twin.v.view;
-    TensorData magnitudes = narrowed(v, HATTN_FLOAT32);
-    for_each_element(v, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
-        element<float>(magnitudes.view, b, h, s, d) = std::fabs(element<float>(v, b, h, s, d));
-    });
-    hattn_attention_args of_magnitudes = twin.args;
-    of_magnitudes.v = magnitudes.view;
-    const Expected weighted = cases::evaluate(twin.desc, of_magnitudes);
-    for (size_t i = 0; i < expected.out.size(); ++i) {
-        expected.out_bound[i] += weight_roundoff * weighted.out[i];
-    }
+Expected TypedProblem::evaluate(hattn_dtype weight_type) const {
+    return cases::evaluate(twin.desc, twin.args, {args.out.dtype, weight_type});
 }
 
-Expected TypedProblem::evaluate(hattn_dtype weight_type) const {
-    Expected expected = cases::evaluate(twin.desc, twin.args);
-    if (weight_type != HATTN_FLOAT32) {
-        add_weight_rounding(expected, roundoff(weight_type));
-    }
-    const hattn_dtype type = args.out.dtype;
-    for (size_t i = 0; i < expected.out.size(); ++i) {
-        double &value = expected.out[i], &bound = expected.out_bound[i];
-        const double most = std::fabs(value) + bound;
-        bound += roundoff(type) * most + smallest_step(type);
-        if (most > largest(type)) {
-            value = std::numeric_limits<double>::quiet_NaN();  // finite or infinite
-        }
-    }
-    return expected;
+void TypedProblem::fill_outputs() {
+    twin.fill_outputs();
+    fill_bytes(out, kUnwritten);
 }
 
 void TypedProblem::read_output() {

@@ -17,25 +17,30 @@ struct StoredTypes {
     ScaleKind k_scales = ScaleKind::kTensor, v_scales = ScaleKind::kTensor;  // of int8 and int4
 };
 
+// What is rounded beside the arithmetic.
+struct Rounding {
+    hattn_dtype out = HATTN_FLOAT32;
+    hattn_dtype weights = HATTN_FLOAT32;  // after their sum is taken, which adds roundoff * sum_j p_j |v_j|
+};
+
+// The oracle's numbers, with bounds that allow for it.
+Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const Rounding &rounding);
+
 // Not copyable: args points into the members.
 class TypedProblem {
 public:
     TypedProblem(const Case &c, const StoredTypes &types);
 
-    // The oracle's numbers, with bounds for the output's type. weight_type: to which weights are rounded after their
-    // sum is taken, which adds roundoff * sum_j p_j |v_j|.
     Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32) const;
+    // Every byte of the twin's outputs, and NaN into the one in its type.
+    void fill_outputs();
     // Brings the output into the twin's, where difference() looks for it.
     void read_output();
 
     Problem twin;
+    TensorData q, k, v, out, k_scale, v_scale;
     hattn_attention_desc desc;
     hattn_attention_args args;
-
-private:
-    void add_weight_rounding(Expected &expected, double weight_roundoff) const;
-
-    TensorData q_, k_, v_, out_, k_scale_, v_scale_;
 };
 
 }  // namespace hattn::cases

@@ -73,10 +73,17 @@ TEST(CpuFeatures, AreThoseTheSystemReports) {
         {"avx512vnni", "avx512_vnni"},
         {"avx512vbmi2", "avx512_vbmi2"},
         {"avx512bitalg", "avx512_bitalg"},
+        {"amx_bf16", "amx_bf16"},
     };
     for (const auto &[feature, flag] : features) {
         EXPECT_EQ(cpu_has_features(feature), flags.contains(flag)) << feature;
     }
+}
+
+TEST(CpuFeatures, AreGrantedWhereTheyAreThere) {
+    EXPECT_TRUE(request_cpu_features(""));
+    EXPECT_TRUE(request_cpu_features("avx2 fma"));
+    EXPECT_EQ(request_cpu_features("avx512bf16 amx_bf16"), cpu_has_features("amx_bf16"));
 }
 #endif
 

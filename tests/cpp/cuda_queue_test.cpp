@@ -12,12 +12,14 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "support/case_param.h"
 #include "support/devices.h"
 #include "support/heap_counter.h"
 #include "support/run.h"
+#include "support/stored_types.h"
 
 namespace {
 
@@ -56,11 +58,12 @@ cases::Case some_keys(int64_t rows) {
 }
 
 // An execute whose tensors and workspaces are, as far as the stub is concerned, memory of a GPU.
-struct Execute {
+template<typename Problem>
+struct ExecuteOf {
     // cache: where keys and values are, if given, of a context of its own.
-    explicit Execute(const cases::Case &c, hattn_algorithm algorithm, int32_t device_id = 0,
-                     const hattn_kv_cache *cache = nullptr)
-        : problem(c) {
+    template<typename... OfProblem>
+    ExecuteOf(hattn_algorithm algorithm, int32_t device_id, const hattn_kv_cache *cache, const OfProblem &...of_problem)
+        : problem(of_problem...) {
         if (cache) {
             hattn_kv_cache_bind(cache, &problem.desc, &problem.args);
         }
@@ -70,7 +73,8 @@ struct Execute {
         context = test::make_context();
         plan = test::make_plan(context.get(), problem.desc);
         args = problem.args;
-        for (hattn_tensor *tensor : {&args.q, &args.k, &args.v, &args.out, &args.lse, &args.bias, &args.mask}) {
+        for (hattn_tensor *tensor : {&args.q, &args.k, &args.v, &args.out, &args.lse, &args.scores, &args.bias,
+                                     &args.mask, &args.k_scale, &args.v_scale}) {
             tensor->device = HATTN_CUDA;
             tensor->device_id = device_id;
         }
@@ -100,11 +104,17 @@ struct Execute {
             std::free(memory);
         }
     };
-    cases::Problem problem;
+    Problem problem;
     test::ContextPtr context;
     test::PlanPtr plan;
     hattn_attention_args args;
     std::unique_ptr<void, Free> host, device;
+};
+
+struct Execute : ExecuteOf<cases::Problem> {
+    Execute(const cases::Case &c, hattn_algorithm algorithm, int32_t device_id = 0,
+            const hattn_kv_cache *cache = nullptr)
+        : ExecuteOf(algorithm, device_id, cache, c) {}
 };
 
 class CudaQueue : public testing::Test {
@@ -149,8 +159,9 @@ std::string in_stream(void *stream) {
 }
 
 TEST_F(CudaQueue, AnExecuteTakesNoMemoryAndWaitsForNothing) {
-    for (const auto &[rows, algorithm] :
-         {std::pair(100, HATTN_ALGORITHM_FLASH), std::pair(1, HATTN_ALGORITHM_SPLIT_KV)}) {
+    for (const auto &[rows, algorithm, launches] :
+         {std::tuple(100, HATTN_ALGORITHM_FLASH, 1u), std::tuple(1, HATTN_ALGORITHM_SPLIT_KV, 2u),
+          std::tuple(3, HATTN_ALGORITHM_NAIVE, 2u), std::tuple(3, HATTN_ALGORITHM_UNFUSED, 3u)}) {
         Execute execute(some_keys(rows), algorithm);
         void *const stream = new_stream(new_context(0));
         ASSERT_TRUE(execute.run(stream).ok());  // loads kernels
@@ -160,7 +171,7 @@ TEST_F(CudaQueue, AnExecuteTakesNoMemoryAndWaitsForNothing) {
             EXPECT_TRUE(line.starts_with("upload ") || line.starts_with("launch ")) << line;
             EXPECT_NE(line.find(in_stream(stream)), std::string::npos) << line;
         }
-        EXPECT_EQ(log_lines("launch").size(), algorithm == HATTN_ALGORITHM_FLASH ? 1u : 2u);
+        EXPECT_EQ(log_lines("launch").size(), launches);
         unsetenv("HATTN_STUB_CUDA_LOG");
         EXPECT_EQ(execute.run(stream).allocations, 0u);
     }
@@ -169,13 +180,29 @@ TEST_F(CudaQueue, AnExecuteTakesNoMemoryAndWaitsForNothing) {
 TEST_F(CudaQueue, EveryCaseFitsItsWorkspaces) {
     void *const stream = new_stream(new_context(0));
     for (const test::CaseParam &param : test::case_params(test::device_supports)) {
-        for (const hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+        for (const hattn_algorithm algorithm : test::kDeviceAlgorithms) {
             Execute execute(*param.spec, algorithm);
             ASSERT_TRUE(execute.run(stream).ok()) << param.spec->name;
             const test::Outcome outcome = execute.run(stream);
             EXPECT_TRUE(outcome.ok()) << outcome.text();
             EXPECT_EQ(outcome.allocations, 0u) << param.spec->name << " " << test::algorithm_name(algorithm);
         }
+    }
+}
+
+TEST_F(CudaQueue, EveryTypeFitsItsWorkspaces) {
+    void *const stream = new_stream(new_context(0));
+    for (const test::CaseParam &param : test::case_params([](const cases::Case &c) {
+             return test::device_supports_types(c) && c.work() <= cases::kSmallWork / 4;
+         })) {
+        const uint64_t turn = param.spec->seed();
+        const cases::StoredTypes &types = test::kStoredTypes[turn % std::size(test::kStoredTypes)];
+        ExecuteOf<cases::TypedProblem> execute(turn % 2 == 0 ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV, 0,
+                                               nullptr, *param.spec, types);
+        ASSERT_TRUE(execute.run(stream).ok()) << param.spec->name << " " << types.name;
+        const test::Outcome outcome = execute.run(stream);
+        EXPECT_TRUE(outcome.ok()) << outcome.text();
+        EXPECT_EQ(outcome.allocations, 0u) << param.spec->name << " " << types.name;
     }
 }
 
@@ -202,7 +229,7 @@ TEST_F(CudaQueue, PagesAndRingsFitTheirWorkspaces) {
         const cases::Problem rows(c);
         for (int i = 0; i < (window > 0 ? 8 : 5); ++i) {  // a ring wraps around
             ASSERT_EQ(hattn_kv_append(cache.get(), &rows.args.k, &rows.args.v, nullptr), HATTN_OK);
-            for (const hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+            for (const hattn_algorithm algorithm : test::kDeviceAlgorithms) {
                 Execute execute(c, algorithm, 0, cache.get());
                 ASSERT_TRUE(execute.run(stream).ok());
                 EXPECT_EQ(execute.run(stream).allocations, 0u) << page_size << " " << window << " " << i;

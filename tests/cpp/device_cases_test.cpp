@@ -32,12 +32,6 @@ std::string name_of(const testing::TestParamInfo<Param> &run) {
     return param.spec->name + "__" + device + "__" + test::algorithm_name(algorithm);
 }
 
-std::vector<std::string> usable_devices() {
-    std::vector<std::string> names = test::device_names();
-    std::erase_if(names, [](const std::string &name) { return !test::device_unusable(name).empty(); });
-    return names;
-}
-
 // One skip for each that the build has kernels for and the machine lacks.
 class EveryDevice : public testing::TestWithParam<std::string> {};
 
@@ -50,8 +44,8 @@ TEST_P(EveryDevice, IsThere) {
 INSTANTIATE_TEST_SUITE_P(All, EveryDevice, testing::ValuesIn(test::device_names()));
 INSTANTIATE_TEST_SUITE_P(All, DeviceCase,
                          testing::Combine(testing::ValuesIn(test::case_params(test::device_supports)),
-                                          testing::ValuesIn(usable_devices()),
-                                          testing::Values(HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV)),
+                                          testing::ValuesIn(test::usable_devices()),
+                                          testing::ValuesIn(test::kDeviceAlgorithms)),
                          name_of);
 
 TEST(DeviceThatIsNotThere, IsNotSupported) {

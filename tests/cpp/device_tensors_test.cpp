@@ -27,10 +27,12 @@ struct DeviceTensors {
                    {queue, problem.out, 128},
                    {queue, problem.lse, 64},
                    {queue, problem.bias, 192},
-                   {queue, problem.mask, 7}}} {}
+                   {queue, problem.mask, 7},
+                   {queue, problem.scores, 64}}} {}
 
     void give_to(hattn_attention_args &args) const {
-        hattn_tensor *const given[] = {&args.q, &args.k, &args.v, &args.out, &args.lse, &args.bias, &args.mask};
+        hattn_tensor *const given[] = {&args.q,   &args.k,    &args.v,    &args.out,
+                                       &args.lse, &args.bias, &args.mask, &args.scores};
         for (size_t i = 0; i < tensors.size(); ++i) {
             *given[i] = tensors[i].view();
         }
@@ -38,9 +40,10 @@ struct DeviceTensors {
     void fetch_outputs() const {
         tensors[3].fetch();
         tensors[4].fetch();
+        tensors[7].fetch();
     }
 
-    std::array<test::OpenClTensor, 7> tensors;
+    std::array<test::OpenClTensor, 8> tensors;
 };
 
 class OpenCl : public testing::Test {
@@ -90,7 +93,7 @@ protected:
 struct OpenClCase : OpenCl, testing::WithParamInterface<test::CaseParam> {};
 
 TEST_P(OpenClCase, MatchesOracleAndHostMemory) {
-    for (const hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV}) {
+    for (const hattn_algorithm algorithm : test::kDeviceAlgorithms) {
         test::Prepared data(*GetParam().spec);
         data.problem.desc.device = HATTN_OPENCL;
         ASSERT_TRUE(test::run(test::device_context(), data.problem, algorithm).ok());

@@ -39,7 +39,7 @@ std::vector<Kernel> kernels() {
     const std::set<std::string> score_outputs = {"scores", "probabilities"};
     for (const nlohmann::json &row : info.at("kernels")) {
         const std::string algorithm = row.at("algorithm");
-        if (conversions.contains(algorithm) || row.at("storage") == "bfloat16" ||
+        if (conversions.contains(algorithm) || std::string(row.at("storage")).starts_with("bfloat16") ||
             (row.at("storage") == "any" && score_outputs.contains(algorithm))) {
             continue;
         }

@@ -11,6 +11,7 @@
 #include "compare.h"
 #include "support/json_text.h"
 #include "support/run.h"
+#include "support/stored_types.h"
 #include "support/targets.h"
 #include "support/typed_run.h"
 #include "typed_problem.h"
@@ -18,20 +19,7 @@
 namespace {
 
 using namespace hattn;
-using cases::ScaleKind;
-
-constexpr cases::StoredTypes kTypes[] = {
-    {"float16", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16},
-    {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16},
-    {"int8_of_keys", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, ScaleKind::kKey, ScaleKind::kKey},
-    {"int8_of_channels", HATTN_BFLOAT16, HATTN_INT8, HATTN_INT8, HATTN_BFLOAT16, ScaleKind::kChannel, ScaleKind::kHead},
-    {"int4_of_keys", HATTN_FLOAT16, HATTN_INT4, HATTN_INT4, HATTN_FLOAT16, ScaleKind::kKey, ScaleKind::kKey},
-    {"int4_and_int8", HATTN_FLOAT32, HATTN_INT4, HATTN_INT8, HATTN_BFLOAT16, ScaleKind::kHead, ScaleKind::kTensor},
-    {"int8_and_int4", HATTN_FLOAT32, HATTN_INT8, HATTN_INT4, HATTN_FLOAT32, ScaleKind::kTensor, ScaleKind::kChannel},
-    {"bfloat16_and_float16", HATTN_FLOAT32, HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_FLOAT32},
-    {"float32_and_int8", HATTN_BFLOAT16, HATTN_FLOAT32, HATTN_INT8, HATTN_FLOAT32, ScaleKind::kTensor, ScaleKind::kKey},
-    {"queries_alone", HATTN_FLOAT16, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_BFLOAT16},
-};
+using test::kStoredTypes;
 
 // Large cases meet one set of types, and so do all on a target that only stands in for missing instructions.
 constexpr size_t kFew = 1;
@@ -55,10 +43,10 @@ TEST_P(TypedCase, MatchesOracle) {
     if (!implementation.context) {
         GTEST_SKIP() << target << ": " << implementation.why_not;
     }
-    constexpr size_t kCount = std::size(kTypes);
+    constexpr size_t kCount = std::size(kStoredTypes);
     const bool few = spec->work() > cases::kSmallWork || target == "generic";
     for (size_t i = 0; i < (few ? kFew : kCount); ++i) {
-        const cases::StoredTypes &types = kTypes[(spec->seed() + i) % kCount];
+        const cases::StoredTypes &types = kStoredTypes[(spec->seed() + i) % kCount];
         const hattn_algorithm algorithm = test::kAlgorithms[(spec->seed() / kCount + i) % std::size(test::kAlgorithms)];
         SCOPED_TRACE(std::string(types.name) + ", " + test::algorithm_name(algorithm) + "\n" + cases::describe(*spec));
         const bool all_bfloat16 = types.q == HATTN_BFLOAT16 && types.k == HATTN_BFLOAT16 && types.v == HATTN_BFLOAT16;

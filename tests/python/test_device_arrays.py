@@ -56,6 +56,36 @@ def test_opencl_pages(rng, queue):
     assert_same_bits(queue.fetch(out), expected)
 
 
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("scales", [None, (1, 2, 1, 16), (2, 2, 90, 1)])
+def test_opencl_memory_of_other_types(rng, queue, scales, layout):
+    """float16, and int8 keys and values with scales of channels or of keys: against the oracle, and as from host memory."""
+    swap = (lambda array: array.swapaxes(1, 2)) if layout == "bshd" else (lambda array: array)
+    q, k, v = (array.astype(np.float16) for array in random_qkv(rng, batch=2, queries=20, keys=90))
+    truth, given = [q, k, v], {}
+    if scales:
+        k, v = (rng.integers(-127, 128, array.shape, np.int8) for array in (k, v))
+        given = {f"{side}_scale": rng.random(scales, np.float32) / 64 for side in "kv"}
+        truth = [q, k * given["k_scale"], v * given["v_scale"]]
+    arrays, options = [swap(array) for array in (q, k, v)], {"layout": layout, "algorithm": "flash"}
+    given = {name: swap(scale) for name, scale in given.items()}
+    expected = hattn.attention(*arrays, **given, **options, device="opencl")
+    assert expected.dtype == np.float16
+    out = queue.array(np.zeros_like(expected), 64)
+    on_device = {name: queue.array(scale, 4) for name, scale in given.items()}
+    hattn.attention(*(queue.array(array, 32) for array in arrays), **on_device, **options, out=out, stream=queue)
+    assert_same_bits(queue.fetch(out), expected)
+    exact = oracle.attention(*(array.astype(np.float32) for array in truth)).out
+    assert_close(swap(expected).astype(np.float32), exact, rtol=2**-10, atol=2**-12)
+
+
+def test_scales_are_where_keys_are(rng, queue):
+    q = queue.array(random_qkv(rng)[0])
+    k, v = (queue.array(np.ones((2, 2, 7, 16), np.int8)) for _ in range(2))
+    with pytest.raises(ValueError, match="k_scale: the ndarray lives on the host, but q lives on DLPack device"):
+        hattn.attention(q, k, v, out=q, k_scale=0.5, v_scale=0.5)
+
+
 def test_threads_with_queues_of_their_own(rng, queue):
     arrays = random_qkv(rng, queries=40, keys=200)
     expected = hattn.attention(*arrays, device="opencl")

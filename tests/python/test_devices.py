@@ -19,7 +19,7 @@ def device(request):
     return request.param
 
 
-@pytest.fixture(params=["flash", "split_kv"])
+@pytest.fixture(params=["naive", "flash", "split_kv", "unfused"])
 def algorithm(request):
     return request.param
 
@@ -96,17 +96,14 @@ def test_explain_names_the_kernel(rng, device):
     assert explained["tile"]["head"] >= 50
 
 
-@pytest.mark.parametrize(
-    "options, pattern",
-    [
-        ({"algorithm": "naive"}, "algorithm: is naive, but device {} has flash and split_kv"),
-        ({"algorithm": "unfused"}, "algorithm: is unfused, but"),
-        ({"return_scores": "raw"}, "scores: is 1, but device {} has no score output"),
-    ],
-)
-def test_what_devices_lack(rng, device, options, pattern):
-    with pytest.raises(NotImplementedError, match=pattern.format(device)):
-        hattn.attention(*random_qkv(rng), device=device, **options)
+@pytest.mark.parametrize("mode", ["raw", "capped", "masked", "probabilities"])
+def test_scores_are_those_of_the_cpu(rng, device, mode):
+    q, k, v = random_qkv(rng, queries=20, keys=600)
+    options = {"causal": True, "softcap": 2.0, "kv_lengths": [600, 77], "q_lengths": [20, 3], "return_scores": mode}
+    out, scores = hattn.attention(q, k, v, device=device, **options)
+    expected_out, expected = hattn.attention(q, k, v, **options)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(out, expected_out, rtol=1e-5, atol=1e-5)
 
 
 def test_heads_that_are_too_large(rng, device):
@@ -124,3 +121,23 @@ def test_a_device_that_is_not_there(rng, name):
     with pytest.raises(NotImplementedError, match=rf"device: is \d \({name}\), but .*{reason}"):
         hattn.attention(*random_qkv(rng), device=name, out=out)
     assert np.all(out == 7)
+
+
+@pytest.mark.parametrize("storage", [{}, {"page_size": 16}, {"window": 20}])
+def test_caches(rng, device, storage):
+    caches = [hattn.KVCache(2, 2, 64, 16, device=where, **storage) for where in (None, device)]
+    window = (storage["window"] - 1, -1) if "window" in storage else (-1, -1)
+    for rows in (19, 1, 1):
+        q, k, v = random_qkv(rng, queries=2, keys=rows)
+        outs = []
+        for cache in caches:
+            cache.append(k, v, rope=hattn.Rope())
+            outs.append(cache.attend(q, causal=True, window=window))
+        np.testing.assert_allclose(outs[1], outs[0], rtol=1e-5, atol=1e-5)
+    with pytest.raises(NotImplementedError, match="view: the cache is on a device"):
+        caches[1].view()
+
+
+def test_caches_hold_float32(device):
+    with pytest.raises(NotImplementedError, match=f"dtype: is float16, but caches on device {device} hold float32 alone"):
+        hattn.KVCache(1, 1, 16, 8, dtype="float16", device=device)

@@ -1,5 +1,5 @@
 // CUDA kernels on the emulator, which stops at races, at accesses out of bounds and at barriers that not all reach:
-// every kernel of the table, and every small case with both algorithms, against the oracle.
+// every kernel of the table, and every small case with every algorithm, against the oracle.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void expect_oracle(const cases::Case &c, hattn_algorithm algorithm) {
 }
 
 struct Kernel {
-    std::string name;
+    std::string name, kind;
     hattn_algorithm algorithm;
     int64_t head;
     std::vector<std::string> hooks;
@@ -40,16 +40,24 @@ void PrintTo(const Kernel &kernel, std::ostream *stream) {
     *stream << kernel.name;
 }
 
-// All but the merge, which split_kv needs.
+hattn_algorithm algorithm_of(const std::string &kind) {
+    return kind == "flash"            ? HATTN_ALGORITHM_FLASH
+           : kind == "naive"          ? HATTN_ALGORITHM_NAIVE
+           : kind == "unfused_scores" ? HATTN_ALGORITHM_UNFUSED
+                                      : HATTN_ALGORITHM_SPLIT_KV;
+}
+
+// All but the merge, which split_kv needs, the values of unfused, which go with its scores, and append, which is
+// device_cache_test's.
 std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
     const nlohmann::json info = test::info_of(test::device_context());
     for (const nlohmann::json &device : info.at("devices")) {
         for (const nlohmann::json &row : device.at("kernels")) {
-            if (device.at("name") == kDevice && row.at("algorithm") != "merge") {
-                const bool flash = row.at("algorithm") == "flash";
-                list.push_back({row.at("name"), flash ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV,
-                                row.at("tile").at("head"), row.at("hooks")});
+            const std::string kind = row.at("algorithm");
+            const bool of_others = kind == "merge" || kind == "unfused_values" || kind == "append";
+            if (device.at("name") == kDevice && !of_others) {
+                list.push_back({row.at("name"), kind, algorithm_of(kind), row.at("tile").at("head"), row.at("hooks")});
             }
         }
     }
@@ -61,13 +69,14 @@ cases::Case problem_for(const Kernel &kernel) {
     const auto has = [&](const char *hook) {
         return std::find(kernel.hooks.begin(), kernel.hooks.end(), hook) != kernel.hooks.end();
     };
-    const bool flash = kernel.algorithm == HATTN_ALGORITHM_FLASH;
+    constexpr int64_t kAnyHead = 40;
+    const bool flash = kernel.kind == "flash", splits = kernel.kind == "split_kv";
     cases::Case c;
     c.name = kernel.name;
     c.batch = 2;
-    c.query_length = flash ? 70 : 3;
-    c.kv_length = flash ? 90 : 300;
-    c.key_dim = c.value_dim = kernel.head;
+    c.query_length = flash ? 70 : splits ? 3 : 11;
+    c.kv_length = flash ? 90 : splits ? 300 : 530;
+    c.key_dim = c.value_dim = kernel.head > 0 ? kernel.head : kAnyHead;
     c.kv_lengths = {static_cast<int32_t>(c.kv_length), 41};
     c.causal = true;
     c.sinks = cases::Sinks::kNormal;
@@ -75,6 +84,11 @@ cases::Case problem_for(const Kernel &kernel) {
     c.alibi = has("alibi");
     c.bias = has("bias") ? cases::varying("hqk") : cases::Operand{};
     c.mask = has("mask") ? cases::varying("bqk") : cases::Operand{};
+    if (kernel.kind == "probabilities") {
+        c.scores = HATTN_SCORES_PROBABILITIES;
+    } else if (kernel.kind == "scores") {
+        c.scores = has("bias") ? HATTN_SCORES_MASKED : has("softcap") ? HATTN_SCORES_CAPPED : HATTN_SCORES_RAW;
+    }
     return c;
 }
 
@@ -86,7 +100,8 @@ TEST_P(EmulatedKernel, MatchesOracle) {
     problem.desc.device = HATTN_CUDA;
     problem.desc.algorithm = GetParam().algorithm;
     test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
-    ASSERT_EQ(test::explanation_of(plan.get()).at("kernel"), GetParam().name);
+    const nlohmann::json explanation = test::explanation_of(plan.get());
+    ASSERT_EQ(explanation.at(c.scores == HATTN_SCORES_NONE ? "kernel" : "score_kernel"), GetParam().name);
     expect_oracle(c, GetParam().algorithm);
 }
 
@@ -116,8 +131,7 @@ std::string name_of(const testing::TestParamInfo<CaseAndAlgorithm> &run) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, EmulatedCase,
-                         testing::Combine(testing::ValuesIn(small_cases()),
-                                          testing::Values(HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV)),
+                         testing::Combine(testing::ValuesIn(small_cases()), testing::ValuesIn(test::kDeviceAlgorithms)),
                          name_of);
 
 // Builds without CUDA.

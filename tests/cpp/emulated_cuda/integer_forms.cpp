@@ -101,6 +101,14 @@ uint32_t extract_bits(uint32_t a, uint32_t first, uint32_t count) {
     return static_cast<uint32_t>(count > 31 ? from_first : from_first & ((uint64_t{1} << count) - 1));
 }
 
+// The same of a number whose sign is its last bit, or the last one that there is.
+int32_t extract_signed_bits(uint32_t a, uint32_t first, uint32_t count) {
+    const uint32_t there = std::min(count, first > 31 ? 0 : 32 - first);
+    const bool negative = count > 0 && (a >> std::min(first + count - 1, 31u) & 1u) != 0;
+    const uint32_t above = there > 31 ? 0 : ~uint32_t{0} << there;
+    return static_cast<int32_t>(extract_bits(a, first, count) | (negative ? above : 0));
+}
+
 // Four of the eight bytes of two numbers, as the nibbles of a selector say.
 uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
     const uint64_t bytes = uint64_t{high} << 32 | low;
@@ -141,6 +149,7 @@ void add_integer_forms(Forms &forms) {
     add_widening_products<uint32_t, uint64_t>(forms);
     add_predicates(forms);
     forms["bfe.u32"] = lane_map<extract_bits>();
+    forms["bfe.s32"] = lane_map<extract_signed_bits>();
     forms["prmt.b32"] = lane_map<permute_bytes>();
     forms["cvta.to.global.u64"] = forms.at("mov.u64");
 }

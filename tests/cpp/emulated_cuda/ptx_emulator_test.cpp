@@ -93,6 +93,10 @@ TEST(PtxIntegers, KeepTheirSign) {
     EXPECT_EQ(computed("shr.u32 %r2, %r3, 31;", {0x80000000u}), 1u);
     EXPECT_EQ(computed("mul.wide.s32 %rd2, %r3, -2;\nmov.b64 {%r5, %r2}, %rd2;", {3}), 0xffffffffu);
     EXPECT_EQ(computed("bfe.u32 %r2, %r3, 22, 1;", {1u << 22}), 1u);
+    EXPECT_EQ(computed("bfe.s32 %r2, %r3, 4, 4;", {0x180u}), static_cast<uint32_t>(-8));
+    EXPECT_EQ(computed("bfe.s32 %r2, %r3, 28, 8;", {0x70000000u}), 7u);
+    EXPECT_EQ(computed("bfe.s32 %r2, %r3, 28, 8;", {0x90000000u}), static_cast<uint32_t>(-7));
+    EXPECT_EQ(computed("bfe.s32 %r2, %r3, 4, 0;", {0xffffffffu}), 0u);
     EXPECT_EQ(computed("prmt.b32 %r2, %r3, %r4, 0x5410U;", {0x11112222u, 0x33334444u}), 0x44442222u);
 }
 

@@ -32,6 +32,12 @@ const std::vector<std::string> &device_names() {
     return names;
 }
 
+std::vector<std::string> usable_devices() {
+    std::vector<std::string> names = device_names();
+    std::erase_if(names, [](const std::string &name) { return !device_unusable(name).empty(); });
+    return names;
+}
+
 std::string device_unusable(const std::string &name) {
     for (const nlohmann::json &device : devices_info()) {
         if (device.at("name") == name) {
@@ -47,7 +53,11 @@ hattn_device device_of(const std::string &name) {
 
 bool device_supports(const cases::Case &c) {
     constexpr int64_t kLargestHead = 256;
-    return c.scores == HATTN_SCORES_NONE && std::max(c.key_dim, c.value_dim) <= kLargestHead;
+    return std::max(c.key_dim, c.value_dim) <= kLargestHead;
+}
+
+bool device_supports_types(const cases::Case &c) {
+    return device_supports(c) && c.scores == HATTN_SCORES_NONE;
 }
 
 }  // namespace hattn::test

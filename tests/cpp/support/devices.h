@@ -11,11 +11,17 @@ namespace hattn::test {
 
 // Names of devices that the build has kernels for, as hattn_info() gives them.
 const std::vector<std::string> &device_names();
+std::vector<std::string> usable_devices();             // those that this machine has
 std::string device_unusable(const std::string &name);  // why; "" if this machine has one
 hattn_device device_of(const std::string &name);
 hattn_context *device_context();
 
+// All that there are kernels for.
+inline constexpr hattn_algorithm kDeviceAlgorithms[] = {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH,
+                                                        HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED};
+
 // Whether the library computes such problems on devices at all.
 bool device_supports(const cases::Case &c);
+bool device_supports_types(const cases::Case &c);  // also with tensors of other types than float32
 
 }  // namespace hattn::test

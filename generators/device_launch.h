@@ -1,0 +1,35 @@
+// From the pipeline of a tile to that of a launch: what kernels of devices have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel_inputs.h"
+#include "kernel_spec.h"
+#include "schedules/gpu/targets.h"
+#include "schedules/gpu/unit_launch.h"
+
+namespace hattn::generators {
+
+// Columns of a table of UnitRecords (runtime/device/unit_record.h), for the arguments of an attention kernel and an
+// output of the given name: a Tuple of output and lse.
+schedules::gpu::UnitColumns attention_columns(const AttentionInputs &in, const std::string &output);
+
+// Coordinates of the runtime's buffers start at 0, and said so, indices stay simple.
+template<typename Buffer>
+void start_at_zero(Buffer buffer) {
+    for (int i = 0; i < buffer.dimensions(); ++i) {
+        buffer.dim(i).set_min(0);
+    }
+}
+void start_inputs_at_zero(const AttentionInputs &inputs);
+
+// The elements of an output Tuple but for the first hold a value per row, stored once per element of the row to one
+// place.
+void repeat_row_values(Halide::Func &output);
+
+// `arguments` are those of a tile. Tensors are float32.
+KernelPipeline as_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
+                         const schedules::gpu::UnitColumns &columns, const schedules::gpu::DeviceTarget &target);
+
+}  // namespace hattn::generators

@@ -1,0 +1,26 @@
+// Which kernel and split a device plan takes: what an entry of a tuning database says, else a rule.
+#pragma once
+
+#include "device_table.h"
+#include "runtime/selection.h"
+
+namespace hattn {
+
+// Of a whole plan, by the lengths it has room for.
+struct DeviceChoice {
+    hattn_algorithm algorithm;
+    const DeviceKernelInfo *kernel;
+    int64_t split_keys;  // keys per split; 0: the algorithm does not split
+    Decider decider = Decider::kRule;
+    const TuningEntry *entry = nullptr;  // unless the rule decided; lives as long as the database
+};
+
+// The kernel with the least padding, of those the one with the fewest hooks. A tile's head of 0 is any. Throws
+// StatusError if heads are too large.
+const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head);
+
+// asked: an algorithm, or auto. measured: this machine's entries for such problems on the device.
+DeviceChoice choose_for_device(const Problem &problem, const DeviceTargetInfo &target, hattn_algorithm asked,
+                               const TuningGrids &measured);
+
+}  // namespace hattn

@@ -1,0 +1,58 @@
+#include "kv_device.h"
+
+#include <vector>
+
+#include "device/device_cache.h"
+#include "kv_runs.h"
+
+namespace hattn {
+
+namespace {
+
+// Angles of row i of sequence b, in float32, at b * rows + i.
+RowAngles angles_of(const Rope &rope, int64_t batch, const RowCounts &added) {
+    RowAngles angles;
+    angles.pairs = rope.pairs();
+    angles.interleaved = rope.interleaved();
+    const auto pairs = static_cast<size_t>(angles.pairs);
+    angles.cosines.resize(static_cast<size_t>(batch * added.rows) * pairs);
+    angles.sines.resize(angles.cosines.size());
+    for (int64_t b = 0; b < batch; ++b) {
+        for (int64_t i = 0; i < added.of(b); ++i) {
+            rope.move_to(b, i, 0);
+            const size_t first = static_cast<size_t>(b * added.rows + i) * pairs;
+            for (size_t pair = 0; pair < pairs; ++pair) {
+                angles.cosines[first + pair] = static_cast<float>(rope.cosines(0)[pair]);
+                angles.sines[first + pair] = static_cast<float>(rope.sines(0)[pair]);
+            }
+        }
+    }
+    return angles;
+}
+
+}  // namespace
+
+void copy_on_device(const hattn_kv_cache &cache, std::span<const PageCopy> copies) {
+    std::vector<RowRun> runs;
+    for (const PageCopy &copy : copies) {
+        runs.push_back({copy.from, 0, copy.to, 0, copy.rows, 0});
+    }
+    for (const CachedSide *side : {&cache.keys, &cache.values}) {
+        cache.device->write(side->rows, "cache", side->rows, runs, nullptr);
+    }
+}
+
+void append_on_device(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
+                      const Rope *rope) {
+    std::vector<RowRun> runs;
+    for (int64_t b = 0; b < cache.desc.batch; ++b) {
+        for_each_run(cache, b, 0, added.of(b), added.of(b), [&](const Run &run) {
+            runs.push_back({b, run.row, run.page, run.at, run.rows, rope ? b * added.rows + run.row : 0});
+        });
+    }
+    const RowAngles angles = rope ? angles_of(*rope, cache.desc.batch, added) : RowAngles{};
+    cache.device->write(k, "k", cache.keys.rows, runs, rope ? &angles : nullptr);
+    cache.device->write(v, "v", cache.values.rows, runs, nullptr);
+}
+
+}  // namespace hattn
