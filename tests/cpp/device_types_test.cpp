@@ -50,6 +50,23 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceTypes,
                                           testing::Range<size_t>(0, test::kFirstTypes)),
                          name_of);
 
+TEST(DeviceThatIsNotThere, TakesNoType) {
+    for (const char *device : {"opencl", "cuda"}) {
+        if (test::device_unusable(device).empty()) {
+            continue;
+        }
+        for (const cases::StoredTypes &types : test::kStoredTypes) {
+            cases::TypedProblem problem(problem_for(HATTN_ALGORITHM_FLASH), types);
+            problem.desc.device = test::device_of(device);
+            hattn_plan *plan = nullptr;
+            EXPECT_EQ(hattn_plan_create(test::device_context(), &problem.desc, &plan), HATTN_NOT_SUPPORTED) << types.name;
+            EXPECT_EQ(plan, nullptr) << types.name;
+            const std::string message = hattn_last_error(test::device_context());
+            EXPECT_NE(message.find(device), std::string::npos) << message;
+        }
+    }
+}
+
 // Builds without devices.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceTypes);
 
