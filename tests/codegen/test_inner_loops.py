@@ -87,7 +87,7 @@ def test_inner_loop_of_unfused(name, emit):
         # Small tiles have the head in the lanes, and the block holds all their rows.
         expected = rows * u if rows < isa.lanes else v * u
     loops = [loop.fmas for loop in innermost_loops(text, isa) if loop.is_register_block]
-    assert expected in loops, f"{name}: no clean loop of {expected} FMAs among {loops}"
+    assert any(fmas % expected == 0 for fmas in loops), f"{name}: no clean loop of {expected} FMAs among {loops}"
 
 
 @pytest.mark.parametrize("name", [name for name in kernel_names(hook_sets=("",)) if name.startswith("flash_arm_neon_")])
