@@ -68,7 +68,10 @@ std::string assembly(Target::Arch arch, uint64_t id) {
 
 // Only what the library looks up is exported, so that equal names elsewhere in the process are not in the way.
 std::string version_script() {
-    return std::string("{ global: ") + kPackIdSymbol + "; hattnkernel_*_argv; local: *; };\n";
+    std::string script("{ global: ");
+    script += kPackIdSymbol;
+    script += "; hattnkernel_*_argv; local: *; };\n";
+    return script;
 }
 
 std::string describe(const std::vector<NamedKernel> &kernels, uint64_t id) {
