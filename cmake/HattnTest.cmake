@@ -19,6 +19,8 @@ function(hattn_add_gtest target)
         set(arg_SHARDS 1)
     endif ()
     target_link_libraries(${target} PRIVATE GTest::gtest)
+    # Compiled once and run once: optimising what calls the library takes longer than it saves, above all with sanitizers.
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<BOOL:${HATTN_SANITIZE}>:-O0>)
     math(EXPR last "${arg_SHARDS} - 1")
     foreach (shard RANGE ${last})
         set(entry ${target}.${shard})
