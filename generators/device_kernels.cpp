@@ -110,9 +110,6 @@ void repeat_row_values(Func &output) {
 
 namespace {
 
-// Of tensors: their arguments, with the macros that stand for them where kernels are compiled when they are loaded.
-using TypeMacros = std::map<std::string, const char *>;
-
 // The pipeline owns its passes. `storage`: of outputs that have any type, else null.
 KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
                          const OutputStorage *storage, TypeMacros types, const DeviceTarget &target) {
@@ -140,9 +137,15 @@ KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> argumen
 
 }  // namespace
 
+TypeMacros type_macros(const AttentionInputs &inputs) {
+    return {{inputs.query_type.name(), loaded_code::kQueryType},
+            {inputs.stored_key.type.name(), loaded_code::kKeyType},
+            {inputs.stored_value.type.name(), loaded_code::kValueType}};
+}
+
 KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                         const DeviceTarget &target) {
-    return launch_of(output, std::move(arguments), columns, nullptr, {}, target);
+                         TypeMacros types, const DeviceTarget &target) {
+    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target);
 }
 
 namespace {
@@ -159,10 +162,7 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
     return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
-                           {{inputs.query_type.name(), loaded_code::kQueryType},
-                            {inputs.stored_key.type.name(), loaded_code::kKeyType},
-                            {inputs.stored_value.type.name(), loaded_code::kValueType}},
-                           target);
+                           type_macros(inputs), target);
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {

@@ -1,6 +1,7 @@
 // From the pipeline of a tile to that of a launch: what kernels of devices have in common.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,14 @@ void start_inputs_at_zero(const AttentionInputs &inputs);
 // place.
 void repeat_row_values(Halide::Func &output);
 
-// `arguments` are those of a tile. Tensors are float32.
+// Of arguments that are types of tensors: the macros that stand for them where kernels are compiled when they are
+// loaded, by name of the argument.
+using TypeMacros = std::map<std::string, const char *>;
+TypeMacros type_macros(const AttentionInputs &inputs);
+
+// `arguments` are those of a tile. Outputs are float32.
 KernelPipeline as_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
-                         const schedules::gpu::UnitColumns &columns, const schedules::gpu::DeviceTarget &target);
+                         const schedules::gpu::UnitColumns &columns, TypeMacros types,
+                         const schedules::gpu::DeviceTarget &target);
 
 }  // namespace hattn::generators

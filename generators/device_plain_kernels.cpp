@@ -29,12 +29,13 @@ StageOptions options_of(const DeviceKernelSpec &spec) {
 }
 
 KernelPipeline build_naive(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    AttentionInputs inputs(KeyStorage::kFloat32, 1);
+    AttentionInputs inputs = AttentionInputs::of_any_type();
     AttentionStages stages(inputs, options_of(spec));
     schedules::gpu::schedule_naive(stages, spec.tile);
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
-    return as_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()), target);
+    return as_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
+                     type_macros(inputs), target);
 }
 
 UnitColumns unfused_columns(const AttentionInputs &in, const std::string &output) {
@@ -44,7 +45,7 @@ UnitColumns unfused_columns(const AttentionInputs &in, const std::string &output
 }
 
 KernelPipeline build_unfused_scores(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    AttentionInputs inputs(KeyStorage::kFloat32, 1);
+    AttentionInputs inputs = AttentionInputs::of_any_type();
     UnfusedScores stages(inputs, options_of(spec));
     schedules::gpu::schedule_unfused_scores(stages, spec.tile);
     start_inputs_at_zero(inputs);
@@ -56,11 +57,11 @@ KernelPipeline build_unfused_scores(const DeviceKernelSpec &spec, const DeviceTa
     for (const char *statistic : {".1", ".2"}) {
         columns.offsets[output + statistic] = column<UnfusedRecord>(offsetof(UnfusedRecord, statistics));
     }
-    return as_launch(stages.weights, inputs.arguments(), columns, target);
+    return as_launch(stages.weights, inputs.arguments(), columns, type_macros(inputs), target);
 }
 
 KernelPipeline build_unfused_values(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    UnfusedValueInputs inputs(KeyStorage::kFloat32, 1);
+    UnfusedValueInputs inputs(AttentionInputs::of_any_type());
     StageOptions options = options_of(spec);
     options.hooks = hiding_hooks();  // one kernel for all problems
     UnfusedValues stages(inputs, options);
@@ -75,11 +76,11 @@ KernelPipeline build_unfused_values(const DeviceKernelSpec &spec, const DeviceTa
     for (const ImageParam &statistic : {inputs.maximum, inputs.sum}) {
         columns.offsets[statistic.name()] = column<UnfusedRecord>(offsetof(UnfusedRecord, statistics));
     }
-    return as_launch(stages.output, inputs.arguments(), columns, target);
+    return as_launch(stages.output, inputs.arguments(), columns, type_macros(inputs), target);
 }
 
 KernelPipeline build_scores(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    AttentionInputs inputs(KeyStorage::kFloat32, 1);
+    AttentionInputs inputs = AttentionInputs::of_any_type();
     Param<float> masked("masked");
     ScoreOutput stages(inputs, spec.hooks, spec.kind == KernelKind::kProbabilities, masked);
     schedules::gpu::schedule_score_output(stages, spec.tile);
@@ -96,7 +97,7 @@ KernelPipeline build_scores(const DeviceKernelSpec &spec, const DeviceTarget &ta
     columns.offsets[inputs.known_lse.name()] = column<ScoreRecord>(offsetof(ScoreRecord, tile.lse));
     std::vector<Argument> arguments = inputs.arguments();
     arguments.push_back(masked);
-    return as_launch(stages.output, arguments, columns, target);
+    return as_launch(stages.output, arguments, columns, type_macros(inputs), target);
 }
 
 KernelPipeline build_append(const DeviceKernelSpec &spec, const DeviceTarget &target) {
@@ -116,7 +117,7 @@ KernelPipeline build_append(const DeviceKernelSpec &spec, const DeviceTarget &ta
                                              {inputs.cosines.name(), column_of(offsetof(Record, angles))},
                                              {inputs.sines.name(), column_of(offsetof(Record, angles))},
                                              {output, column_of(offsetof(Record, output))}}};
-    return as_launch(stages.output, inputs.arguments(), columns, target);
+    return as_launch(stages.output, inputs.arguments(), columns, {}, target);
 }
 
 }  // namespace

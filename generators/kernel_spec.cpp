@@ -157,7 +157,7 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
 }
 
 KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &target) {
-    UnfusedValueInputs inputs(spec.storage, target.lanes);
+    UnfusedValueInputs inputs(AttentionInputs(spec.storage, target.lanes));
     UnfusedValues stages(
         inputs,
         StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_ahead = target.unfused_values.fetch_ahead});

@@ -29,8 +29,8 @@ UnfusedScores::UnfusedScores(const AttentionInputs &inputs, const StageOptions &
     weights(j, r) = exponentials(r, j % options.chunk, j / options.chunk);
 }
 
-UnfusedValueInputs::UnfusedValueInputs(KeyStorage storage, int lanes)
-    : AttentionInputs(storage, lanes),
+UnfusedValueInputs::UnfusedValueInputs(const AttentionInputs &inputs)
+    : AttentionInputs(inputs),
       weights(Float(32), 2, "weights"),
       maximum(Float(32), 1, "maximum"),
       sum(Float(32), 1, "sum") {}

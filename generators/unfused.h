@@ -24,7 +24,7 @@ struct UnfusedScores : ScoreStages {
 };
 
 struct UnfusedValueInputs : AttentionInputs {
-    UnfusedValueInputs(KeyStorage storage, int lanes);
+    explicit UnfusedValueInputs(const AttentionInputs &inputs);
 
     Halide::ImageParam weights;  // (j, r) outputs of the first kernel
     Halide::ImageParam maximum;  // (r)

@@ -159,8 +159,8 @@ private:
                 records.push_back({units_.attention[first + i], row * tile.keys, row});
             }
             UnitTable table(queue_, std::span<const UnfusedRecord>(records));
-            launch_plain(*plan_.attention, table, weight_rows, repeated_maximum, repeated_sum);
-            launch_plain(*plan_.values, table, weight_rows, maximum, sum, output, lse);
+            launch_tiles(*plan_.attention, table, HATTN_FLOAT32, weight_rows, repeated_maximum, repeated_sum);
+            launch_tiles(*plan_.values, table, HATTN_FLOAT32, weight_rows, maximum, sum, output, lse);
         }
     }
 
@@ -171,7 +171,7 @@ private:
         UnitTable table(queue_, std::span(units_.scores));
         float masked = problem_.scores == HATTN_SCORES_MASKED ? kNegativeInfinity : 0.0f;
         DeviceView output(*scores_, {{1, 1}, {1, args_.scores.stride[2]}});
-        launch_plain(*plan_.scores, table, &masked, output);
+        launch_tiles(*plan_.scores, table, HATTN_FLOAT32, &masked, output);
     }
 
     // The rows of a unit, of one head or of a partial state, lie at one stride.
@@ -186,44 +186,35 @@ private:
         DeviceView output(out.memory, kFloat, {{problem_.value_dim, 1}, {1, out.stride}});
         DeviceView output_lse(lse, {{problem_.value_dim, 0}, {1, lse_stride}});
         if (plan_.algorithm == HATTN_ALGORITHM_NAIVE) {
-            launch_plain(*plan_.attention, table, output, output_lse);
+            launch_tiles(*plan_.attention, table, HATTN_FLOAT32, output, output_lse);
             return;
         }
-        DeviceSideViews key(tensors_.key), value(tensors_.value);
-        DeviceView query_halves = queries(kHalf), output_halves(out.memory, kHalf, {{1, 1}});
-        int32_t query_type = args_.q.dtype, output_type = out.type;
-        queue_.types = {args_.q.dtype, args_.k.dtype, args_.v.dtype, out.type};
-        launch_tiles(*plan_.attention, table, key, value, &key.type, &key.lines, key.halves, key.bytes,
-                     key.channel_scales, key.block_scales, key.scale_granules, &value.type, &value.lines, value.halves,
-                     value.bytes, value.channel_scales, value.block_scales, value.scale_granules, &query_type,
-                     query_halves, &output_type, output_halves, output, output_lse);
-    }
-
-    // A kernel for float32 tensors.
-    template<typename... Arguments>
-    void launch_plain(const DeviceKernelInfo &kernel, UnitTable &units, Arguments &&...own) {
-        DeviceSideViews key(tensors_.key), value(tensors_.value);
-        queue_.types = {};
-        launch_tiles(kernel, units, key, value, own...);
+        DeviceView output_halves(out.memory, kHalf, {{1, 1}});
+        int32_t output_type = out.type;
+        launch_tiles(*plan_.attention, table, out.type, &output_type, output_halves, output, output_lse);
     }
 
     // Arguments in the order of generators/kernel_inputs.cpp, then those of the kernel alone.
     template<typename... Arguments>
-    void launch_tiles(const DeviceKernelInfo &kernel, UnitTable &units, DeviceSideViews &key, DeviceSideViews &value,
-                      Arguments &&...own) {
+    void launch_tiles(const DeviceKernelInfo &kernel, UnitTable &units, hattn_dtype output_type, Arguments &&...own) {
+        DeviceSideViews key(tensors_.key), value(tensors_.value);
         const auto operand = [](const DeviceMemory &memory, const hattn_tensor &tensor) {
             return DeviceView(memory, {{tensor.extent[3], used_stride(tensor, 3)},
                                        {tensor.extent[2], used_stride(tensor, 2)},
                                        {tensor.extent[1], used_stride(tensor, 1)}});
         };
-        DeviceView query = queries(kFloat);
+        DeviceView query = queries(kFloat), query_halves = queries(kHalf);
         DeviceView bias = operand(tensors_.bias, bias_), mask = operand(tensors_.mask, mask_);
         DeviceView slopes(alibi_slopes_, {{problem_.query_heads, 1}});
         DeviceView sinks(sink_logits_, {{problem_.query_heads, 1}}), known_lse(tensors_.lse, {{1, lse_.stride[2]}});
         float scale = problem_.scale, softcap = problem_.softcap;
-        int32_t of_unit = 0;
+        int32_t of_unit = 0, query_type = args_.q.dtype;
+        queue_.types = {args_.q.dtype, args_.k.dtype, args_.v.dtype, output_type};
         launch(queue_, kernel, units, query, key.floats, value.floats, key.granules, value.granules, bias, mask, slopes,
-               sinks, known_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit, own...);
+               sinks, known_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit, &key.type,
+               &key.lines, key.halves, key.bytes, key.channel_scales, key.block_scales, key.scale_granules, &value.type,
+               &value.lines, value.halves, value.bytes, value.channel_scales, value.block_scales, value.scale_granules,
+               &query_type, query_halves, own...);
     }
 
     DeviceView queries(halide_type_t type) const {

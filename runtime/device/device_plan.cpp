@@ -4,22 +4,10 @@
 
 #include "runtime/kernel_registry.h"
 #include "runtime/selection.h"
-#include "runtime/tensor.h"
 
 namespace hattn {
 
 namespace {
-
-// What holds no state from chunk to chunk takes float32 alone.
-void check_supported(const Problem &problem, hattn_algorithm algorithm, const char *name) {
-    const bool any_type = problem.scores == HATTN_SCORES_NONE &&
-                          (algorithm == HATTN_ALGORITHM_FLASH || algorithm == HATTN_ALGORITHM_SPLIT_KV);
-    for (const hattn_dtype dtype : {problem.q_dtype, problem.k_dtype, problem.v_dtype, problem.out_dtype}) {
-        require(any_type || dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, "dtype: is ", dtype_name(dtype),
-                ", but device ", name, " has algorithm ", algorithm_name(algorithm),
-                problem.scores == HATTN_SCORES_NONE ? "" : " and score outputs", " for float32 alone");
-    }
-}
 
 // The kernels beside the one of the algorithm.
 void add_kernels(const Problem &problem, const DeviceTargetInfo &target, DevicePlan &plan) {
@@ -45,7 +33,6 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
     TuningFamily family = family_of(problem, asked, nullptr);
     family.device = stamp.key();
     const DeviceChoice choice = choose_for_device(problem, target, asked, tuning.machine.find(family));
-    check_supported(problem, choice.algorithm, target.name);
     const bool shares_keys = choice.split_keys > 0;
     DevicePlan plan{.target = &target,
                     .algorithm = choice.algorithm,

@@ -1,5 +1,7 @@
 #include "plain.h"
 
+#include "schedules/stored.h"
+
 namespace hattn::schedules::gpu {
 
 using namespace Halide;
@@ -37,10 +39,17 @@ void deal_scores(Func &f, const ScoreStages &s, const LoopLevel &block, const Ti
         .gpu_threads(t.x, s.r);
 }
 
-// Whole dot products stay with their thread.
+// Whole dot products stay with their thread, which brings elements into float32 one by one.
+void schedule_products(ScoreStages &s, const LoopLevel &thread) {
+    s.dot.compute_at(thread);
+    const LoopLevel element(s.dot, s.over_dim.x);
+    specialize_for_queries(s.query_tile.compute_at(element), s.query_type);
+    specialize_for_storage(s.key_rows.compute_at(element), s.key_type);
+}
+
 void schedule_logits(ScoreStages &s, const LoopLevel &block, const Tile &tile, const Threads &t) {
     deal_scores(s.logits, s, block, tile, t);
-    s.dot.compute_at(s.logits, t.turn);
+    schedule_products(s, LoopLevel(s.logits, t.turn));
 }
 
 // A value per row, on a thread each.
@@ -88,6 +97,7 @@ void schedule_naive(AttentionStages &s, const Tile &tile) {
     deal_rows(s.normaliser, s.r, block, tile);
     deal_seen(s.key_seen, s.k, s.c, block, tile, t);
     s.chunk_output.compute_at(s.output, t.turn);
+    specialize_for_storage(s.chunk_value.compute_at(s.chunk_output, s.over_keys.x), s.value_type);
 }
 
 void schedule_unfused_scores(UnfusedScores &s, const Tile &tile) {
@@ -111,12 +121,13 @@ void schedule_unfused_values(UnfusedValues &s, const Tile &tile) {
     for (Func f : {s.chunk_output, s.state}) {
         f.compute_at(s.output, t.turn);
     }
+    specialize_for_storage(s.chunk_value.compute_at(s.chunk_output, s.over_keys.x), s.value_type);
 }
 
 void schedule_score_output(ScoreOutput &s, const Tile &tile) {
     const Threads t;
     deal_output(s.output, s.j, s.r, tile, t);
-    s.dot.compute_at(s.output, t.turn);
+    schedule_products(s, LoopLevel(s.output, t.turn));
 }
 
 }  // namespace hattn::schedules::gpu

@@ -192,13 +192,13 @@ TEST_F(CudaQueue, EveryCaseFitsItsWorkspaces) {
 
 TEST_F(CudaQueue, EveryTypeFitsItsWorkspaces) {
     void *const stream = new_stream(new_context(0));
-    for (const test::CaseParam &param : test::case_params([](const cases::Case &c) {
-             return test::device_supports_types(c) && c.work() <= cases::kSmallWork / 4;
-         })) {
+    for (const test::CaseParam &param : test::case_params(
+             [](const cases::Case &c) { return test::device_supports(c) && c.work() <= cases::kSmallWork / 4; })) {
         const uint64_t turn = param.spec->seed();
         const cases::StoredTypes &types = test::kStoredTypes[turn % std::size(test::kStoredTypes)];
-        ExecuteOf<cases::TypedProblem> execute(turn % 2 == 0 ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV, 0,
-                                               nullptr, *param.spec, types);
+        const hattn_algorithm algorithm =
+            test::kDeviceAlgorithms[turn / std::size(test::kStoredTypes) % std::size(test::kDeviceAlgorithms)];
+        ExecuteOf<cases::TypedProblem> execute(algorithm, 0, nullptr, *param.spec, types);
         ASSERT_TRUE(execute.run(stream).ok()) << param.spec->name << " " << types.name;
         const test::Outcome outcome = execute.run(stream);
         EXPECT_TRUE(outcome.ok()) << outcome.text();

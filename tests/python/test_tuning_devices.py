@@ -82,7 +82,6 @@ def test_tune_use_and_explain(rng, opencl, path, tmp_path, monkeypatch, capsys):
 
 
 def test_other_types(opencl, path, tmp_path, capsys):
-    """Kernels for float32 alone take no part."""
     shapes_file = tmp_path / "shapes.json"
     shapes_file.write_text(json.dumps([SHAPE]))
     assert tune("--device", "opencl", "--dtype", "float16", "--shapes", shapes_file) == 0

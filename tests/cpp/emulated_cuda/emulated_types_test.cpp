@@ -20,7 +20,7 @@ std::vector<test::CaseParam> small_cases() {
     if (std::find(names.begin(), names.end(), "cuda") == names.end()) {
         return {};
     }
-    return test::case_params([](const cases::Case &c) { return test::device_supports_types(c) && c.work() <= kSmall; });
+    return test::case_params([](const cases::Case &c) { return test::device_supports(c) && c.work() <= kSmall; });
 }
 
 class EmulatedTypes : public testing::TestWithParam<test::CaseParam> {};
@@ -32,7 +32,7 @@ TEST_P(EmulatedTypes, MatchOracle) {
     SCOPED_TRACE(std::string(types.name) + "\n" + cases::describe(spec));
     cases::TypedProblem problem(spec, types);
     problem.desc.device = HATTN_CUDA;
-    problem.desc.algorithm = spec.seed() / kCount % 2 == 0 ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV;
+    problem.desc.algorithm = test::kDeviceAlgorithms[spec.seed() / kCount % std::size(test::kDeviceAlgorithms)];
     test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
 }
 

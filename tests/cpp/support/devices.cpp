@@ -56,8 +56,4 @@ bool device_supports(const cases::Case &c) {
     return std::max(c.key_dim, c.value_dim) <= kLargestHead;
 }
 
-bool device_supports_types(const cases::Case &c) {
-    return device_supports(c) && c.scores == HATTN_SCORES_NONE;
-}
-
 }  // namespace hattn::test

@@ -22,6 +22,5 @@ inline constexpr hattn_algorithm kDeviceAlgorithms[] = {HATTN_ALGORITHM_NAIVE, H
 
 // Whether the library computes such problems on devices at all.
 bool device_supports(const cases::Case &c);
-bool device_supports_types(const cases::Case &c);  // also with tensors of other types than float32
 
 }  // namespace hattn::test

@@ -7,8 +7,7 @@ namespace hattn::test {
 
 using cases::ScaleKind;
 
-// The first ones have every type but float32 in every place that it may have, and every kind of scale.
-inline constexpr size_t kFirstTypes = 5;
+// The first five have every type but float32 in every place that it may have, and every kind of scale.
 inline constexpr cases::StoredTypes kStoredTypes[] = {
     {"float16", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16},
     {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16},
