@@ -118,7 +118,8 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
     if (storage) {
-        pipeline.add_custom_lowering_pass(new schedules::gpu::TypedOutput(*storage, output.name() + ".0"));
+        const std::string typed = output.outputs() > 1 ? output.name() + ".0" : output.name();
+        pipeline.add_custom_lowering_pass(new schedules::gpu::TypedOutput(*storage, typed));
         arguments.insert(arguments.end(), {storage->type, storage->halves});
     }
     if (target.compiled_when_loaded) {
@@ -128,14 +129,14 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     return {pipeline, arguments};
 }
 
+}  // namespace
+
 KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
                                TypeMacros types, const DeviceTarget &target) {
     const OutputStorage storage;
     types[storage.type.name()] = loaded_code::kOutputType;
     return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target);
 }
-
-}  // namespace
 
 TypeMacros type_macros(const AttentionInputs &inputs) {
     return {{inputs.query_type.name(), loaded_code::kQueryType},
@@ -204,9 +205,9 @@ std::vector<HookMask> fewest_hook_sets() {
 
 const std::vector<KernelKind> &device_kinds() {
     static const std::vector<KernelKind> kinds = {
-        KernelKind::kFlash,  KernelKind::kSplitKv,       KernelKind::kMerge,
-        KernelKind::kNaive,  KernelKind::kUnfusedScores, KernelKind::kUnfusedValues,
-        KernelKind::kScores, KernelKind::kProbabilities, KernelKind::kAppend};
+        KernelKind::kFlash,         KernelKind::kSplitKv,       KernelKind::kMerge,   KernelKind::kNaive,
+        KernelKind::kUnfusedScores, KernelKind::kUnfusedValues, KernelKind::kScores,  KernelKind::kProbabilities,
+        KernelKind::kAppend,        KernelKind::kBlockScales,   KernelKind::kQuantize};
     return kinds;
 }
 

@@ -38,5 +38,9 @@ TypeMacros type_macros(const AttentionInputs &inputs);
 KernelPipeline as_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                          const schedules::gpu::UnitColumns &columns, TypeMacros types,
                          const schedules::gpu::DeviceTarget &target);
+// The output, or the first of its Tuple, is of a type that is an argument as well.
+KernelPipeline as_typed_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
+                               const schedules::gpu::UnitColumns &columns, TypeMacros types,
+                               const schedules::gpu::DeviceTarget &target);
 
 }  // namespace hattn::generators

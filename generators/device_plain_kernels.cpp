@@ -2,10 +2,9 @@
 
 #include <cstddef>
 
-#include "append.h"
+#include "device_append_kernels.h"
 #include "device_launch.h"
 #include "runtime/device/unit_record.h"
-#include "schedules/gpu/append.h"
 #include "schedules/gpu/plain.h"
 #include "scores.h"
 #include "softmax_math.h"
@@ -100,38 +99,17 @@ KernelPipeline build_scores(const DeviceKernelSpec &spec, const DeviceTarget &ta
     return as_launch(stages.output, arguments, columns, type_macros(inputs), target);
 }
 
-KernelPipeline build_append(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    using Record = AppendRecord;
-    constexpr auto column_of = [](size_t offset) { return static_cast<int>(offset / sizeof(int32_t)); };
-    AppendInputs inputs;
-    AppendStages stages(inputs);
-    schedules::gpu::schedule_append(stages, spec.tile);
-    for (const ImageParam &input : {inputs.rows, inputs.cosines, inputs.sines}) {
-        start_at_zero(input);
-    }
-    start_at_zero(stages.output.output_buffer());
-    const std::string output = stages.output.name();
-    const UnitColumns columns = {.count = column_of(sizeof(Record)),
-                                 .values = {{output + ".extent.1", column_of(offsetof(Record, count))}},
-                                 .offsets = {{inputs.rows.name(), column_of(offsetof(Record, rows))},
-                                             {inputs.cosines.name(), column_of(offsetof(Record, angles))},
-                                             {inputs.sines.name(), column_of(offsetof(Record, angles))},
-                                             {output, column_of(offsetof(Record, output))}}};
-    return as_launch(stages.output, inputs.arguments(), columns, {}, target);
-}
-
 }  // namespace
 
 bool is_plain(KernelKind kind) {
     return kind == KernelKind::kNaive || kind == KernelKind::kUnfusedScores || kind == KernelKind::kUnfusedValues ||
-           kind == KernelKind::kScores || kind == KernelKind::kProbabilities || kind == KernelKind::kAppend;
+           kind == KernelKind::kScores || kind == KernelKind::kProbabilities || is_append(kind);
 }
 
 std::vector<DeviceKernelSpec> plain_kernels_of(const DeviceTarget &target, KernelKind kind) {
     std::vector<DeviceKernelSpec> specs;
-    const bool append = kind == KernelKind::kAppend;
-    for (const schedules::gpu::Tile &tile : append ? target.append_tiles : target.plain_tiles) {
-        if (append || kind == KernelKind::kUnfusedValues) {
+    for (const schedules::gpu::Tile &tile : is_append(kind) ? target.append_tiles : target.plain_tiles) {
+        if (is_append(kind) || kind == KernelKind::kUnfusedValues) {
             specs.push_back({kind, 0, tile});
             continue;
         }
@@ -151,10 +129,11 @@ KernelPipeline build_plain(const DeviceKernelSpec &spec, const DeviceTarget &tar
         return build_unfused_scores(spec, target);
     case KernelKind::kUnfusedValues:
         return build_unfused_values(spec, target);
-    case KernelKind::kAppend:
-        return build_append(spec, target);
-    default:
+    case KernelKind::kScores:
+    case KernelKind::kProbabilities:
         return build_scores(spec, target);
+    default:
+        return build_append_kernel(spec, target);
     }
 }
 

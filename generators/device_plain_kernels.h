@@ -8,7 +8,7 @@
 
 namespace hattn::generators {
 
-// naive, the two kernels of unfused, score outputs, and append.
+// naive, the two kernels of unfused, score outputs, and those of device_append_kernels.h.
 bool is_plain(KernelKind kind);
 
 std::vector<DeviceKernelSpec> plain_kernels_of(const DeviceTarget &target, KernelKind kind);

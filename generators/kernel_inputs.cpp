@@ -122,9 +122,7 @@ Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {
     if (!any_query) {
         return query(std::move(d), std::move(i), std::move(h));
     }
-    Expr bits = query_halves(d, i, h);
-    return select(query_type == HATTN_FLOAT32, query(d, i, h),  //
-                  query_type == HATTN_FLOAT16, float16_value(bits), bfloat16_value(bits));
+    return typed_value(query_type, query(d, i, h), query_halves(d, i, h));
 }
 
 namespace {

@@ -1,5 +1,7 @@
 #include "number_formats.h"
 
+#include "hattn/hattn.h"
+
 namespace hattn::generators {
 
 using namespace Halide;
@@ -35,6 +37,11 @@ Expr int4_value(const std::function<Expr(Expr)> &byte, const Expr &d, int lanes)
     Expr word = lanes <= 8 ? word_at(byte, d / 8 * 4)
                            : select(d % 16 < 8, word_at(byte, d / 16 * 8), word_at(byte, d / 16 * 8 + 4));
     return signed_value((word >> cast<uint32_t>(d % 8 * 4)) & Expr(15u));
+}
+
+Expr typed_value(const Expr &type, Expr floats, const Expr &bits) {
+    return select(type == HATTN_FLOAT32, std::move(floats),  //
+                  type == HATTN_FLOAT16, float16_value(bits), bfloat16_value(bits));
 }
 
 Expr float16_bits(Expr value) {

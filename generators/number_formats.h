@@ -14,6 +14,10 @@ Halide::Expr bfloat16_value(Halide::Expr bits);  // uint16: the upper half of a 
 // in which it is computed, at most 16.
 Halide::Expr int4_value(const std::function<Halide::Expr(Halide::Expr)> &byte, const Halide::Expr &d, int lanes);
 
+// Float32: an element of a tensor of queries, which is of one of their types. `floats` and `bits` are the two views of
+// it, of which a stage that is specialised on `type` (see schedules/stored.h) reads the one that is there.
+Halide::Expr typed_value(const Halide::Expr &type, Halide::Expr floats, const Halide::Expr &bits);
+
 // The nearest number, ties to even; what is too large becomes infinite, a NaN stays one.
 Halide::Expr float16_bits(Halide::Expr value);
 Halide::Expr bfloat16_bits(Halide::Expr value);

@@ -270,13 +270,15 @@ void check_aliasing(const hattn_attention_args &args, const hattn_tensor &output
     }
 }
 
-// All are where q is: on the host, or on the plan's device, where keys may be as well.
+constexpr std::string_view kKeyTensors[] = {"k", "v", "k_scale", "v_scale"};
+
+// All are where q is: on the host, or on the plan's device, where keys and their scales may be as well.
 void check_placement(const Problem &p, const hattn_attention_args &args) {
     for (const auto &[tensor, name] : tensors_of(args)) {
         if (!tensor.data) {
             continue;
         }
-        const bool is_keys = std::string_view(name) == "k" || std::string_view(name) == "v";
+        const bool is_keys = std::ranges::find(kKeyTensors, name) != std::end(kKeyTensors);
         require(tensor.device == args.q.device || (is_keys && args.q.device == HATTN_CPU), HATTN_INVALID_ARGUMENT, name,
                 ": device is ", static_cast<int>(tensor.device), " (", device_name(tensor.device),
                 "), but that of q is ", static_cast<int>(args.q.device), " (", device_name(args.q.device),

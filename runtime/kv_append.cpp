@@ -33,9 +33,6 @@ void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const ha
     for (const auto &[tensor, name, dtype_name, storage] : sides) {
         check_float_dtype(tensor.dtype, dtype_name);
         check_tensor(tensor, name, tensor.dtype, cache.desc.device);
-        require(!cache.device || tensor.dtype == HATTN_FLOAT32, HATTN_NOT_SUPPORTED, dtype_name, " is ",
-                hattn::dtype_name(tensor.dtype), ", but caches on device ", device_name(cache.desc.device),
-                " take float32 alone");
         require(tensor.device == HATTN_CPU || tensor.device_id == cache.desc.device_id, HATTN_INVALID_ARGUMENT, name,
                 ": device_id is ", tensor.device_id, ", but the cache's device_id is ", cache.desc.device_id);
         check_tensor_extent(tensor, name, kKeyDimensions, 0, cache.desc.batch, "the cache's batch");

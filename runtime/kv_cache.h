@@ -20,7 +20,7 @@ struct CachedSide {
     hattn_tensor scales = HATTN_TENSOR_INIT;  // of quantised rows, as hattn_attention_args takes them; else no data
     bool computes_scales = false;             // every key has its own, else they were given
     std::unique_ptr<ContextMemory> row_memory, scale_memory;
-    std::unique_ptr<DeviceCache::Memory> device_memory;  // in place of row_memory
+    std::unique_ptr<DeviceCache::Memory> device_rows, device_scales;  // in place of them
 };
 
 // Conversions of what is appended.

@@ -30,6 +30,10 @@ RowAngles angles_of(const Rope &rope, int64_t batch, const RowCounts &added) {
     return angles;
 }
 
+DeviceCache::Side stored(const CachedSide &side) {
+    return {side.rows, side.scales, side.computes_scales};
+}
+
 }  // namespace
 
 void copy_on_device(const hattn_kv_cache &cache, std::span<const PageCopy> copies) {
@@ -38,7 +42,7 @@ void copy_on_device(const hattn_kv_cache &cache, std::span<const PageCopy> copie
         runs.push_back({copy.from, 0, copy.to, 0, copy.rows, 0});
     }
     for (const CachedSide *side : {&cache.keys, &cache.values}) {
-        cache.device->write(side->rows, "cache", side->rows, runs, nullptr);
+        cache.device->copy(stored(*side), runs);
     }
 }
 
@@ -51,8 +55,8 @@ void append_on_device(const hattn_kv_cache &cache, const hattn_tensor &k, const 
         });
     }
     const RowAngles angles = rope ? angles_of(*rope, cache.desc.batch, added) : RowAngles{};
-    cache.device->write(k, "k", cache.keys.rows, runs, rope ? &angles : nullptr);
-    cache.device->write(v, "v", cache.values.rows, runs, nullptr);
+    cache.device->append(k, "k", stored(cache.keys), runs, rope ? &angles : nullptr);
+    cache.device->append(v, "v", stored(cache.values), runs, nullptr);
 }
 
 }  // namespace hattn

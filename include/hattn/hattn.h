@@ -183,8 +183,8 @@ HATTN_API void hattn_attention_desc_init(hattn_attention_desc *desc);
 
 /* Where an execute on a device puts its work.
  *
- * Tensors of an execute (q, k, v, out and, where given, lse, scores, bias and mask) are all in host memory, from where they are copied and
- * to where results are, or all in memory of the plan's device; k and v may be there alone; another mixture is HATTN_INVALID_ARGUMENT, another device HATTN_NOT_SUPPORTED. Vectors (slopes, sinks,
+ * Tensors of an execute (q, k, v, out and, where given, lse, scores, bias, mask and scales) are all in host memory, from where they are copied and
+ * to where results are, or all in memory of the plan's device; k and v, with their scales, may be there alone; another mixture is HATTN_INVALID_ARGUMENT, another device HATTN_NOT_SUPPORTED. Vectors (slopes, sinks,
  * lengths, offsets, block tables) are in host memory, and read before the execute returns.
  *
  * With tensors on the device, a queue and a device_workspace, an execute takes no memory on the device and waits for nothing but the loading of kernels
@@ -323,7 +323,7 @@ typedef struct hattn_kv_cache_desc {
     /* Of int8 and int4, copied: [1, 1 or Hkv, 1, 1 or D] float32, scales of what is appended. Null: every key gets a scale for
      * each 32 elements, with which the largest of them becomes 127 or 7. */
     hattn_tensor k_scale, v_scale;
-    /* Where rows are kept: on a device, in float32, in the context of `queue`, in which they are written as well; null: the library's
+    /* Where rows are kept: on a device, in the context of `queue`, in which they are written as well; null: the library's
      * own, see hattn_queue. It has to outlive the cache. */
     hattn_device device;
     int32_t device_id;
@@ -337,7 +337,7 @@ HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn
 HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
 /* Appends k, v [B, Hkv, S, D], each float32, float16, bfloat16 or, unless rope is given, of the cache's own type if that has no
  * scales. They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
- * On a device k and v are float32 there, or each on the host, from where it is copied; keys are turned in float32, by angles
+ * On a device k and v are there, or each on the host, from where it is copied; keys are turned in float32, by angles
  * computed in double precision; rows are there when the call returns, and it takes memory on the device for as long.
  * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache, or if too few pages are free. Writes only
  * the new rows (and those a copied page held before them). */

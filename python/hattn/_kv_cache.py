@@ -38,7 +38,7 @@ class KVCache:
         page_size: keys per page: 16, 32, 64 or 128.
         page_count: pages of all sequences together; default: enough for batch * capacity keys.
         window: keys that a query may see; excludes page_size.
-        device: "opencl", "cuda" or "cuda:1": keeps float32 rows in memory of the device, which then computes; arrays of the host
+        device: "opencl", "cuda" or "cuda:1": keeps rows in memory of the device, which then computes; arrays of the host
             are copied there and back. Default: the host.
 
     Raises:

@@ -1,103 +1,129 @@
 #include "device_cache.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
-#include "device_launch.h"
+#include "device_append.h"
 #include "runtime/checked.h"
-#include "unit_record.h"
 
 namespace hattn {
 
 namespace {
 
-constexpr float kNoAngle = 0.0f;
-
-const DeviceKernelInfo &append_kernel(const DeviceTargetInfo &target) {
-    const auto kernels = device_table().kernels;
-    const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const DeviceKernelInfo &kernel) {
-        return kernel.kind == KernelKind::kAppend && std::string_view(kernel.target) == target.name;
-    });
-    require(found != kernels.end(), HATTN_INTERNAL_ERROR, "no append kernel for ", target.name);
-    return *found;
+int64_t storage_size(const hattn_tensor &tensor) {
+    return std::max<int64_t>(storage_bytes(tensor.dtype, tensor.extent[0] * tensor.stride[0]), 1);
 }
 
-// Nothing is left in the queue that reads memory of the host, also after a failure.
-class Finished {
-public:
-    explicit Finished(const DeviceQueue &queue) : queue_(queue) {}
-    ~Finished() {
-        if (!waited_) {
-            queue_.drain();
-        }
+// The same memory as words, which are copied bit by bit, if it consists of whole ones.
+std::optional<hattn_tensor> as_words(hattn_tensor tensor) {
+    const int64_t per_word = kWordBytes * 8 / dtype_bits(tensor.dtype);
+    bool whole = tensor.extent[3] % per_word == 0 && tensor.byte_offset % kWordBytes == 0 &&
+                 reinterpret_cast<uintptr_t>(tensor.data) % kWordBytes == 0;
+    for (int d = 0; d < 3; ++d) {
+        whole = whole && tensor.stride[d] % per_word == 0;
+        tensor.stride[d] /= per_word;
     }
-    void wait() {
-        queue_.driver.wait(queue_);
-        waited_ = true;
-    }
+    tensor.extent[3] /= per_word;
+    tensor.dtype = HATTN_FLOAT32;
+    return whole ? std::optional(tensor) : std::nullopt;
+}
 
-private:
-    const DeviceQueue &queue_;
-    bool waited_ = false;
-};
-
-// A launch's units: rows of one head.
-std::vector<AppendRecord> records_of(const DeviceMemory &from_memory, const hattn_tensor &from,
-                                     const DeviceMemory &to_memory, const hattn_tensor &to,
-                                     std::span<const RowRun> runs, int64_t pairs, int64_t tile_rows) {
-    std::vector<AppendRecord> records;
-    for (const RowRun &run : runs) {
-        for (int64_t h = 0; h < to.extent[1]; ++h) {
-            for (int64_t i = 0; i < run.rows; i += tile_rows) {
-                records.push_back({static_cast<int32_t>(from_memory.offset(from, run.from, h, run.from_row + i)),
-                                   static_cast<int32_t>((run.angles + i) * pairs),
-                                   static_cast<int32_t>(to_memory.offset(to, run.to, h, run.to_row + i)),
-                                   static_cast<int32_t>(std::min(tile_rows, run.rows - i))});
-            }
-        }
-    }
-    return records;
+// A cache's own rows, padding included.
+hattn_tensor padded_words(hattn_tensor tensor) {
+    tensor.extent[3] = tensor.stride[2];
+    const std::optional<hattn_tensor> words = as_words(tensor);
+    require(words.has_value(), HATTN_INTERNAL_ERROR, "rows of a cache on a device are no whole words");
+    return *words;
 }
 
 }  // namespace
 
 DeviceCache::DeviceCache(hattn_device device, int32_t device_id, const hattn_queue *given)
-    : queue_(usable_device(device, device_id), device_id, given), append_(append_kernel(queue_.target)) {}
+    : queue_(usable_device(device, device_id), device_id, given) {}
 
 DeviceCache::Memory::Memory(DeviceCache &cache, hattn_tensor &tensor) : cache_(cache) {
-    const int64_t bytes = std::max<int64_t>(storage_bytes(tensor.dtype, tensor.extent[0] * tensor.stride[0]), 1);
-    handle_ = cache.queue_.driver.allocate(cache.queue_, static_cast<size_t>(bytes));
+    DeviceQueue &queue = cache.queue_;
+    const auto bytes = static_cast<size_t>(storage_size(tensor));
+    handle_ = queue.driver.allocate(queue, bytes);
+    if (tensor.data) {
+        try {
+            queue.driver.upload(queue, handle_, tensor.data, bytes);
+            queue.driver.wait(queue);
+        } catch (...) {
+            queue.driver.release(queue, handle_);
+            throw;
+        }
+    }
     tensor.data = reinterpret_cast<void *>(handle_);
-    tensor.device = cache.queue_.target.device;
-    tensor.device_id = cache.queue_.device_id;
+    tensor.device = queue.target.device;
+    tensor.device_id = queue.device_id;
 }
 
 DeviceCache::Memory::~Memory() {
     cache_.queue_.driver.release(cache_.queue_, handle_);
 }
 
-void DeviceCache::write(const hattn_tensor &from, const char *name, const hattn_tensor &to,
-                        std::span<const RowRun> runs, const RowAngles *angles) {
+void DeviceCache::append(const hattn_tensor &from, const char *name, const Side &to, std::span<const RowRun> runs,
+                         const RowAngles *angles) {
     if (runs.empty()) {
         return;
     }
     discard_device_error();
-    DeviceMemory source(queue_, from, name), target(queue_, to, "cache");
-    const int64_t pairs = angles ? angles->pairs : 0, width = std::max<int64_t>(pairs, 1);
-    const int64_t count = angles ? static_cast<int64_t>(angles->cosines.size()) : 1;
-    DeviceMemory cosines(queue_, angles ? angles->cosines.data() : &kNoAngle, count, "rope");
-    DeviceMemory sines(queue_, angles ? angles->sines.data() : &kNoAngle, count, "rope");
-    const std::vector<AppendRecord> records = records_of(source, from, target, to, runs, pairs, append_.tile.rows);
-    Finished finished(queue_);
-    for (DeviceMemory *input : {&source, &cosines, &sines}) {
-        input->upload();
+    const bool same = !angles && from.dtype == to.rows.dtype;
+    const std::optional<hattn_tensor> from_words = same ? as_words(from) : std::nullopt;
+    const std::optional<hattn_tensor> to_words = from_words ? as_words(to.rows) : std::nullopt;
+    const DeviceRows rows(queue_, to_words ? *from_words : from, name);
+    if (is_quantized(to.rows.dtype)) {
+        quantize(rows, to, runs, angles);
+        return;
     }
-    UnitTable table(queue_, std::span<const AppendRecord>(records));
-    DeviceView rows(source, {{from.extent[3], 1}, {1, from.stride[2]}});
-    DeviceView cosine_rows(cosines, {{width, 1}, {1, pairs}}), sine_rows(sines, {{width, 1}, {1, pairs}});
-    DeviceView output(target, {{to.extent[3], 1}, {1, to.stride[2]}});
-    auto pair_count = static_cast<int32_t>(pairs), interleaved = static_cast<int32_t>(angles && angles->interleaved);
-    launch(queue_, append_, table, rows, cosine_rows, sine_rows, &pair_count, &interleaved, output);
-    finished.wait();
+    const DeviceRows target(queue_, to_words ? *to_words : to.rows, "cache");
+    const RowConversion conversion(queue_, rows, target, runs, angles);
+    queue_.driver.wait(queue_);
+}
+
+void DeviceCache::quantize(const DeviceRows &from, const Side &to, std::span<const RowRun> runs,
+                           const RowAngles *angles) {
+    const DeviceRows target(queue_, to.rows, "cache"), scales(queue_, to.scales, "cache");
+    if (from.tensor.dtype == HATTN_FLOAT32 && !angles) {
+        const RowQuantization quantization(queue_, from, target, scales, to.computes_scales, runs);
+        queue_.driver.wait(queue_);
+        return;
+    }
+    // First into float32, rows of all runs one after the other.
+    std::vector<RowRun> before(runs.begin(), runs.end()), after = before;
+    int64_t count = 0;
+    for (size_t i = 0; i < runs.size(); ++i) {
+        before[i].to = after[i].from = 0;
+        before[i].to_row = after[i].from_row = count;
+        count += runs[i].rows;
+    }
+    const int64_t heads = to.rows.extent[1], dim = to.rows.extent[3];
+    hattn_tensor floats = HATTN_TENSOR_INIT;
+    const int64_t extent[4] = {1, heads, count, dim}, stride[4] = {heads * count * dim, count * dim, dim, 1};
+    std::copy(extent, extent + 4, floats.extent);
+    std::copy(stride, stride + 4, floats.stride);
+    const DeviceRows wide(queue_, floats, "rows to be quantised");
+    const RowConversion conversion(queue_, from, wide, before, angles);
+    const RowQuantization quantization(queue_, wide, target, scales, to.computes_scales, after);
+    queue_.driver.wait(queue_);
+}
+
+void DeviceCache::copy(const Side &side, std::span<const RowRun> runs) {
+    if (runs.empty()) {
+        return;
+    }
+    discard_device_error();
+    const DeviceRows rows(queue_, padded_words(side.rows), "cache");
+    const RowConversion of_rows(queue_, rows, rows, runs, nullptr);
+    if (!side.computes_scales) {
+        queue_.driver.wait(queue_);
+        return;
+    }
+    const DeviceRows scales(queue_, padded_words(side.scales), "cache");
+    const RowConversion of_scales(queue_, scales, scales, runs, nullptr);
+    queue_.driver.wait(queue_);
 }
 
 }  // namespace hattn

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "device_queue.h"
 
 namespace hattn {
+
+struct DeviceRows;
 
 // Rows, of every head, that lie one after the other in both tensors.
 struct RowRun {
@@ -32,7 +33,8 @@ public:
     DeviceCache(const DeviceCache &) = delete;
     DeviceCache &operator=(const DeviceCache &) = delete;
 
-    // Memory of the device for a tensor's elements, which is the tensor's from then on.
+    // Memory of the device for a tensor's elements, which is the tensor's from then on. If the tensor had data, on the
+    // host and dense, it is copied.
     class Memory {
     public:
         Memory(DeviceCache &cache, hattn_tensor &tensor);
@@ -45,14 +47,26 @@ public:
         uint64_t handle_;
     };
 
-    // Writes rows of float32 and waits until they are there. `from` is of the device, or of the host, from where it is
-    // copied first; angles may be null. Throws StatusError.
-    void write(const hattn_tensor &from, const char *name, const hattn_tensor &to, std::span<const RowRun> runs,
-               const RowAngles *angles);
+    // One side's storage.
+    struct Side {
+        const hattn_tensor &rows, &scales;
+        bool computes_scales;  // of every key, else `scales` are given; of integers alone
+    };
+
+    // Both wait until rows are there, and throw StatusError. Rows of `from`, which is of the device, or of the host,
+    // from where it is copied first, are converted to the type of `to`; angles may be null.
+    void append(const hattn_tensor &from, const char *name, const Side &to, std::span<const RowRun> runs,
+                const RowAngles *angles);
+    // From one place of the storage to another.
+    void copy(const Side &side, std::span<const RowRun> runs);
 
 private:
+    void quantize(const DeviceRows &from, const Side &to, std::span<const RowRun> runs, const RowAngles *angles);
+
     DeviceQueue queue_;
-    const DeviceKernelInfo &append_;
 };
+
+// Bytes of a row of a cache on a device are whole multiples of it, so that rows of any type are copied as words.
+inline constexpr int64_t kWordBytes = 4;
 
 }  // namespace hattn

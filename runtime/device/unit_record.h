@@ -37,6 +37,13 @@ struct AppendRecord {
     int32_t count;  // of rows
 };
 
+// Of the two kernels that quantise, see generators/convert.h: the same rows, as float32 and as integers, whose offset
+// is in bytes.
+struct QuantizeRecord {
+    int32_t rows, channel_scales, block_scales, output;
+    int32_t count;  // of rows
+};
+
 // Of merge kernels, see generators/merge.h: one row of one head.
 struct MergeRecord {
     int32_t partial_output, partial_lse, sinks, output, lse;

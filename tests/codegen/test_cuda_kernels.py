@@ -24,6 +24,8 @@ SAMPLE = (
     "split_kv_cuda_r8k64s16t1h128",
     "merge_cuda_r1h256",
     "naive_cuda_r8k512s32t1h0_softcap_bias_alibi_mask",
+    "append_cuda_r8k0s32t1h0",
+    "quantize_cuda_r8k0s32t1h0",
     "unfused_scores_cuda_r8k512s32t1h0_softcap_bias_alibi_mask",
 )
 ROWS = json.loads(GOLDEN.read_text())

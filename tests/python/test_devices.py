@@ -138,6 +138,22 @@ def test_caches(rng, device, storage):
         caches[1].view()
 
 
-def test_caches_hold_float32(device):
-    with pytest.raises(NotImplementedError, match=f"dtype: is float16, but caches on device {device} hold float32 alone"):
-        hattn.KVCache(1, 1, 16, 8, dtype="float16", device=device)
+@pytest.mark.parametrize(
+    "storage",
+    [
+        {"dtype": "float16"},
+        {"dtype": "int8", "page_size": 16},
+        {"dtype": "int8", "value_dtype": "int4", "k_scale": np.float32(0.03), "v_scale": np.full((2, 16), 0.4, np.float32)},
+    ],
+)
+def test_caches_of_other_types(rng, device, storage):
+    """The bits of a cache on the host whose attention the device computes."""
+    host, there = (hattn.KVCache(2, 2, 64, 16, device=where, **storage) for where in (None, device))
+    for rows in (19, 1):
+        q, k, v = random_qkv(rng, queries=2, keys=rows)
+        for cache in (host, there):
+            cache.append(k, v.astype(np.float16), lengths=[rows, rows // 2])
+        assert_same_bits(there.attend(q, causal=True), host.attend(q, causal=True, device=device))
+    there.fork(0, 1)
+    host.fork(0, 1)
+    assert_same_bits(there.attend(q, causal=True), host.attend(q, causal=True, device=device))

@@ -47,15 +47,16 @@ hattn_algorithm algorithm_of(const std::string &kind) {
                                       : HATTN_ALGORITHM_SPLIT_KV;
 }
 
-// All but the merge, which split_kv needs, the values of unfused, which go with its scores, and append, which is
-// device_cache_test's.
+// All but the merge, which split_kv needs, the values of unfused, which go with its scores, and those that write rows
+// of caches, which are device_cache_test's.
 std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
     const nlohmann::json info = test::info_of(test::device_context());
     for (const nlohmann::json &device : info.at("devices")) {
         for (const nlohmann::json &row : device.at("kernels")) {
             const std::string kind = row.at("algorithm");
-            const bool of_others = kind == "merge" || kind == "unfused_values" || kind == "append";
+            const bool of_others = kind == "merge" || kind == "unfused_values" || kind == "append" ||
+                                   kind == "block_scales" || kind == "quantize";
             if (device.at("name") == kDevice && !of_others) {
                 list.push_back({row.at("name"), kind, algorithm_of(kind), row.at("tile").at("head"), row.at("hooks")});
             }

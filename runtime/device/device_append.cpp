@@ -1,0 +1,137 @@
+#include "device_append.h"
+
+#include <algorithm>
+
+#include "runtime/checked.h"
+
+namespace hattn {
+
+namespace {
+
+constexpr float kNoAngle = 0.0f, kOne = 1.0f;
+const halide_type_t kFloat = halide_type_of<float>(), kHalf = halide_type_of<uint16_t>();
+
+const DeviceKernelInfo &kernel_of(const DeviceQueue &queue, KernelKind kind) {
+    const auto kernels = device_table().kernels;
+    const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const DeviceKernelInfo &kernel) {
+        return kernel.kind == kind && std::string_view(kernel.target) == queue.target.name;
+    });
+    require(found != kernels.end(), HATTN_INTERNAL_ERROR, "no kernels of caches for ", queue.target.name);
+    return *found;
+}
+
+// Visits rows of one head, as many as a unit has: visit(run, head, first of its rows, their number).
+template<typename Visit>
+void for_each_unit(std::span<const RowRun> runs, int64_t heads, int64_t tile_rows, Visit visit) {
+    for (const RowRun &run : runs) {
+        for (int64_t h = 0; h < heads; ++h) {
+            for (int64_t i = 0; i < run.rows; i += tile_rows) {
+                visit(run, h, i, static_cast<int32_t>(std::min(tile_rows, run.rows - i)));
+            }
+        }
+    }
+}
+
+int32_t offset(const DeviceRows &rows, int64_t page, int64_t head, int64_t row) {
+    return static_cast<int32_t>(rows.memory.offset(rows.tensor, page, head, row));
+}
+
+std::vector<AppendRecord> append_records(const DeviceRows &from, const DeviceRows &to, std::span<const RowRun> runs,
+                                         int64_t pairs, int64_t tile_rows) {
+    std::vector<AppendRecord> records;
+    for_each_unit(runs, to.tensor.extent[1], tile_rows, [&](const RowRun &run, int64_t h, int64_t i, int32_t count) {
+        records.push_back({offset(from, run.from, h, run.from_row + i), static_cast<int32_t>((run.angles + i) * pairs),
+                           offset(to, run.to, h, run.to_row + i), count});
+    });
+    return records;
+}
+
+std::vector<QuantizeRecord> quantize_records(const DeviceRows &from, const DeviceRows &to, const DeviceRows &scales,
+                                             bool computes_scales, std::span<const RowRun> runs, int64_t tile_rows) {
+    std::vector<QuantizeRecord> records;
+    for_each_unit(runs, to.tensor.extent[1], tile_rows, [&](const RowRun &run, int64_t h, int64_t i, int32_t count) {
+        const int64_t at = to.memory.offset(to.tensor, run.to, h, run.to_row + i);
+        QuantizeRecord unit = {offset(from, run.from, h, run.from_row + i), 0, 0,
+                               static_cast<int32_t>(storage_bytes(to.tensor.dtype, at)), count};
+        if (computes_scales) {
+            unit.block_scales = offset(scales, run.to, h, run.to_row + i);
+        } else {
+            unit.channel_scales = offset(scales, 0, scales.tensor.extent[1] > 1 ? h : 0, 0);
+        }
+        records.push_back(unit);
+    });
+    return records;
+}
+
+int64_t elements_of(const hattn_tensor &tensor) {
+    int64_t elements = 1;
+    for (const int64_t extent : tensor.extent) {
+        elements = checked_multiply(elements, std::max<int64_t>(extent, 1), "rows to be appended");
+    }
+    return elements;
+}
+
+DeviceMemory memory_of(DeviceQueue &queue, const hattn_tensor &tensor, const char *name) {
+    const float *no_host = nullptr;
+    return tensor.data ? DeviceMemory(queue, tensor, name) : DeviceMemory(queue, no_host, elements_of(tensor), name);
+}
+
+DeviceView rows_view(const DeviceRows &rows, halide_type_t type) {
+    return {rows.memory, type, {{rows.tensor.extent[3], 1}, {1, rows.tensor.stride[2]}}};
+}
+
+}  // namespace
+
+DeviceRows::DeviceRows(DeviceQueue &queue, const hattn_tensor &given, const char *name)
+    : tensor(given), memory(memory_of(queue, given, name)), drained_(queue) {
+    memory.upload();
+}
+
+RowConversion::RowConversion(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to,
+                             std::span<const RowRun> runs, const RowAngles *angles)
+    : records_(
+          append_records(from, to, runs, angles ? angles->pairs : 0, kernel_of(queue, KernelKind::kAppend).tile.rows)),
+      cosines_(queue, angles ? angles->cosines.data() : &kNoAngle,
+               angles ? static_cast<int64_t>(angles->cosines.size()) : 1, "rope"),
+      sines_(queue, angles ? angles->sines.data() : &kNoAngle, angles ? static_cast<int64_t>(angles->sines.size()) : 1,
+             "rope"),
+      table_(queue, std::span<const AppendRecord>(records_)),
+      drained_(queue) {
+    cosines_.upload();
+    sines_.upload();
+    const int64_t pairs = angles ? angles->pairs : 0, width = std::max<int64_t>(pairs, 1);
+    DeviceView rows = rows_view(from, kFloat), halves = rows_view(from, kHalf);
+    DeviceView cosines(cosines_, {{width, 1}, {1, pairs}}), sines(sines_, {{width, 1}, {1, pairs}});
+    DeviceView output = rows_view(to, kFloat), output_halves(to.memory, kHalf, {{1, 1}});
+    int32_t type = from.tensor.dtype, output_type = to.tensor.dtype, pair_count = static_cast<int32_t>(pairs);
+    int32_t interleaved = angles && angles->interleaved ? 1 : 0;
+    queue.types = {.query = from.tensor.dtype, .output = to.tensor.dtype};
+    launch(queue, kernel_of(queue, KernelKind::kAppend), table_, &type, rows, halves, cosines, sines, &pair_count,
+           &interleaved, &output_type, output_halves, output);
+}
+
+RowQuantization::RowQuantization(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to,
+                                 const DeviceRows &scales, bool computes_scales, std::span<const RowRun> runs)
+    : one_(queue, &kOne, 1, "scale"),
+      records_(
+          quantize_records(from, to, scales, computes_scales, runs, kernel_of(queue, KernelKind::kQuantize).tile.rows)),
+      table_(queue, std::span<const QuantizeRecord>(records_)),
+      drained_(queue) {
+    one_.upload();
+    int32_t type = to.tensor.dtype;
+    const int64_t dim = from.tensor.extent[3];
+    const int64_t bytes = storage_bytes(to.tensor.dtype, dim),
+                  byte_stride = storage_bytes(to.tensor.dtype, to.tensor.stride[2]);
+    DeviceView rows = rows_view(from, kFloat), output(to.memory, {{bytes, 1}, {1, byte_stride}});
+    queue.types = {};
+    if (computes_scales) {
+        DeviceView blocks = rows_view(scales, kFloat), channels(one_, {{dim, 0}});
+        launch(queue, kernel_of(queue, KernelKind::kBlockScales), table_, &type, rows, blocks);
+        launch(queue, kernel_of(queue, KernelKind::kQuantize), table_, &type, rows, channels, blocks, output);
+        return;
+    }
+    DeviceView blocks(one_, {{1, 0}, {1, 0}}), channels(scales.memory, {{dim, scales.tensor.extent[3] > 1 ? 1 : 0}});
+    launch(queue, kernel_of(queue, KernelKind::kQuantize), table_, &type, rows, channels, blocks, output);
+}
+
+}  // namespace hattn

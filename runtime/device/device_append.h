@@ -1,0 +1,72 @@
+// Launches that write rows of a KV cache on a device.
+#pragma once
+
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "device_cache.h"
+#include "device_launch.h"
+#include "device_memory.h"
+#include "unit_record.h"
+
+namespace hattn {
+
+// The last member, or the last local, of what the queue reads: after a failure nothing is left in the queue that does.
+class DrainedOnFailure {
+public:
+    explicit DrainedOnFailure(const DeviceQueue &queue) : queue_(queue) {}
+    ~DrainedOnFailure() {
+        if (std::uncaught_exceptions() > exceptions_) {
+            queue_.drain();
+        }
+    }
+    DrainedOnFailure(const DrainedOnFailure &) = delete;
+    DrainedOnFailure &operator=(const DrainedOnFailure &) = delete;
+
+private:
+    const DeviceQueue &queue_;
+    const int exceptions_ = std::uncaught_exceptions();
+};
+
+// A tensor and its memory. A tensor without data has memory of its own, as long as this lives.
+struct DeviceRows {
+    DeviceRows(DeviceQueue &queue, const hattn_tensor &given, const char *name);
+
+    const hattn_tensor tensor;
+    DeviceMemory memory;
+
+private:
+    const DrainedOnFailure drained_;
+};
+
+// From one type of float32, float16 and bfloat16 to another. Launched when made; what it reads from the host has to
+// stay until the queue is done, and so does this.
+class RowConversion {
+public:
+    // angles may be null. `runs` have to be some.
+    RowConversion(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to, std::span<const RowRun> runs,
+                  const RowAngles *angles);
+
+private:
+    const std::vector<AppendRecord> records_;
+    DeviceMemory cosines_, sines_;
+    UnitTable table_;
+    const DrainedOnFailure drained_;
+};
+
+// From float32 to integers. Likewise.
+class RowQuantization {
+public:
+    // scales: as hattn_attention_args takes them, or those of each key, which are computed first.
+    RowQuantization(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to, const DeviceRows &scales,
+                    bool computes_scales, std::span<const RowRun> runs);
+
+private:
+    DeviceMemory one_;  // stands for the scales that there are none of
+    const std::vector<QuantizeRecord> records_;
+    UnitTable table_;
+    const DrainedOnFailure drained_;
+};
+
+}  // namespace hattn

@@ -1,0 +1,113 @@
+#include "kv_storage.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "checked.h"
+#include "key_storage.h"
+#include "problem.h"
+#include "scratch.h"
+#include "status.h"
+#include "structs.h"
+#include "tensor.h"
+
+namespace hattn {
+
+namespace {
+
+// Elements that rows are rounded up to: they start at bytes, on devices at words.
+int64_t row_multiple(const hattn_kv_cache_desc &desc, hattn_dtype dtype) {
+    return std::max<int64_t>((desc.device == HATTN_CPU ? 1 : kWordBytes) * 8 / dtype_bits(dtype), 1);
+}
+
+// A tensor like one side's storage, without memory.
+hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t dim) {
+    const int64_t pages = desc.page_size > 0 ? desc.page_count : desc.batch;
+    const int64_t rows = desc.page_size > 0 ? desc.page_size : desc.capacity;
+    const int64_t extent[4] = {pages, desc.kv_heads, rows, dim};
+    hattn_tensor tensor = HATTN_TENSOR_INIT;
+    tensor.dtype = dtype;
+    int64_t elements = 1;
+    for (int d = 3; d >= 0; --d) {
+        tensor.extent[d] = extent[d];
+        tensor.stride[d] = elements;
+        elements = checked_multiply(elements, extent[d], "size of the cache");
+        elements = d == 3 ? round_up(elements, row_multiple(desc, dtype)) : elements;
+    }
+    checked_multiply(elements, sizeof(float), "size of the cache");
+    return tensor;
+}
+
+std::unique_ptr<ContextMemory> allocate(const hattn_context &context, hattn_tensor &tensor) {
+    const int64_t bytes = storage_bytes(tensor.dtype, tensor.extent[0] * tensor.stride[0]);
+    auto memory = std::make_unique<ContextMemory>(context, static_cast<size_t>(bytes), kScratchAlignment);
+    tensor.data = memory->data();
+    return memory;
+}
+
+// Scales given once for all: [1, 1 or Hkv, 1, 1 or D].
+void check_given_scales(const hattn_tensor &scale, const char *name, const hattn_tensor &rows) {
+    require(is_quantized(rows.dtype), HATTN_INVALID_ARGUMENT, name, ": data is given, but the cache's type is ",
+            dtype_name(rows.dtype));
+    check_tensor(scale, name, HATTN_FLOAT32);
+    for (int d = 0; d < 4; ++d) {
+        const int64_t most = d % 2 == 0 ? 1 : rows.extent[d];
+        require(scale.extent[d] == 1 || scale.extent[d] == most, HATTN_INVALID_ARGUMENT, name, ": extent[", d, "] (",
+                kKeyDimensions.name[d], ") is ", scale.extent[d], ", but must be 1", most > 1 ? " or " : "",
+                most > 1 ? std::to_string(most) : "");
+    }
+}
+
+std::vector<float> dense_scales(const hattn_tensor &from) {
+    std::vector<float> scales;
+    for (int64_t h = 0; h < from.extent[1]; ++h) {
+        for (int64_t d = 0; d < from.extent[3]; ++d) {
+            scales.push_back(element<const float>(from, 0, h, 0)[d * from.stride[3]]);
+        }
+    }
+    return scales;
+}
+
+// Memory for a side. given: scales, or none.
+void take_memory(const hattn_kv_cache &cache, std::vector<float> given, CachedSide &side) {
+    const bool quantized = is_quantized(side.rows.dtype);
+    if (cache.device) {
+        side.device_rows = std::make_unique<DeviceCache::Memory>(*cache.device, side.rows);
+        side.scales.data = given.empty() ? nullptr : given.data();
+        if (quantized) {
+            side.device_scales = std::make_unique<DeviceCache::Memory>(*cache.device, side.scales);
+        }
+        return;
+    }
+    side.row_memory = allocate(*cache.context, side.rows);
+    if (quantized) {
+        side.scale_memory = allocate(*cache.context, side.scales);
+        std::copy(given.begin(), given.end(), static_cast<float *>(side.scales.data));
+    }
+}
+
+}  // namespace
+
+CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim, const hattn_tensor &given,
+                     const char *name) {
+    const hattn_kv_cache_desc &desc = cache.desc;
+    CachedSide side;
+    side.rows = storage(desc, dtype, dim);
+    read_struct(&given, name);
+    if (given.data) {
+        check_given_scales(given, name, side.rows);
+        side.scales = HATTN_TENSOR_INIT;
+        const int64_t heads = given.extent[1], channels = given.extent[3];
+        const int64_t extent[4] = {1, heads, 1, channels}, stride[4] = {heads * channels, channels, channels, 1};
+        std::copy(extent, extent + 4, side.scales.extent);
+        std::copy(stride, stride + 4, side.scales.stride);
+    } else if (is_quantized(dtype)) {
+        side.scales = storage(desc, HATTN_FLOAT32, ceil_div(dim, kScaleBlock));
+        side.computes_scales = true;
+    }
+    take_memory(cache, given.data ? dense_scales(given) : std::vector<float>(), side);
+    return side;
+}
+
+}  // namespace hattn
