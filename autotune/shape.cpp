@@ -176,11 +176,8 @@ hattn_attention_desc desc_of(const Shape &shape) {
     return desc;
 }
 
-std::unique_ptr<cases::TypedProblem> make_problem(const Shape &shape) {
-    auto problem = std::make_unique<cases::TypedProblem>(case_of(shape), row_of(shape.dtype).types);
-    problem->desc.device = shape.device;
-    problem->desc.device_id = shape.device_id;
-    return problem;
+std::unique_ptr<TunedProblem> make_problem(const Shape &shape) {
+    return std::make_unique<TunedProblem>(case_of(shape), row_of(shape.dtype).types, shape.device, shape.device_id);
 }
 
 }  // namespace hattn::autotune

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "typed_problem.h"
+#include "tuned_problem.h"
 
 namespace hattn::autotune {
 
@@ -38,6 +38,6 @@ hattn_attention_desc desc_of(const Shape &shape);
 
 // With random data that is a function of the shape alone. Queries and outputs have the dtype too, unless it is
 // quantised: then they are float32, and 32 elements of a key or value share a scale.
-std::unique_ptr<cases::TypedProblem> make_problem(const Shape &shape);
+std::unique_ptr<TunedProblem> make_problem(const Shape &shape);
 
 }  // namespace hattn::autotune

@@ -66,14 +66,17 @@ Trial::Trial(Problems &problems, const std::string &database, int threads, hattn
         desc.algorithm = algorithm;
         Plan plan(context_, desc);
         Workspace workspace(plan.workspace_size());
-        prepared_.push_back({std::move(plan), std::move(workspace), problem->args});
+        prepared_.push_back({std::move(plan), std::move(workspace), problem->device_args()});
         prepared_.back().args.workspace = prepared_.back().workspace.data();
         prepared_.back().args.workspace_size = prepared_.back().workspace.size();
     }
 }
 
 void Trial::execute(size_t problem) {
-    prepared_[problem].plan.execute(prepared_[problem].args);
+    Prepared &prepared = prepared_[problem];
+    prepared.args.device_workspace_size = prepared.plan.device_workspace_size();
+    prepared.args.device_workspace = problems_[problem]->device_workspace(prepared.args.device_workspace_size);
+    prepared.plan.execute(prepared.args);
 }
 
 double Trial::seconds(size_t problem, int runs) {

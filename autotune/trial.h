@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hattn/hattn.hpp"
-#include "typed_problem.h"
+#include "tuned_problem.h"
 
 namespace hattn::autotune {
 
@@ -34,7 +34,7 @@ Context make_context(const std::string &database, int threads);
 hattn_algorithm algorithm_of(const std::string &name);
 
 // Problems of one class that share choices. Outputs are overwritten by every trial.
-using Problems = std::vector<std::unique_ptr<cases::TypedProblem>>;
+using Problems = std::vector<std::unique_ptr<TunedProblem>>;
 
 class Trial {
 public:
@@ -45,8 +45,8 @@ public:
         return *problems_[index];
     }
     void execute(size_t problem);
-    // Of the fastest of so many runs: passed on the wall, or with one thread spent on its core, which other processes
-    // on a busy machine do not add to.
+    // Of the fastest of so many runs, on a device with all tensors there: passed on the wall, or with one thread spent
+    // on its core, which other processes on a busy machine do not add to.
     double seconds(size_t problem, int runs);
     nlohmann::json explain(size_t problem) const;
 

@@ -252,6 +252,9 @@ HATTN_API void hattn_attention_args_init(hattn_attention_args *args);
 HATTN_API hattn_status hattn_plan_create(hattn_context *context, const hattn_attention_desc *desc, hattn_plan **plan);
 HATTN_API void hattn_plan_destroy(hattn_plan *plan);
 HATTN_API hattn_status hattn_plan_workspace_size(const hattn_plan *plan, size_t *bytes);
+/* The queue of the library's own, in which executes and caches on a device work that are given none, and on CUDA its context: for memory that
+ * they can use (an OpenCL context is that of the queue). It lives as long as the process, and may be given as any other. HATTN_NOT_SUPPORTED without such a device. */
+HATTN_API hattn_status hattn_device_queue(hattn_device device, int32_t device_id, hattn_queue *queue);
 /* Of device_workspace; 0 for plans on the CPU. */
 HATTN_API hattn_status hattn_plan_device_workspace_size(const hattn_plan *plan, size_t *bytes);
 /* No allocation, no planning. Sq and Sk of the tensors may be below the plan's capacities.

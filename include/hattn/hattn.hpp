@@ -250,6 +250,13 @@ private:
     detail::Handle<hattn_context, hattn_context_destroy> handle_;
 };
 
+/* The library's own queue of a device, for memory that executes without a queue can use: hattn_device_queue(). */
+inline hattn_queue device_queue(hattn_device device, std::int32_t device_id = 0) {
+    hattn_queue queue = HATTN_QUEUE_INIT;
+    check(hattn_device_queue(device, device_id, &queue), nullptr);
+    return queue;
+}
+
 /* Capacities and options, decided once; immutable, may be executed concurrently with a workspace each. */
 class Plan {
 public:

@@ -1,6 +1,7 @@
 #include "device_queue.h"
 
 #include "device.h"
+#include "runtime/status.h"
 #include "runtime/structs.h"
 
 namespace hattn {
@@ -31,3 +32,18 @@ void DeviceQueue::drain() const {
 }
 
 }  // namespace hattn
+
+hattn_status hattn_device_queue(hattn_device device, int32_t device_id, hattn_queue *queue) {
+    using namespace hattn;
+    return guarded([&] {
+        hattn_queue own = read_struct(queue, "queue");
+        require(device == HATTN_OPENCL || device == HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
+                static_cast<int>(device), ", but must be ", static_cast<int>(HATTN_OPENCL), " (opencl) or ",
+                static_cast<int>(HATTN_CUDA), " (cuda)");
+        const DeviceQueue found(usable_device(device, device_id), device_id);
+        own.queue = found.queue;
+        // As a queue is given: that of OpenCL has its context with it.
+        own.context = device == HATTN_CUDA ? found.context : nullptr;
+        *queue = own;
+    });
+}

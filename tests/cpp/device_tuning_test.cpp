@@ -4,11 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compare.h"
 #include "problem.h"
+#include "shape.h"
 #include "support/devices.h"
 #include "support/json_text.h"
 #include "support/run.h"
 #include "support/tuning_file.h"
+#include "trial.h"
 
 namespace {
 
@@ -182,6 +185,63 @@ TEST_P(DeviceTuning, ResultsAreRight) {
             EXPECT_EQ(cases::difference(data.problem, data.expected), "") << split_keys;
         }
         c.window_left = -1;
+    }
+}
+
+// With everything that a problem may have: scales, hooks' operands.
+TEST_P(DeviceTuning, TrialsHaveTheirTensorsOnTheDevice) {
+    autotune::Shape shape;
+    shape.query_heads = 4;
+    shape.kv_heads = 2;
+    shape.query_length = 5;
+    shape.kv_length = 300;
+    shape.key_dim = shape.value_dim = 40;
+    shape.bias = shape.mask = true;
+    shape.dtype = HATTN_INT4;
+    shape.device = test::device_of(GetParam());
+    autotune::Problems problems;
+    problems.push_back(autotune::make_problem(shape));
+    autotune::TunedProblem &problem = *problems.front();
+    for (const hattn_tensor *tensor :
+         {&problem.device_args().q, &problem.device_args().k, &problem.device_args().v_scale,
+          &problem.device_args().bias, &problem.device_args().mask, &problem.device_args().out}) {
+        EXPECT_EQ(tensor->device, shape.device);
+        EXPECT_NE(tensor->data, nullptr);
+    }
+    EXPECT_EQ(problem.args.q.device, HATTN_CPU);
+    for (const hattn_algorithm algorithm : {HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_FLASH}) {
+        autotune::Trial trial(problems, "rule", 1, algorithm);
+        problem.fill_outputs();
+        problem.read_output();
+        EXPECT_NE(cases::difference(problem.twin, problem.evaluate()), "") << "of another trial";
+        trial.execute(0);
+        problem.read_output();
+        EXPECT_EQ(cases::difference(problem.twin, problem.evaluate()), "");
+    }
+}
+
+TEST_P(DeviceTuning, TheLibrarysOwnQueueMayBeGiven) {
+    hattn_queue queue = HATTN_QUEUE_INIT;
+    ASSERT_EQ(hattn_device_queue(test::device_of(GetParam()), 0, &queue), HATTN_OK) << hattn_last_error(nullptr);
+    EXPECT_NE(GetParam() == "cuda" ? queue.context : queue.queue, nullptr);
+    test::Prepared data(some_case(3, 50));
+    data.problem.desc.device = test::device_of(GetParam());
+    data.problem.args.queue = &queue;
+    const test::Outcome outcome = test::run(test::device_context(), data.problem, HATTN_ALGORITHM_AUTO);
+    ASSERT_TRUE(outcome.ok()) << outcome.text();
+    EXPECT_EQ(cases::difference(data.problem, data.expected), "");
+}
+
+TEST(DeviceQueue, ErrorsNameTheArgument) {
+    hattn_queue queue = HATTN_QUEUE_INIT;
+    EXPECT_EQ(hattn_device_queue(HATTN_OPENCL, 0, nullptr), HATTN_INVALID_ARGUMENT);
+    EXPECT_STREQ(hattn_last_error(nullptr), "queue: is null");
+    EXPECT_EQ(hattn_device_queue(HATTN_CPU, 0, &queue), HATTN_INVALID_ARGUMENT);
+    EXPECT_STREQ(hattn_last_error(nullptr), "device: is 0, but must be 1 (opencl) or 2 (cuda)");
+    for (const char *device : {"opencl", "cuda"}) {
+        if (!test::device_unusable(device).empty()) {
+            EXPECT_EQ(hattn_device_queue(test::device_of(device), 0, &queue), HATTN_NOT_SUPPORTED);
+        }
     }
 }
 
