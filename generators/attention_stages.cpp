@@ -1,5 +1,6 @@
 #include "attention_stages.h"
 
+#include "number_formats.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
@@ -75,6 +76,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       any_storage(inputs.any_storage),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
+      matrix_type(inputs.matrix_type),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
       inputs_(inputs) {
@@ -90,13 +92,13 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
 
     Expr query = inputs.query_element(clamp_dim(d), row_index(), head_index());
-    if (!in_pairs) {
+    if (!scales_products()) {
         query *= inputs.scale * options.unit;
     }
     if (inputs.any_storage) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
-    query_tile(r, d) = padded ? select(likely(d < inputs.key_dim()), query, 0.0f) : query;
+    query_tile(r, d) = padded ? select(likely(d < inputs.key_dim()), query, zero_of(query)) : query;
     Expr nothing = 0.0f;
     if (options.fetch_ahead) {
         over_value_lines = inputs.value_lines("over_value_lines");
@@ -111,12 +113,15 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
     key_rows(d, k, c) =
-        in_pairs ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element)) : key_element;
+        scales_products() ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element)) : key_element;
     dot(r, k, c) = 0.0f;
     if (in_pairs) {
         query_pairs = named("query_pairs");
         query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
         in_matrices ? multiply_matrices() : multiply_pairs();
+    } else if (in_fragments()) {
+        dot(r, k, c) +=
+            half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
     } else {
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
@@ -125,7 +130,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr likely_key = min(likely(key), inputs.key_count - 1);
     ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
                          options.unit, &hook_tiles, &per_row};
-    Expr product = in_pairs ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
+    Expr product = scales_products() ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
     Expr score = apply_score_hooks(options.hooks, product, context);
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
 }
@@ -195,7 +200,12 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
     const Func &relative_to = own_reference ? chunk_max : running_max;
 
-    weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(relative_to(r, c)));
+    Expr maximum = relative_to(r, c);
+    if (in_fragments()) {
+        take_fragment_maxima();
+        maximum = row_max(r, fragment_slice(k), c);
+    }
+    weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(maximum));
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
@@ -211,7 +221,9 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, zero_of(value));
     }
     chunk_value(d, slot, granule, c) = value;
-    if (options.slices > 0) {
+    if (in_fragments()) {
+        carry_fragments(inputs, options);
+    } else if (options.slices > 0) {
         carry_slices(inputs, options);
     } else if (options.one_loop_nest) {
         finish_single_chunk(inputs);

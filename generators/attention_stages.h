@@ -26,7 +26,8 @@ struct StageOptions {
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
     int head = 0;    // 0: as many elements as there are
-    int slices = 0;  // parts of a head that a row's state is cut into; 0: none
+    int slices = 0;  // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type:
+                     // kFragmentSlices
 
     // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
     // which a value of a row is repeated along the other dimension. Nothing is carried from chunk to chunk.
@@ -39,6 +40,12 @@ inline constexpr int kMatrixDepth = 32;
 
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
+
+// Threads of a warp hold the product of two matrices in fragments: a row belongs to four of them, each of which has two
+// columns of every eight (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+inline constexpr int kFragmentColumns = 8, kFragmentVector = 2;
+inline constexpr int kFragmentSlices = kFragmentColumns / kFragmentVector;
+Halide::Expr fragment_slice(Halide::Expr column);
 
 Halide::Expr granules(Halide::Expr keys);  // that hold so many keys
 
@@ -74,9 +81,9 @@ struct ScoreStages {
     Halide::Func head;                  // (r) absolute query head, likewise
     Halide::Func position;              // (r) row + position_offset
     Halide::Func first, last;           // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
-    Halide::Func query_tile;            // (r, d) scaled, but not with in_pairs: bfloat16 cannot hold that
+    Halide::Func query_tile;            // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
     Halide::Func query_pairs;           // (side, r, pair) in bfloat16; defined with in_pairs
-    Halide::Func key_rows;              // (d, k, c) keys in float32, or with in_pairs in bfloat16
+    Halide::Func key_rows;              // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
     Halide::Func fetched;               // (k, c) 0; asks for the key's value row, and the key row one chunk on
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
@@ -91,8 +98,15 @@ struct ScoreStages {
     Halide::Expr chunk_count;
     int chunk = 0;  // as StageOptions
     bool any_storage = false;
-    bool in_pairs = false;          // products are of bfloat16 numbers, pairs of which lie side by side
-    bool in_matrices = false;       // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
+    bool in_pairs = false;     // products are of bfloat16 numbers, pairs of which lie side by side
+    bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
+    hattn_dtype matrix_type = HATTN_FLOAT32;  // else: both products are of matrices, of bits of this type
+    bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
+        return matrix_type != HATTN_FLOAT32;
+    }
+    bool scales_products() const {
+        return in_pairs || in_fragments();
+    }
     Halide::Param<int> key_type;    // used with any_storage
     Halide::Param<int> query_type;  // used with any_query
 
@@ -135,6 +149,17 @@ struct AttentionStages : ScoreStages {
     Halide::Func output;           // (d, r)
     Halide::Func lse;              // (r) natural, with the sink
 
+    // With in_fragments(). Columns of a chunk's scores and of its output belong to slices as kFragmentVector says.
+    Halide::RDom over_slice;  // (column, eight) of the keys of a slice in a chunk
+    Halide::RDom over_chunk_keys;
+    Halide::Func slice_max;       // (r, slice, c) of logits
+    Halide::Func row_max;         // (r, slice, c) of all slices, as each knows it
+    Halide::Func slice_sum;       // (r, slice, c) of weights
+    Halide::Func weight_bits;     // (k, r, c) weights in matrix_type; their sum is taken before they are rounded
+    Halide::Func value_rows;      // (d, k, c) value rows
+    Halide::Func slice_total;     // (r, slice) sum of weights of all chunks
+    Halide::Func row_normaliser;  // (r, slice) Tuple(factor on state, lse) of the row, as each slice knows it
+
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage
 
@@ -146,6 +171,9 @@ private:
     //   output       (d, r) Tuple(output, lse), the lse of a row repeated along d
     // running_max, rescale, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
+    // With in_fragments(): likewise, but for the sum, which is that of the slice's own keys, and the last update.
+    void take_fragment_maxima();
+    void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);
     void carry_rows(const AttentionInputs &inputs);
     // With one_loop_nest: output (d, r) is Tuple(output, lse). running_max, rescale, state, statistics and lse are
     // undefined, and weights are relative to the maximum of the only chunk.

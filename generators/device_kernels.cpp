@@ -9,6 +9,9 @@
 #include "merge.h"
 #include "runtime/device/loaded_code.h"
 #include "runtime/device/unit_record.h"
+#include "schedules/cuda/attention.h"
+#include "schedules/cuda/matrix_calls.h"
+#include "schedules/cuda/warp_matrix.h"
 #include "schedules/gpu/attention.h"
 #include "schedules/gpu/loaded_code.h"
 #include "schedules/gpu/merge.h"
@@ -112,9 +115,13 @@ namespace {
 
 // The pipeline owns its passes. `storage`: of outputs that have any type, else null.
 KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target) {
+                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target,
+                         bool of_matrices = false) {
     Pipeline pipeline(output);
     const DeviceUnits units;
+    if (of_matrices) {
+        pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix());
+    }
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
     if (storage) {
@@ -132,10 +139,10 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
 }  // namespace
 
 KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                               TypeMacros types, const DeviceTarget &target) {
+                               TypeMacros types, const DeviceTarget &target, bool of_matrices = false) {
     const OutputStorage storage;
     types[storage.type.name()] = loaded_code::kOutputType;
-    return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target);
+    return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target, of_matrices);
 }
 
 TypeMacros type_macros(const AttentionInputs &inputs) {
@@ -164,6 +171,22 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
     repeat_row_values(stages.output);
     return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
                            type_macros(inputs), target);
+}
+
+// On tensor cores.
+KernelPipeline build_matrix_attention(const DeviceKernelSpec &spec, const DeviceTarget &target) {
+    AttentionInputs inputs = AttentionInputs::of_matrices(spec.matrix_type);
+    AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
+                                                .rows = spec.tile.rows,
+                                                .chunk = spec.tile.keys,
+                                                .unit = kLog2E,
+                                                .head = spec.tile.head,
+                                                .slices = spec.tile.slices});
+    schedules::cuda::schedule_matrix_attention(stages, spec.tile);
+    start_inputs_at_zero(inputs);
+    repeat_row_values(stages.output);
+    return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()), {},
+                           target, true);
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {
@@ -217,7 +240,11 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
         text += "k" + std::to_string(tile.keys) + "s" + std::to_string(tile.slices) + "t" +
                 std::to_string(tile.thread_rows);
     }
-    return text + "h" + std::to_string(tile.head) + hook_suffix(hooks);
+    text += "h" + std::to_string(tile.head);
+    if (multiplies_matrices()) {
+        text += matrix_type == HATTN_FLOAT16 ? "_float16" : "_bfloat16";
+    }
+    return text + hook_suffix(hooks);
 }
 
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind) {
@@ -227,10 +254,16 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
     const std::vector<schedules::gpu::Tile> &tiles = kind == KernelKind::kMerge   ? target.merge_tiles
                                                      : kind == KernelKind::kFlash ? target.flash_tiles
                                                                                   : target.split_kv_tiles;
+    static const std::vector<schedules::gpu::Tile> no_tiles;
     std::vector<DeviceKernelSpec> specs;
     for (const schedules::gpu::Tile &tile : tiles) {
         for (HookMask hooks : kind == KernelKind::kMerge ? std::vector<HookMask>{0} : hook_sets()) {
             specs.push_back({kind, hooks, tile});
+        }
+    }
+    for (const schedules::gpu::Tile &tile : kind == KernelKind::kFlash ? target.matrix_flash_tiles : no_tiles) {
+        for (hattn_dtype type : kMatrixTypes) {
+            specs.push_back({kind, 0, tile, type});
         }
     }
     return specs;
@@ -268,11 +301,18 @@ KernelPipeline build_kernel(const DeviceKernelSpec &spec, const DeviceTarget &ta
     if (is_plain(spec.kind)) {
         return build_plain(spec, target);
     }
+    if (spec.multiplies_matrices()) {
+        return build_matrix_attention(spec, target);
+    }
     return spec.kind == KernelKind::kMerge ? build_merge(spec, target) : build_attention(spec, target);
 }
 
 Halide::Module compile_kernel(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    return build_kernel(spec, target).compile(spec.symbol(target.name), target.halide_target);
+    Module module = build_kernel(spec, target).compile(spec.symbol(target.name), target.halide_target);
+    if (spec.multiplies_matrices()) {
+        schedules::cuda::replace_matrix_calls(module);
+    }
+    return module;
 }
 
 }  // namespace hattn::generators

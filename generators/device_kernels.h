@@ -15,7 +15,12 @@ struct DeviceKernelSpec {
     KernelKind kind;
     HookMask hooks = 0;
     schedules::gpu::Tile tile;
+    // Of queries, keys and values; with float32, which stands for all types, products are of float32 numbers.
+    hattn_dtype matrix_type = HATTN_FLOAT32;
 
+    bool multiplies_matrices() const {
+        return matrix_type != HATTN_FLOAT32;
+    }
     std::string name(const std::string &target) const;
     std::string symbol(const std::string &target) const {
         return "hattnkernel_" + name(target);
@@ -32,6 +37,8 @@ struct DeviceChoice {
     const DeviceTarget &target;
     bool few = false;
 };
+
+inline constexpr hattn_dtype kMatrixTypes[] = {HATTN_FLOAT16, HATTN_BFLOAT16};
 
 const std::vector<KernelKind> &device_kinds();
 std::vector<HookMask> hook_sets();

@@ -53,6 +53,13 @@ AttentionInputs AttentionInputs::of_any_type() {
     return inputs;
 }
 
+AttentionInputs AttentionInputs::of_matrices(hattn_dtype type) {
+    AttentionInputs inputs = of_any_type();
+    inputs.matrix_type = type;
+    inputs.any_storage = false;
+    return inputs;
+}
+
 std::vector<Argument> AttentionInputs::arguments() const {
     std::vector<Argument> all = {query, key,          value,        key_granules, value_granules, bias,
                                  mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
@@ -122,7 +129,11 @@ Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {
     if (!any_query) {
         return query(std::move(d), std::move(i), std::move(h));
     }
-    return typed_value(query_type, query(d, i, h), query_halves(d, i, h));
+    Expr bits = query_halves(d, i, h);
+    if (matrix_type != HATTN_FLOAT32) {
+        return bits;
+    }
+    return typed_value(query_type, query(d, i, h), bits);
 }
 
 namespace {
@@ -143,10 +154,16 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
 }  // namespace
 
 Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
+    if (matrix_type != HATTN_FLOAT32) {
+        return granule_element(stored_key.halves, key_granules, d, granule, slot);
+    }
     return element(storage, key, stored_key, key_granules, d, granule, slot);
 }
 
 Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
+    if (matrix_type != HATTN_FLOAT32) {
+        return granule_element(stored_value.halves, value_granules, d, granule, slot);
+    }
     return element(storage, value, stored_value, value_granules, d, granule, slot);
 }
 

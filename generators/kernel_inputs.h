@@ -23,14 +23,18 @@ struct AttentionInputs {
     AttentionInputs(KeyStorage storage, int lanes);  // lanes: of vectors
     // For devices: all tensors may be of any type that the interface has for them, elements are taken one by one.
     static AttentionInputs of_any_type();
+    // The same arguments where queries, keys and values are all float16 or all bfloat16, as instructions for matrices
+    // take them.
+    static AttentionInputs of_matrices(hattn_dtype type);
 
     KeyStorage storage;
-    bool any_query = false;               // queries of any type, said at run time, else float32
-    Halide::Param<int> query_type;        // a hattn_dtype; used with any_query, as the next
-    Halide::ImageParam query_halves;      // (d, i, h) uint16, the same memory as `query`
-    bool any_storage;                     // storage is kAny
-    StoredSide stored_key, stored_value;  // unless storage is kFloat32
-    Halide::ImageParam query;             // (d, i, h)
+    hattn_dtype matrix_type = HATTN_FLOAT32;  // else: elements of queries, keys and values are bits of this type
+    bool any_query = false;                   // queries of any type, said at run time, else float32
+    Halide::Param<int> query_type;            // a hattn_dtype; used with any_query, as the next
+    Halide::ImageParam query_halves;          // (d, i, h) uint16, the same memory as `query`
+    bool any_storage;                         // storage is kAny
+    StoredSide stored_key, stored_value;      // unless storage is kFloat32
+    Halide::ImageParam query;                 // (d, i, h)
     // Element d of key j is key(d, j % kGranuleKeys, key_granules(j / kGranuleKeys)).
     Halide::ImageParam key;             // (d, slot, granule)
     Halide::ImageParam value;           // (d, slot, granule)
@@ -58,10 +62,11 @@ struct AttentionInputs {
     Halide::Expr value_dim() const;
     Halide::RDom key_lines(const char *name) const;  // cache lines of a row
     Halide::RDom value_lines(const char *name) const;
-    // In float32. With any_query to be computed in a stage of its own, as key_element with any_storage.
+    // In float32, or the bits of a matrix_type. With any_query to be computed in a stage of its own, as key_element
+    // with any_storage.
     Halide::Expr query_element(Halide::Expr d, Halide::Expr i, Halide::Expr h) const;
-    // In float32, or bfloat16 where storage is that. With any_storage but for the scale of its channel, and to be
-    // computed in a stage of its own: see StoredSide::element.
+    // In float32, or bfloat16 where storage is that, or the bits of a matrix_type. With any_storage but for the scale
+    // of its channel, and to be computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     // Zero. Asks for a cache line of a key's row.

@@ -14,6 +14,10 @@ Expr bfloat16_value(Expr bits) {
     return reinterpret<float>(cast<uint32_t>(std::move(bits)) << 16);
 }
 
+Expr half_value(hattn_dtype type, Expr bits) {
+    return type == HATTN_FLOAT16 ? float16_value(std::move(bits)) : bfloat16_value(std::move(bits));
+}
+
 namespace {
 
 Expr word_at(const std::function<Expr(Expr)> &byte, const Expr &first) {
@@ -57,6 +61,10 @@ Expr bfloat16_bits(Expr value) {
     Expr rounded = (bits + constant(0x7fff) + (upper & constant(1))) >> 16;
     Expr is_nan = (bits & constant(0x7fffffff)) > constant(0x7f800000);
     return cast<uint16_t>(select(is_nan, upper | constant(0x40), rounded));
+}
+
+Expr half_bits(hattn_dtype type, Expr value) {
+    return type == HATTN_FLOAT16 ? float16_bits(std::move(value)) : bfloat16_bits(std::move(value));
 }
 
 }  // namespace hattn::generators

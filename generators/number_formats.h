@@ -4,12 +4,14 @@
 #include <functional>
 
 #include "Halide.h"
+#include "hattn/hattn.h"
 
 namespace hattn::generators {
 
 // Exact, subnormals and infinities included.
-Halide::Expr float16_value(Halide::Expr bits);   // uint16: IEEE 754 binary16
-Halide::Expr bfloat16_value(Halide::Expr bits);  // uint16: the upper half of a float32
+Halide::Expr float16_value(Halide::Expr bits);                 // uint16: IEEE 754 binary16
+Halide::Expr bfloat16_value(Halide::Expr bits);                // uint16: the upper half of a float32
+Halide::Expr half_value(hattn_dtype type, Halide::Expr bits);  // either of these
 // Float32: element d of a row of four-bit integers, the first in the low half of a byte. lanes: of the vectors along d
 // in which it is computed, at most 16.
 Halide::Expr int4_value(const std::function<Halide::Expr(Halide::Expr)> &byte, const Halide::Expr &d, int lanes);
@@ -21,5 +23,6 @@ Halide::Expr typed_value(const Halide::Expr &type, Halide::Expr floats, const Ha
 // The nearest number, ties to even; what is too large becomes infinite, a NaN stays one.
 Halide::Expr float16_bits(Halide::Expr value);
 Halide::Expr bfloat16_bits(Halide::Expr value);
+Halide::Expr half_bits(hattn_dtype type, Halide::Expr value);
 
 }  // namespace hattn::generators

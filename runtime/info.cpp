@@ -50,6 +50,11 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
             {"pack", origin_json(pack)}};
 }
 
+// What tensor cores multiply, if a kernel uses them.
+ordered_json matrix_type_json(const DeviceKernelInfo &kernel) {
+    return kernel.matrix_type == HATTN_FLOAT32 ? ordered_json() : ordered_json(dtype_name(kernel.matrix_type));
+}
+
 // The devices themselves, by device_id.
 ordered_json found_json(const DeviceTargetInfo &target, const TuningTable &tuning) {
     const DeviceDriver &driver = device_driver(target.device);
@@ -74,6 +79,7 @@ ordered_json devices_json(const TuningTable &tuning) {
                                    {"algorithm", kernel_kind_name(kernel.kind)},
                                    {"hooks", hook_name_list(kernel.hooks)},
                                    {"tile", tile_json(kernel.tile)},
+                                   {"matrix_type", matrix_type_json(kernel)},
                                    {"fat_binary", kernel.fat_binary != nullptr}});
             }
         }
@@ -150,6 +156,7 @@ ordered_json explain_device_json(const hattn_plan &plan) {
             {"target", device.target->name},
             {"hooks", hook_name_list(plan.problem.hooks)},
             {"tile", tile_json(device.attention->tile)},
+            {"matrix_type", matrix_type_json(*device.attention)},
             {"heads_per_tile", device.heads},
             {"split_keys", device.split_keys},
             {"workspace_bytes", plan.layout.bytes},

@@ -1,7 +1,7 @@
 #include "device_choice.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 #include "runtime/kernel_registry.h"
 #include "runtime/status.h"
@@ -47,12 +47,16 @@ int64_t head_of(const Problem &problem) {
     return std::max(problem.key_dim, problem.value_dim);
 }
 
+bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type) {
+    return kernel.matrix_type == HATTN_FLOAT32 || kernel.matrix_type == matrix_type;
+}
+
 // Null if there is none, or it would compute much more than the usual one.
 const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelInfo &usual, const Problem &problem) {
     const DeviceKernelInfo *found = nullptr;
     for (const DeviceKernelInfo &kernel : device_table().kernels) {
         if (kernel.kind == usual.kind && std::string_view(kernel.target) == usual.target && kernel.tile == tile &&
-            serves(kernel.hooks, problem.hooks) &&
+            serves(kernel.hooks, problem.hooks) && multiplies(kernel, matrix_type_of(problem)) &&
             (!found || __builtin_popcount(kernel.hooks) < __builtin_popcount(found->hooks))) {
             found = &kernel;
         }
@@ -63,15 +67,22 @@ const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelIn
 
 }  // namespace
 
-const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head) {
+hattn_dtype matrix_type_of(const Problem &problem) {
+    const bool alike = problem.q_dtype == problem.k_dtype && problem.k_dtype == problem.v_dtype;
+    return alike ? problem.q_dtype : HATTN_FLOAT32;
+}
+
+const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head,
+                                      hattn_dtype matrix_type) {
     const DeviceKernelInfo *best = nullptr;
     int64_t largest = 0;
     const auto rank = [](const DeviceKernelInfo &kernel) {
-        return std::pair(kernel.tile.head, __builtin_popcount(kernel.hooks));
+        return std::tuple(kernel.matrix_type == HATTN_FLOAT32, kernel.tile.head, __builtin_popcount(kernel.hooks));
     };
     const auto room = [&](const DeviceKernelInfo &kernel) { return kernel.tile.head > 0 ? kernel.tile.head : head; };
     for (const DeviceKernelInfo &kernel : device_table().kernels) {
-        if (kernel.kind == kind && std::string_view(kernel.target) == target.name && serves(kernel.hooks, hooks)) {
+        if (kernel.kind == kind && std::string_view(kernel.target) == target.name && serves(kernel.hooks, hooks) &&
+            multiplies(kernel, matrix_type)) {
             largest = std::max<int64_t>(largest, room(kernel));
             if (room(kernel) >= head && (!best || rank(kernel) < rank(*best))) {
                 best = &kernel;
@@ -86,7 +97,8 @@ const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind
 DeviceChoice choose_for_device(const Problem &problem, const DeviceTargetInfo &target, hattn_algorithm asked,
                                const TuningGrids &measured) {
     const auto usual = [&](hattn_algorithm algorithm) {
-        const DeviceKernelInfo &kernel = device_kernel(target, kind_of(algorithm), problem.hooks, head_of(problem));
+        const DeviceKernelInfo &kernel =
+            device_kernel(target, kind_of(algorithm), problem.hooks, head_of(problem), matrix_type_of(problem));
         return DeviceChoice{algorithm, &kernel, usual_split_keys(algorithm, kernel)};
     };
     const int64_t rows = std::max<int64_t>(problem.query_length, 1);

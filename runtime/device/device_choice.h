@@ -15,9 +15,13 @@ struct DeviceChoice {
     const TuningEntry *entry = nullptr;  // unless the rule decided; lives as long as the database
 };
 
-// The kernel with the least padding, of those the one with the fewest hooks. A tile's head of 0 is any. Throws
-// StatusError if heads are too large.
-const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head);
+// The type of queries, keys and values if tensor cores might multiply them, else float32.
+hattn_dtype matrix_type_of(const Problem &problem);
+
+// A kernel for matrices of that type if there is one, of those the one with the least padding, of those the one with
+// the fewest hooks. A tile's head of 0 is any. Throws StatusError if heads are too large.
+const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head,
+                                      hattn_dtype matrix_type = HATTN_FLOAT32);
 
 // asked: an algorithm, or auto. measured: this machine's entries for such problems on the device.
 DeviceChoice choose_for_device(const Problem &problem, const DeviceTargetInfo &target, hattn_algorithm asked,

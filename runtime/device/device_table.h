@@ -28,6 +28,7 @@ struct DeviceKernelInfo {
     KernelKind kind;  // kFlash, kSplitKv or kMerge
     uint32_t hooks;   // a problem may have fewer, see serves()
     DeviceTile tile;
+    hattn_dtype matrix_type;  // of queries, keys and values, which tensor cores multiply; with float32 any type may be
     // Computes the units of a table (unit_record.h). Arguments as of KernelInfo, with the table and the number of its
     // rows first; one stands for all units where the table has none of their own.
     int (*function)(void **arguments);

@@ -10,11 +10,31 @@ namespace hattn::schedules::cuda {
 
 namespace {
 
-constexpr const char *kInstruction = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
-constexpr size_t kOperands = 10;  // four of C, four of A, two of B
+constexpr size_t kMostOperands = 10;
+
+struct Instruction {
+    const char *call, *name;
+    size_t operands;
+};
+// Of two that start alike the longer one first.
+constexpr Instruction kInstructions[] = {
+    {kFloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", kMostOperands},
+    {kBfloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", kMostOperands},
+    {kTransposedLoadCall, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", 1},
+    {kMatrixLoadCall, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", 1},
+};
+
+const Instruction *instruction_in(const std::string &line) {
+    for (const Instruction &instruction : kInstructions) {
+        if (line.find(instruction.call) != std::string::npos) {
+            return &instruction;
+        }
+    }
+    return nullptr;
+}
 
 [[noreturn]] void fail(const std::string &line) {
-    throw std::runtime_error("PTX calls " + std::string(kMatrixCall) + " in an unknown way: " + line);
+    throw std::runtime_error("PTX calls an instruction for matrices in an unknown way: " + line);
 }
 
 // One call: from "{ // callseq" to "}", which LLVM writes as
@@ -32,14 +52,14 @@ public:
         std::smatch match;
         if (std::regex_match(line, match, store)) {
             const size_t operand = std::stoul(match[1]);
-            if (operand >= kOperands) {
+            if (operand >= kMostOperands) {
                 fail(line);
             }
             operands_[operand] = match[2];
         } else if (std::regex_match(line, match, load)) {
             results_ = {match[1], match[2]};
         } else if (line.find("call.uni") != std::string::npos) {
-            is_ours_ = line.find(kMatrixCall) != std::string::npos;
+            instruction_ = instruction_in(line);
         }
         text_ += line + "\n";
     }
@@ -47,34 +67,40 @@ public:
     // The instruction, or the call of another function as it was. Results are packed as the caller takes them apart;
     // ptxas makes nothing of that.
     std::string text() const {
-        if (!is_ours_) {
+        if (!instruction_) {
             return text_;
         }
-        if (results_[0].empty() || std::any_of(operands_.begin(), operands_.end(), [](auto &o) { return o.empty(); })) {
+        const auto end = operands_.begin() + instruction_->operands;
+        if (results_[0].empty() || std::any_of(operands_.begin(), end, [](auto &o) { return o.empty(); })) {
             fail(text_);
         }
         std::ostringstream out;
         out << "{\n.reg .b32 %mma<14>;\n";
-        std::array<std::string, kOperands> registers = operands_;
-        for (size_t i = 0; i < kOperands; ++i) {
+        std::array<std::string, kMostOperands> registers = operands_;
+        for (size_t i = 0; i < instruction_->operands; ++i) {
             if (operands_[i].front() != '%') {
                 registers[i] = "%mma" + std::to_string(4 + i);
                 out << "mov.b32 " << registers[i] << ", " << operands_[i] << ";\n";
             }
         }
         const auto &[c0, c1, c2, c3, a0, a1, a2, a3, b0, b1] = registers;
-        out << kInstruction << " {%mma0, %mma1, %mma2, %mma3}, {" << a0 << ", " << a1 << ", " << a2 << ", " << a3
-            << "}, {" << b0 << ", " << b1 << "}, {" << c0 << ", " << c1 << ", " << c2 << ", " << c3 << "};\n"
-            << "mov.b64 " << results_[0] << ", {%mma0, %mma1};\n"
+        out << instruction_->name << " {%mma0, %mma1, %mma2, %mma3}, ";
+        if (instruction_->operands == 1) {
+            out << '[' << c0 << "];\n";
+        } else {
+            out << '{' << a0 << ", " << a1 << ", " << a2 << ", " << a3 << "}, {" << b0 << ", " << b1 << "}, {" << c0
+                << ", " << c1 << ", " << c2 << ", " << c3 << "};\n";
+        }
+        out << "mov.b64 " << results_[0] << ", {%mma0, %mma1};\n"
             << "mov.b64 " << results_[1] << ", {%mma2, %mma3};\n}\n";
         return out.str();
     }
 
 private:
     std::string text_;
-    std::array<std::string, kOperands> operands_;
+    std::array<std::string, kMostOperands> operands_;
     std::array<std::string, 2> results_;
-    bool is_ours_ = false;
+    const Instruction *instruction_ = nullptr;
 };
 
 }  // namespace
@@ -85,7 +111,7 @@ std::string replace_matrix_calls(const std::string &ptx) {
     bool in_declaration = false, in_call = false;
     CallSequence call;
     for (std::string line; std::getline(lines, line);) {
-        if (line.find(".extern .func") != std::string::npos && line.find(kMatrixCall) != std::string::npos) {
+        if (line.find(".extern .func") != std::string::npos && instruction_in(line)) {
             in_declaration = true;
         }
         const bool begins = line.find("{ // callseq") != std::string::npos;
@@ -106,8 +132,10 @@ std::string replace_matrix_calls(const std::string &ptx) {
             in_call = false;
         }
     }
-    if (result.find(kMatrixCall) != std::string::npos) {
-        fail(result.substr(result.find(kMatrixCall), 80));
+    for (const Instruction &instruction : kInstructions) {
+        if (const size_t at = result.find(instruction.call); at != std::string::npos) {
+            fail(result.substr(at, 80));
+        }
     }
     return result;
 }

@@ -7,9 +7,16 @@
 
 namespace hattn::schedules::cuda {
 
-// Stands for mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 until device code is compiled: an external function of
-// four elements of C and the registers of A (four) and B (two), that returns four elements of D as 128 bits.
-inline constexpr const char *kMatrixCall = "hattn_mma_m16n8k16_f16";
+// Stand for mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32, and of bfloat16, until device code is compiled: external
+// functions of four elements of C and the registers of A (four) and B (two), that return four elements of D as 128
+// bits.
+inline constexpr const char *kFloat16Call = "hattn_mma_m16n8k16_f16";
+inline constexpr const char *kBfloat16Call = "hattn_mma_m16n8k16_bf16";
+
+// ldmatrix.sync.aligned.m8n8.x4.shared.b16, and with .trans: of an address in shared memory, in bytes, the four
+// registers as 128 bits. Others than products, they read memory and stay in their place.
+inline constexpr const char *kMatrixLoadCall = "hattn_load_matrix_m8n8_x4";
+inline constexpr const char *kTransposedLoadCall = "hattn_load_matrix_m8n8_x4_transposed";
 
 // Halide has no instruction of that name, and LLVM's intrinsic returns what Halide cannot hold. So the code calls a
 // function, and here every call in the text becomes the instruction. Throws std::runtime_error where a call is not as

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "matrix_calls.h"
+#include "matrix_nest.h"
 
 namespace hattn::schedules::cuda {
 
@@ -14,107 +15,13 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kWarp = 32;  // threads
+constexpr int kWarp = 32;     // threads
+constexpr int kSmallest = 8;  // rows and columns of what ldmatrix loads, elements of 16 bits
 
-// Of the nest, with all lets substituted.
-struct Nest {
-    std::string sum, half, column;  // names of its loops
-    std::string product;
-    Expr index;  // of the element of the product
-    const Load *a = nullptr, *b = nullptr;
-    Expr keep;  // holds what a and b point into
-};
+using Operand = std::vector<Expr>;  // registers of two elements each
 
-struct Body {
-    std::map<std::string, std::string> loops;  // by the end of their names
-    const Store *store = nullptr;
-    Expr index, value;
-};
-
-std::optional<std::string> loop_kind(const For *loop) {
-    constexpr std::pair<const char *, int> kLoops[] = {{kMatrixSum, 16}, {kMatrixHalf, 2}, {kMatrixColumn, 2}};
-    for (const auto &[name, extent] : kLoops) {
-        if (ends_with(loop->name, name) && is_const_zero(loop->min) && is_const(loop->extent, extent)) {
-            return name;
-        }
-    }
-    return {};
-}
-
-std::optional<Body> body_of(const For *nest) {
-    Body body;
-    std::vector<std::pair<std::string, Expr>> lets;
-    Stmt inside = nest;
-    while (!body.store) {
-        if (const For *loop = inside.as<For>()) {
-            const auto kind = loop_kind(loop);
-            if (!kind) {
-                return {};
-            }
-            body.loops[*kind] = loop->name;
-            inside = loop->body;
-        } else if (const LetStmt *let = inside.as<LetStmt>()) {
-            lets.emplace_back(let->name, let->value);
-            inside = let->body;
-        } else if (body.store = inside.as<Store>(); !body.store) {
-            return {};
-        }
-    }
-    body.index = body.store->index;
-    body.value = body.store->value;
-    for (size_t i = lets.size(); i-- > 0;) {
-        body.index = substitute(lets[i].first, lets[i].second, body.index);
-        body.value = substitute(lets[i].first, lets[i].second, body.value);
-    }
-    body.value = substitute_in_all_lets(body.value);
-    return body.loops.size() == 3 ? std::optional(body) : std::nullopt;
-}
-
-// The float16 numbers that are multiplied; widening to float32 and products of it are one or two operations.
-std::optional<std::pair<Expr, Expr>> factors_of(const Expr &product) {
-    const auto narrow = [](const Expr &e) {
-        const Cast *cast = e.as<Cast>();
-        return cast ? cast->value : e;
-    };
-    if (const Mul *mul = product.as<Mul>()) {
-        return {{narrow(mul->a), narrow(mul->b)}};
-    }
-    if (const Call *call = Call::as_intrinsic(product, {Call::widening_mul})) {
-        return {{call->args[0], call->args[1]}};
-    }
-    return {};
-}
-
-std::optional<Nest> match(const For *loop) {
-    const std::optional<Body> body = body_of(loop);
-    const Add *sum = body ? body->value.as<Add>() : nullptr;
-    if (!sum) {
-        return {};
-    }
-    const auto is_product = [&](const Expr &e) {
-        const Load *load = e.as<Load>();
-        return load && load->name == body->store->name;
-    };
-    const auto factors = factors_of(is_product(sum->a) ? sum->b : sum->a);
-    if (!(is_product(sum->a) || is_product(sum->b)) || !factors) {
-        return {};
-    }
-    Nest nest{body->loops.at(kMatrixSum),
-              body->loops.at(kMatrixHalf),
-              body->loops.at(kMatrixColumn),
-              body->store->name,
-              body->index,
-              factors->first.as<Load>(),
-              factors->second.as<Load>(),
-              body->value};
-    if (!nest.a || !nest.b || nest.a->type != Float(16) || nest.b->type != Float(16)) {
-        return {};
-    }
-    if (expr_uses_var(nest.a->index, nest.column)) {
-        std::swap(nest.a, nest.b);
-    }
-    const bool apart = !expr_uses_var(nest.a->index, nest.column) && !expr_uses_var(nest.b->index, nest.half);
-    return apart ? std::optional(nest) : std::nullopt;
+Expr at(const Expr &index, const std::map<std::string, Expr> &values) {
+    return simplify(substitute(values, index));
 }
 
 Expr load_bits(const Load *from, const Expr &index, int lanes, ModulusRemainder alignment) {
@@ -130,64 +37,238 @@ Expr pair_of(const Load *from, const Expr &first, const Expr &second) {
                                Shuffle::make_concat({load_bits(from, first, 1, {}), load_bits(from, second, 1, {})}));
 }
 
-Expr at(const Expr &index, const std::map<std::string, Expr> &values) {
-    return simplify(substitute(values, index));
+// Where ldmatrix finds its four matrices of 8 x 8: a lane gives the address of row lane % 8 of matrix lane / 8, of
+// which elements lie side by side.
+struct Rows {
+    Expr index;  // of the first element
+    bool transposed = false;
+};
+
+bool is_aligned(const Expr &index) {
+    const ModulusRemainder alignment = modulus_remainder(index);
+    return alignment.modulus % kSmallest == 0 && alignment.remainder % kSmallest == 0;
 }
 
-// Operands in the order of the instruction: which elements of A, B and the product a lane holds.
-Stmt as_call(const Nest &nest, const Expr &lane) {
-    const Expr pair = lane % 4 * 2;
-    std::vector<Expr> elements, arguments;
-    for (int half = 0; half < 2; ++half) {
-        for (int column = 0; column < 2; ++column) {
-            elements.push_back(at(nest.index, {{nest.half, half}, {nest.column, column}}));
-            arguments.push_back(Load::make(Float(32), nest.product, elements.back(), Buffer<>(), Parameter(),
-                                           const_true(), ModulusRemainder()));
+// One run of nests, one after the other, in the same memory: what they load is loaded once.
+class Run {
+public:
+    Run(std::vector<Nest> nests, const std::string &lane, const std::string &shared)
+        : nests_(std::move(nests)), lane_name_(lane), lane_(Variable::make(Int(32), lane)), shared_(shared) {}
+
+    Stmt calls() {
+        std::vector<Stmt> products;
+        std::vector<size_t> loaded;  // before each product
+        for (size_t i = 0; i < nests_.size(); ++i) {
+            const Operand a = operand_a(nests_[i]);
+            const Operand b = operand_b(i);
+            loaded.push_back(loads_.size());
+            products.push_back(product(nests_[i], a, b));
         }
+        Stmt result;
+        for (size_t i = nests_.size(); i-- > 0;) {
+            result = result.defined() ? Block::make(products[i], result) : products[i];
+            for (size_t n = loaded[i]; n-- > (i > 0 ? loaded[i - 1] : 0);) {
+                result = LetStmt::make(loads_[n].name, loads_[n].value, result);
+            }
+        }
+        return result;
     }
-    for (int upper = 0; upper < 2; ++upper) {
+
+private:
+    struct Loaded {
+        std::string name;
+        Rows rows;
+        Expr value;
+    };
+
+    Operand operand_a(const Nest &nest) {
+        const Expr pair = lane_ % 4 * 2;
+        const Expr apart = at(nest.a->index, {{nest.sum, 1}}) - at(nest.a->index, {{nest.sum, 0}});
+        const Rows rows = {at(nest.a->index, {{lane_name_, lane_ % kSmallest * 4},
+                                              {nest.half, lane_ / kSmallest % 2},
+                                              {nest.sum, lane_ / (2 * kSmallest) * kSmallest}})};
+        if (nest.a->name == shared_ && is_const_one(simplify(apart)) && is_aligned(rows.index)) {
+            return registers(fragments(rows), 0, 4);
+        }
+        Operand operand;
+        for (int upper = 0; upper < 2; ++upper) {
+            for (int half = 0; half < 2; ++half) {
+                const Expr k = pair + kSmallest * upper;
+                operand.push_back(pair_of(nest.a, at(nest.a->index, {{nest.half, half}, {nest.sum, k}}),
+                                          at(nest.a->index, {{nest.half, half}, {nest.sum, k + 1}})));
+            }
+        }
+        return operand;
+    }
+
+    // Index of element (k, n) of B: lane 4 * n computes column n with matrix_column = n % 2 of thread n / 2.
+    Expr index_b(const Nest &nest, const Expr &k, const Expr &n) const {
+        return at(nest.b->index, {{lane_name_, n / 2}, {nest.column, n % 2}, {nest.sum, k}});
+    }
+
+    // The two 8 x 8 matrices of B, by lanes in halves of the warp.
+    std::optional<Rows> rows_b(const Nest &nest) const {
+        const auto apart = [&](int k, int n) {
+            return as_const_int(simplify(index_b(nest, k, n) - index_b(nest, 0, 0)));
+        };
+        const Expr row = lane_ % kSmallest, upper = lane_ / kSmallest % 2 * kSmallest;
+        Rows rows;
+        if (nest.b->name != shared_) {
+            return {};
+        }
+        if (apart(1, 0) == 1) {
+            rows = {index_b(nest, upper, row), false};
+        } else if (apart(0, 1) == 1 && apart(0, 2) == 2 && apart(0, kSmallest - 1) == kSmallest - 1) {
+            rows = {index_b(nest, upper + row, 0), true};
+        } else {
+            return {};
+        }
+        return is_aligned(rows.index) ? std::optional(rows) : std::nullopt;
+    }
+
+    // Those of a nest and the next are loaded together.
+    Operand operand_b(size_t i) {
+        if (const auto found = second_b_.find(i); found != second_b_.end()) {
+            return registers(found->second, 2, 2);
+        }
+        const Nest &nest = nests_[i];
+        if (const std::optional<Rows> own = rows_b(nest)) {
+            const std::optional<Rows> next = i + 1 < nests_.size() ? rows_b(nests_[i + 1]) : std::nullopt;
+            Rows both = *own;
+            if (next && next->transposed == own->transposed) {
+                both.index = simplify(own->index + lane_ / (2 * kSmallest) * simplify(next->index - own->index));
+            }
+            const std::string name = fragments(both);
+            if (next && next->transposed == own->transposed) {
+                second_b_[i + 1] = name;
+            }
+            return registers(name, 0, 2);
+        }
+        const Expr pair = lane_ % 4 * 2;
+        Operand operand;
+        for (int upper = 0; upper < 2; ++upper) {
+            const Expr k = pair + kSmallest * upper;
+            operand.push_back(pair_of(nest.b, index_b(nest, k, lane_ / 4), index_b(nest, k + 1, lane_ / 4)));
+        }
+        return operand;
+    }
+
+    // The name of four registers, which may be there already.
+    std::string fragments(const Rows &rows) {
+        for (const Loaded &load : loads_) {
+            if (load.rows.transposed == rows.transposed && equal(load.rows.index, rows.index)) {
+                return load.name;
+            }
+        }
+        const Expr bytes = simplify(rows.index * 2);
+        const Expr call =
+            Call::make(UInt(128), rows.transposed ? kTransposedLoadCall : kMatrixLoadCall, {bytes}, Call::Extern);
+        loads_.push_back({unique_name("fragments"), rows, Halide::reinterpret(UInt(32, 4), call)});
+        return loads_.back().name;
+    }
+
+    static Operand registers(const std::string &fragments, int first, int count) {
+        Operand operand;
+        for (int i = first; i < first + count; ++i) {
+            operand.push_back(Shuffle::make_extract_element(Variable::make(UInt(32, 4), fragments), i));
+        }
+        return operand;
+    }
+
+    // Operands in the order of the instruction: which elements of A, B and the product a lane holds.
+    static Stmt product(const Nest &nest, const Operand &a, const Operand &b) {
+        std::vector<Expr> elements, arguments;
         for (int half = 0; half < 2; ++half) {
-            const Expr k = pair + 8 * upper;
-            arguments.push_back(pair_of(nest.a, at(nest.a->index, {{nest.half, half}, {nest.sum, k}}),
-                                        at(nest.a->index, {{nest.half, half}, {nest.sum, k + 1}})));
+            for (int column = 0; column < 2; ++column) {
+                elements.push_back(at(nest.index, {{nest.half, half}, {nest.column, column}}));
+                arguments.push_back(Load::make(Float(32), nest.product, elements.back(), Buffer<>(), Parameter(),
+                                               const_true(), ModulusRemainder()));
+            }
         }
+        arguments.insert(arguments.end(), a.begin(), a.end());
+        arguments.insert(arguments.end(), b.begin(), b.end());
+        const Expr call =
+            Call::make(UInt(128), nest.is_bfloat16 ? kBfloat16Call : kFloat16Call, arguments, Call::PureExtern);
+        const std::string result = unique_name("matrix_product");
+        std::vector<Stmt> stores;
+        for (int i = 0; i < 4; ++i) {
+            const Expr element = Shuffle::make_extract_element(Variable::make(Float(32, 4), result), i);
+            stores.push_back(Store::make(nest.product, element, elements[static_cast<size_t>(i)], Parameter(),
+                                         const_true(), ModulusRemainder()));
+        }
+        return LetStmt::make(result, Halide::reinterpret(Float(32, 4), call), Block::make(stores));
     }
-    // Of B, lane l holds column l / 4: the one that lane l / 8 computes with matrix_column = l / 4 % 2.
-    const std::string sum = unique_name("k");
-    Expr index_b = substitute(nest.sum, Variable::make(Int(32), sum), nest.b->index);
-    index_b = substitute(
-        std::map<std::string, Expr>{{lane.as<Variable>()->name, lane / 8}, {nest.column, lane / 4 % 2}}, index_b);
-    for (int upper = 0; upper < 2; ++upper) {
-        const Expr k = pair + 8 * upper;
-        arguments.push_back(pair_of(nest.b, at(index_b, {{sum, k}}), at(index_b, {{sum, k + 1}})));
+
+    const std::vector<Nest> nests_;
+    const std::string lane_name_;
+    const Expr lane_;
+    const std::string shared_;
+    std::vector<Loaded> loads_;
+    std::map<size_t, std::string> second_b_;  // of nests, loaded with the nest before
+};
+
+// The nest within lets, which are substituted; else null.
+Stmt nest_in(Stmt statement) {
+    while (const LetStmt *let = statement.as<LetStmt>()) {
+        if (!is_pure(let->value)) {
+            return {};
+        }
+        statement = substitute(let->name, let->value, let->body);
     }
-    const Expr call = Call::make(UInt(128), kMatrixCall, arguments, Call::PureExtern);
-    const std::string result = unique_name("matrix_product");
-    std::vector<Stmt> stores;
-    for (int i = 0; i < 4; ++i) {
-        stores.push_back(Store::make(nest.product,
-                                     Shuffle::make_extract_element(Variable::make(Float(32, 4), result), i),
-                                     elements[static_cast<size_t>(i)], Parameter(), const_true(), ModulusRemainder()));
-    }
-    return LetStmt::make(result, Halide::reinterpret(Float(32, 4), call), Block::make(stores));
+    const For *loop = statement.as<For>();
+    return loop && ends_with(loop->name, kMatrixSum) ? statement : Stmt();
 }
 
 }  // namespace
+
+Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops) const {
+    std::vector<Nest> nests;
+    for (const Stmt &loop : loops) {
+        const std::optional<Nest> nest = match_nest(loop.as<For>());
+        if (!nest || lane_.empty()) {
+            std::ostringstream text;
+            text << "no product of matrices for a warp:\n" << loop;
+            throw std::runtime_error(text.str());
+        }
+        nests.push_back(*nest);
+    }
+    return Run(std::move(nests), lane_, shared_).calls();
+}
 
 Stmt WarpMatrix::visit(const For *loop) {
     if (loop->for_type == ForType::GPUThread && ends_with(loop->name, ".thread_id_x")) {
         lane_ = is_const(loop->extent, kWarp) ? loop->name : "";
     }
-    if (!ends_with(loop->name, kMatrixSum)) {
-        return IRMutator::visit(loop);
+    return ends_with(loop->name, kMatrixSum) ? multiply({loop}) : IRMutator::visit(loop);
+}
+
+Stmt WarpMatrix::visit(const Block *block) {
+    std::vector<Stmt> run;
+    Stmt rest = block;
+    while (rest.defined()) {
+        const Block *both = rest.as<Block>();
+        const Stmt nest = nest_in(both ? both->first : rest);
+        if (!nest.defined()) {
+            break;
+        }
+        run.push_back(nest);
+        rest = both ? both->rest : Stmt();
     }
-    const std::optional<Nest> nest = match(loop);
-    if (!nest || lane_.empty()) {
-        std::ostringstream text;
-        text << "no product of matrices for a warp:\n" << Stmt(loop);
-        throw std::runtime_error(text.str());
+    if (run.empty()) {
+        return IRMutator::visit(block);
     }
-    return as_call(*nest, Variable::make(Int(32), lane_));
+    Stmt products = multiply(run);
+    return rest.defined() ? Block::make(products, mutate(rest)) : products;
+}
+
+Stmt WarpMatrix::visit(const Allocate *allocation) {
+    if (allocation->memory_type == MemoryType::GPUShared) {
+        if (!shared_.empty()) {
+            throw std::runtime_error("shared memory is in more than one piece");
+        }
+        shared_ = allocation->name;
+    }
+    return IRMutator::visit(allocation);
 }
 
 // Values made of the lane go where they are used, so that indices show it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "Halide.h"
 
@@ -21,8 +22,11 @@ inline constexpr const char *kMatrixColumn = "matrix_column";  // which of a thr
 // n = lane % 4 * 2 + matrix_column, is a 16 x 8 x 16 product as mma.m16n8k16 lays it over a warp (PTX ISA, "Matrix
 // Fragments for mma.m16n8k16"). As it stands it is right, with each thread adding up its own four elements. The pass
 // makes one call of it, of a function that does not exist: replace_matrix_calls() puts the instruction in its place.
-// A and B are float16 numbers, in memory that the threads of the warp share; where two of an operand lie side by side, the
-// first has to be at an even index, since they are loaded as one.
+// A and B are float16 or bfloat16 numbers, or their bits, in memory that the threads of the warp share. What lies in
+// the block's shared memory in rows of 16 bytes, at multiples of those, is loaded by ldmatrix, transposed where it has
+// to be, and once for nests that follow each other. Of anything else, where two of an operand lie side by side, the
+// first has to be at an even index, since they are loaded as one. A may also be in registers, where each lane has
+// stored just what the instruction takes from it: the product of one nest, rounded, is such an operand of another.
 //
 // Throws std::runtime_error where there is a loop over matrix_sum that is no such nest.
 class WarpMatrix : public Halide::Internal::IRMutator {
@@ -30,8 +34,13 @@ class WarpMatrix : public Halide::Internal::IRMutator {
 
     Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
     Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::Block *block) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::Allocate *allocation) override;
 
-    std::string lane_;  // the loop over threads around the statement at hand
+    Halide::Internal::Stmt multiply(const std::vector<Halide::Internal::Stmt> &nests) const;
+
+    std::string lane_;    // the loop over threads around the statement at hand
+    std::string shared_;  // the block's shared memory, which Halide makes one array
 };
 
 }  // namespace hattn::schedules::cuda

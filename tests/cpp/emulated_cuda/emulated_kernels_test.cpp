@@ -9,6 +9,8 @@
 #include "support/devices.h"
 #include "support/json_text.h"
 #include "support/run.h"
+#include "support/stored_types.h"
+#include "support/typed_run.h"
 
 namespace {
 
@@ -34,10 +36,20 @@ struct Kernel {
     hattn_algorithm algorithm;
     int64_t head;
     std::vector<std::string> hooks;
+    const cases::StoredTypes *types;  // of tensors
 };
 
 void PrintTo(const Kernel &kernel, std::ostream *stream) {
     *stream << kernel.name;
+}
+
+// Of a kernel's row: its matrix_type, or null.
+const cases::StoredTypes &types_of(const nlohmann::json &matrix_type) {
+    static constexpr cases::StoredTypes kFloat32 = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32,
+                                                    HATTN_FLOAT32};
+    const auto found = std::find_if(std::begin(test::kStoredTypes), std::end(test::kStoredTypes),
+                                    [&](const auto &types) { return matrix_type == types.name; });
+    return found == std::end(test::kStoredTypes) ? kFloat32 : *found;
 }
 
 hattn_algorithm algorithm_of(const std::string &kind) {
@@ -58,7 +70,8 @@ std::vector<Kernel> kernels() {
             const bool of_others = kind == "merge" || kind == "unfused_values" || kind == "append" ||
                                    kind == "block_scales" || kind == "quantize";
             if (device.at("name") == kDevice && !of_others) {
-                list.push_back({row.at("name"), kind, algorithm_of(kind), row.at("tile").at("head"), row.at("hooks")});
+                list.push_back({row.at("name"), kind, algorithm_of(kind), row.at("tile").at("head"), row.at("hooks"),
+                                &types_of(row.at("matrix_type"))});
             }
         }
     }
@@ -97,13 +110,18 @@ class EmulatedKernel : public testing::TestWithParam<Kernel> {};
 
 TEST_P(EmulatedKernel, MatchesOracle) {
     const cases::Case c = problem_for(GetParam());
-    cases::Problem problem(c);
+    const cases::StoredTypes &types = *GetParam().types;
+    cases::TypedProblem problem(c, types);
     problem.desc.device = HATTN_CUDA;
     problem.desc.algorithm = GetParam().algorithm;
     test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
     const nlohmann::json explanation = test::explanation_of(plan.get());
     ASSERT_EQ(explanation.at(c.scores == HATTN_SCORES_NONE ? "kernel" : "score_kernel"), GetParam().name);
-    expect_oracle(c, GetParam().algorithm);
+    if (types.q == HATTN_FLOAT32) {
+        expect_oracle(c, GetParam().algorithm);
+    } else {
+        test::expect_oracle(test::device_context(), problem, types.q);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EmulatedKernel, testing::ValuesIn(kernels()),

@@ -36,4 +36,13 @@ constexpr MatrixPosition position_in_c(int lane, int i) {
     return {group_of(lane) + (i < 2 ? 0 : 8), thread_in_group(lane) * 2 + (i & 1)};
 }
 
+// ldmatrix: each register holds two elements of one 8 x 8 matrix, whose row r is at the address that lane
+// 8 * matrix + r gives: PTX ISA, "ldmatrix". (row, column) of an element as it is stored.
+inline constexpr int kSmallMatrix = 8;
+
+constexpr MatrixPosition position_in_small(int lane, int i, bool transposed) {
+    const MatrixPosition at = {group_of(lane), thread_in_group(lane) * 2 + i};
+    return transposed ? MatrixPosition{at.column, at.row} : at;
+}
+
 }  // namespace hattn::emulated_cuda

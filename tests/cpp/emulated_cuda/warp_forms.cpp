@@ -1,9 +1,12 @@
 // Registers made of parts, and what the threads of a warp compute together.
 #include "warp_forms.h"
 
+#include <cstring>
+
 #include "fault.h"
 #include "half_floats.h"
 #include "matrix_fragments.h"
+#include "memory.h"
 
 namespace hattn::emulated_cuda {
 
@@ -88,6 +91,32 @@ void multiply_matrices(const Instruction &instruction, Warp &warp) {
     }
 }
 
+// Four matrices of 8 x 8 from shared memory, a row from each lane's address.
+template<bool transposed>
+void load_matrices(const Instruction &instruction, Warp &warp) {
+    if (!warp.all_active()) {
+        throw Fault(kLaunchFailed, "not all threads of a warp take part");
+    }
+    constexpr int kMatrices = 4;
+    uint16_t rows[kLanes][kSmallMatrix];
+    const uint32_t *base = warp.lanes<uint32_t>(instruction.operands[kMatrices]);
+    for (int lane = 0; lane < kLanes; ++lane) {
+        const uint64_t address = base[lane] + static_cast<uint64_t>(instruction.offset);
+        const uint8_t *row =
+            warp.memory().for_reading(Space::kShared, address, sizeof(rows[lane]), warp.first_thread() + lane, lane);
+        std::memcpy(rows[lane], row, sizeof(rows[lane]));
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+        for (int matrix = 0; matrix < kMatrices; ++matrix) {
+            const auto element = [&](int i) {
+                const MatrixPosition at = position_in_small(lane, i, transposed);
+                return uint32_t{rows[matrix * kSmallMatrix + at.row][at.column]};
+            };
+            warp.lanes<uint32_t>(instruction.operands[matrix])[lane] = element(0) | element(1) << 16;
+        }
+    }
+}
+
 }  // namespace
 
 std::string unpacking(const std::string &opcode, size_t parts) {
@@ -105,6 +134,9 @@ void add_warp_forms(Forms &forms) {
     const std::vector<int> registers(14, 4);
     forms["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"] = {multiply_matrices<bfloat16_value>, registers};
     forms["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] = {multiply_matrices<float16_value>, registers};
+    const std::vector<int> loaded(5, 4);
+    forms["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] = {load_matrices<false>, loaded};
+    forms["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {load_matrices<true>, loaded};
 }
 
 }  // namespace hattn::emulated_cuda

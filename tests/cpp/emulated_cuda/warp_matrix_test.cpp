@@ -149,7 +149,7 @@ TEST(WarpMatrix, IsExactOnTensorCores) {
     cuda::replace_matrix_calls(module);
     const std::string ptx = device_code(module);
     EXPECT_EQ(count(ptx, "mma.sync"), kColumns / 8 * kSum / 16);
-    EXPECT_EQ(count(ptx, cuda::kMatrixCall), 0);
+    EXPECT_EQ(count(ptx, "hattn_"), 0);
     expect_exact(ptx);
 }
 

@@ -1,0 +1,101 @@
+// Stages whose scores, weights and output are fragments of matrices that the threads of a warp hold. The threads of a
+// row share it as slices do (decision 0021), and meet where its maximum and its sum are taken.
+#include "attention_stages.h"
+#include "number_formats.h"
+#include "softmax_math.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+namespace {
+
+// The column with number n of a slice.
+Expr column_of(const Expr &slice, const Expr &n) {
+    return n / kFragmentVector * kFragmentColumns + slice * kFragmentVector + n % kFragmentVector;
+}
+
+template<typename Value>
+Expr of_all_slices(Value value, Expr (*join)(Expr, Expr)) {
+    Expr all = value(0);
+    for (int slice = 1; slice < kFragmentSlices; ++slice) {
+        all = join(all, value(slice));
+    }
+    return all;
+}
+
+Expr larger(Expr a, Expr b) {
+    return max(std::move(a), std::move(b));
+}
+
+Expr sum_of(Expr a, Expr b) {
+    return std::move(a) + std::move(b);
+}
+
+}  // namespace
+
+Expr fragment_slice(Expr column) {
+    return std::move(column) / kFragmentVector % kFragmentSlices;
+}
+
+void AttentionStages::take_fragment_maxima() {
+    slice_max = Func("slice_max");
+    row_max = Func("row_max");
+    over_slice = RDom({{0, kFragmentVector}, {0, chunk / kFragmentColumns}}, "over_slice");
+    Expr key = over_slice.y * kFragmentColumns + slice * kFragmentVector + over_slice.x;
+    slice_max(r, slice, c) = kMaskedScore;
+    slice_max(r, slice, c) = max(slice_max(r, slice, c), logits(r, key, c));
+    row_max(r, slice, c) = of_all_slices([&](int other) { return slice_max(r, other, c); }, larger);
+}
+
+void AttentionStages::carry_fragments(const AttentionInputs &inputs, const StageOptions &options) {
+    const int elements = options.head / kFragmentSlices;
+    slice_sum = Func("slice_sum");
+    weight_bits = Func("weight_bits");
+    value_rows = Func("value_rows");
+    slice_total = Func("slice_total");
+    row_normaliser = Func("row_normaliser");
+    Expr key = over_slice.y * kFragmentColumns + slice * kFragmentVector + over_slice.x;
+    slice_sum(r, slice, c) = 0.0f;
+    slice_sum(r, slice, c) += weights(r, key, c);
+
+    over_chunk_keys = RDom(0, chunk, "over_chunk_keys");
+    weight_bits(k, r, c) = half_bits(matrix_type, weights(r, k, c));
+    value_rows(d, k, c) = chunk_value(d, k % kGranuleKeys, k / kGranuleKeys, c);
+    chunk_output(r, element, slice, c) = 0.0f;
+    chunk_output(r, element, slice, c) +=
+        half_value(matrix_type, weight_bits(over_chunk_keys, r, c)) *
+        half_value(matrix_type, value_rows(column_of(slice, element), over_chunk_keys, c));
+
+    std::vector<Expr> empty(2 + elements, 0.0f);
+    empty[0] = kMaskedScore;
+    state(r, slice) = Tuple(empty);
+    Expr before = state(r, slice)[0];
+    Expr own = row_max(r, slice, over_chunks);
+    Expr now = max(before, own);
+    Expr keep = exp2_nonpositive(before - reference(now));
+    Expr take = exp2_nonpositive(reference(own) - reference(now));
+    std::vector<Expr> next = {now, state(r, slice)[1] * keep + slice_sum(r, slice, over_chunks) * take};
+    for (int e = 0; e < elements; ++e) {
+        next.push_back(state(r, slice)[2 + e] * keep + chunk_output(r, e, slice, over_chunks) * take);
+    }
+    state(r, slice) = Tuple(next);
+
+    slice_total(r, slice) = state(r, slice)[1];
+    Expr total = of_all_slices([&](int other) { return slice_total(r, other); }, sum_of);
+    row_normaliser(r, slice) = normalise(total, state(r, slice)[0], inputs.sinks(head_index()));
+
+    Tuple final = state(r, fragment_slice(d));
+    Expr which = d % options.head / kFragmentColumns * kFragmentVector + d % kFragmentVector;
+    Expr result = final[2];
+    for (int e = 1; e < elements; ++e) {
+        result = select(which == e, final[2 + e], result);
+    }
+    Tuple normaliser_of_row = row_normaliser(r, fragment_slice(d));
+    result *= normaliser_of_row[0];
+    // A use of the query after the loop, see carry_slices().
+    result = select(normaliser_of_row[0] < 0.0f, half_value(matrix_type, query_tile(r, 0)), result);
+    output(d, r) = Tuple(result, normaliser_of_row[1]);
+}
+
+}  // namespace hattn::generators

@@ -1,0 +1,15 @@
+// The schedule of attention on tensor cores.
+#pragma once
+
+#include "generators/attention_stages.h"
+#include "schedules/gpu/tile.h"
+
+namespace hattn::schedules::cuda {
+
+// One block of threads per tile, a warp for every 16 rows. Queries, and per chunk keys and values, are in shared
+// memory; scores, weights and the state in registers, as fragments of the instruction's matrices. Needs stages in
+// fragments, and the passes of warp_matrix.h and, after it, gpu/thread_registers.h. Tiles have kFragmentSlices slices
+// and two rows of a thread.
+void schedule_matrix_attention(generators::AttentionStages &stages, const gpu::Tile &tile);
+
+}  // namespace hattn::schedules::cuda

@@ -1,0 +1,200 @@
+// Flash attention on tensor cores on the emulator, through the library as a caller uses it, against the oracle:
+// products of 16-bit numbers are exact, sums are float32, and weights are rounded after their sum is taken.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "support/devices.h"
+#include "support/json_text.h"
+#include "support/typed_run.h"
+
+namespace {
+
+using namespace hattn;
+
+constexpr cases::StoredTypes kTypes[] = {
+    {"float16", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16},
+    {"float16_to_float32", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT32},
+    {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16},
+    {"bfloat16_to_float32", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
+};
+
+// More than a tile of rows and a chunk of keys, heads that share a kv head.
+cases::Case base(const char *name) {
+    cases::Case c;
+    c.name = std::string("matrices_") + name;
+    c.query_heads = 4;
+    c.kv_heads = 2;
+    c.query_length = 70;
+    c.kv_length = 150;
+    c.key_dim = c.value_dim = 64;
+    return c;
+}
+
+std::vector<cases::Case> all_cases() {
+    std::vector<cases::Case> list;
+    const auto add = [&](const char *name, auto change) {
+        list.push_back(base(name));
+        change(list.back());
+    };
+    add("plain", [](cases::Case &) {});
+    for (int64_t dim : {8, 29, 32, 40, 96, 100, 128}) {
+        add(("dim_" + std::to_string(dim)).c_str(), [&](cases::Case &c) {
+            c.key_dim = dim;
+            c.value_dim = dim == 29 ? 31 : dim == 40 ? 17 : dim;
+        });
+    }
+    add("causal", [](cases::Case &c) { c.causal = true; });
+    add("ragged", [](cases::Case &c) {
+        c.batch = 4;
+        c.causal = true;
+        c.q_lengths = {70, 33, 1, 12};
+        c.kv_lengths = {150, 41, 64, 0};
+        c.sinks = cases::Sinks::kMixed;
+    });
+    add("offsets", [](cases::Case &c) {
+        c.batch = 3;
+        c.causal = true;
+        c.causal_offsets = {17, 0, 100};
+        c.data = cases::Data::kPoisonHidden;
+    });
+    // Causal with fewer keys than rows: the first rows see none.
+    add("rows_without_keys", [](cases::Case &c) {
+        c.causal = true;
+        c.kv_length = 20;
+    });
+    add("window", [](cases::Case &c) {
+        c.window_left = 21;
+        c.window_right = 3;
+        c.data = cases::Data::kPoisonHidden;
+    });
+    add("rising", [](cases::Case &c) { c.data = cases::Data::kRisingLogits; });
+    add("extreme", [](cases::Case &c) { c.data = cases::Data::kExtremeLogits; });
+    add("exact_means", [](cases::Case &c) { c.data = cases::Data::kZeroQueries; });
+    add("bshd", [](cases::Case &c) { c.layout = cases::Layout::kBshd; });
+    add("gaps", [](cases::Case &c) { c.layout = cases::Layout::kPadded; });
+    return list;
+}
+
+bool has_cuda_kernels() {
+    const std::vector<std::string> &names = test::device_names();
+    return std::find(names.begin(), names.end(), "cuda") != names.end();
+}
+
+class MatrixKernels : public testing::TestWithParam<std::tuple<cases::Case, cases::StoredTypes>> {
+protected:
+    void SetUp() override {
+        if (!has_cuda_kernels()) {
+            GTEST_SKIP() << "the build has no kernels for cuda";
+        }
+    }
+
+    // What the runtime takes by itself has to be a kernel for tensor cores.
+    static void expect_oracle(cases::TypedProblem &problem) {
+        problem.desc.device = HATTN_CUDA;
+        const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
+        const nlohmann::json explanation = test::explanation_of(plan.get());
+        const hattn_dtype type = problem.desc.dtype;
+        ASSERT_EQ(explanation.at("algorithm"), "flash");
+        ASSERT_EQ(explanation.at("matrix_type"), type == HATTN_FLOAT16 ? "float16" : "bfloat16");
+        test::expect_oracle(test::device_context(), problem, type);
+    }
+};
+
+TEST_P(MatrixKernels, MatchOracle) {
+    const auto &[c, types] = GetParam();
+    SCOPED_TRACE(cases::describe(c));
+    cases::TypedProblem problem(c, types);
+    expect_oracle(problem);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MatrixKernels,
+                         testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypes)),
+                         [](const auto &run) {
+                             return std::get<0>(run.param).name + "__" + std::get<1>(run.param).name;
+                         });
+
+// A side in pages that lie in reverse order, with pages of NaN between them.
+struct Pages {
+    Pages(const hattn_tensor &side, int64_t page_size)
+        : columns((side.extent[2] + page_size - 1) / page_size),
+          tensor(cases::make_tensor(side.dtype,
+                                    {2 * side.extent[0] * columns, side.extent[1], page_size, side.extent[3]})) {
+        cases::fill_bytes(tensor, 0xff);
+        for (int64_t b = 0; b < side.extent[0]; ++b) {
+            for (int64_t p = 0; p < columns; ++p) {
+                table.push_back(static_cast<int32_t>(tensor.view.extent[0] - 1 - 2 * (b * columns + p)));
+            }
+        }
+        cases::for_each_index(cases::extents_of(side), [&](int64_t b, int64_t h, int64_t j, int64_t d) {
+            cases::element<uint16_t>(tensor.view, table[static_cast<size_t>(b * columns + j / page_size)], h,
+                                     j % page_size, d) = cases::element<uint16_t>(side, b, h, j, d);
+        });
+    }
+    int64_t columns;
+    cases::TensorData tensor;
+    std::vector<int32_t> table;
+};
+
+using PagedMatrixKernels = MatrixKernels;
+
+TEST_P(PagedMatrixKernels, MatchOracle) {
+    const auto &[c, types] = GetParam();
+    cases::TypedProblem problem(c, types);
+    constexpr int64_t kPageSize = 32;
+    const Pages key(problem.k.view, kPageSize), value(problem.v.view, kPageSize);
+    const test::PlanPtr plan = [&] {
+        hattn_attention_desc desc = problem.desc;
+        desc.device = HATTN_CUDA;
+        desc.page_size = kPageSize;
+        return test::make_plan(test::device_context(), desc);
+    }();
+    ASSERT_FALSE(test::explanation_of(plan.get()).at("matrix_type").is_null());
+    hattn_attention_args args = problem.args;
+    args.k = key.tensor.view;
+    args.v = value.tensor.view;
+    args.block_table = key.table.data();
+    args.block_table_stride = key.columns;
+    problem.fill_outputs();
+    const test::Outcome outcome = test::execute(plan.get(), args);
+    ASSERT_TRUE(outcome.ok()) << outcome.text();
+    problem.read_output();
+    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(types.v)), "");
+}
+
+cases::Case paged_case() {
+    cases::Case c = base("paged");
+    c.batch = 2;
+    c.causal = true;
+    c.kv_lengths = {150, 77};
+    return c;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PagedMatrixKernels,
+                         testing::Combine(testing::Values(paged_case()), testing::ValuesIn(kTypes)),
+                         [](const auto &run) { return std::string(std::get<1>(run.param).name); });
+
+// What tensor cores do not compute goes to the other kernels.
+TEST(MatrixKernelChoice, IsOfTypesThatAreAlikeAndOfNoHooks) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    const auto matrix_type = [](const cases::Case &c, const cases::StoredTypes &types, hattn_algorithm algorithm) {
+        cases::TypedProblem problem(c, types);
+        problem.desc.device = HATTN_CUDA;
+        problem.desc.algorithm = algorithm;
+        return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("matrix_type");
+    };
+    const cases::Case plain = base("choice");
+    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_AUTO), "float16");
+    EXPECT_TRUE(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV).is_null());
+    cases::Case biased = plain;
+    biased.bias = cases::varying("qk");
+    EXPECT_TRUE(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_AUTO).is_null());
+    const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_FLOAT16};
+    EXPECT_TRUE(matrix_type(plain, mixed, HATTN_ALGORITHM_AUTO).is_null());
+}
+
+}  // namespace
