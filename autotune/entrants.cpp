@@ -17,8 +17,19 @@ using nlohmann::ordered_json;
 constexpr double kOracleBudget = 2e6;   // multiply-adds per problem
 constexpr double kTaskSeconds = 20e-6;  // more tasks than one per so much work help no machine
 
-// To which kernels of a target may round weights: where they multiply bfloat16 as it is.
+// To which kernels of a target may round weights: where they multiply 16-bit numbers as they are.
 hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dtype dtype) {
+    const auto &devices = info.at("devices");
+    const auto device =
+        std::find_if(devices.begin(), devices.end(), [&](const json &row) { return row.at("name") == target; });
+    if (device != devices.end()) {
+        const json &rows = device->at("kernels");
+        const bool on_tensor_cores = std::any_of(rows.begin(), rows.end(), [&](const json &row) {
+            return row.at("matrix_type") == (dtype == HATTN_FLOAT16 ? "float16" : "bfloat16");
+        });
+        const bool is_half = dtype == HATTN_FLOAT16 || dtype == HATTN_BFLOAT16;
+        return is_half && on_tensor_cores ? dtype : HATTN_FLOAT32;
+    }
     const json &kernels = info.at("kernels");
     const bool is_native = std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
         return row.at("target") == target && row.at("storage") == "bfloat16" && row.at("runnable");

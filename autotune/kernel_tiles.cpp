@@ -31,7 +31,7 @@ const json &kernels_of(const json &info, const Shape &shape, const std::string &
 
 // Whether a kernel can take the place of another, with another tile.
 bool can_replace(const json &kernel, const json &usual) {
-    for (const char *name : {"algorithm", "target", "hooks", "storage"}) {
+    for (const char *name : {"algorithm", "target", "hooks", "storage", "matrix_type"}) {
         if (kernel.value(name, json()) != usual.value(name, json())) {
             return false;
         }

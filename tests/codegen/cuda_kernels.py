@@ -19,15 +19,23 @@ _COUNTED = {
     "barriers": r"bar\.sync",
     "local": r"(ld|st)\.local",
 }
+_COUNTED_OF_MATRICES = {  # in kernels for tensor cores alone
+    "matrix_products": r"mma\.sync",
+    "matrix_loads": r"ldmatrix\.sync",
+}
 
 
 def ptx_of(path):
-    """The PTX of a file, which ends with a null."""
-    return pathlib.Path(path).read_bytes().rstrip(b"\0").decode()
+    """The PTX of a file, which ends with a null, behind newlines where it has become shorter."""
+    return pathlib.Path(path).read_bytes().rstrip(b"\0\n").decode()
 
 
 def counts(ptx):
-    return {name: len(re.findall(rf"^\s+(?:@%p\d+ )?{pattern}", ptx, re.MULTILINE)) for name, pattern in _COUNTED.items()}
+    def count(patterns):
+        return {name: len(re.findall(rf"^[ \t]*(?:@%p\d+ )?{pattern}", ptx, re.MULTILINE)) for name, pattern in patterns.items()}
+
+    of_matrices = count(_COUNTED_OF_MATRICES)
+    return {**count(_COUNTED), **(of_matrices if any(of_matrices.values()) else {})}
 
 
 def launches(directories):

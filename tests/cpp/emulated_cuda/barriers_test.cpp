@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "support/devices.h"
-#include "support/run.h"
+#include "support/typed_run.h"
 
 namespace {
 
@@ -15,6 +15,7 @@ struct Kernels {
     hattn_algorithm algorithm;
     int barriers;  // of the kernel that has most of them, see tests/codegen/cuda_kernels.json
     int needed;    // at least: that stand alone between threads of different warps
+    bool on_tensor_cores = false;
 };
 
 class Barriers : public testing::TestWithParam<Kernels> {
@@ -30,28 +31,32 @@ protected:
     }
 
     // Of several chunks of keys, so that the ends of their loop meet.
-    static test::Outcome run_without(int barrier, hattn_algorithm algorithm) {
+    static test::Outcome run_without(int barrier, const Kernels &kernels) {
+        const hattn_algorithm algorithm = kernels.algorithm;
         setenv("HATTN_EMULATED_CUDA_WITHOUT_BARRIER", std::to_string(barrier).c_str(), 1);
         cases::Case c;
         c.name = "barriers";
         c.query_length = algorithm == HATTN_ALGORITHM_FLASH ? 70 : 3;
         c.kv_length = 300;
         c.key_dim = c.value_dim = 64;
-        cases::Problem problem(c);
+        const hattn_dtype type = kernels.on_tensor_cores ? HATTN_FLOAT16 : HATTN_FLOAT32;
+        cases::TypedProblem problem(c, {"alike", type, type, type, type});
         problem.desc.device = HATTN_CUDA;
-        return test::run(test::device_context(), problem, algorithm);
+        problem.desc.algorithm = algorithm;
+        const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
+        return test::execute(plan.get(), problem.args);
     }
 };
 
 // Halide puts a barrier behind every stage, also where the stage stays in registers or another barrier follows: those
 // are not missed.
 TEST_P(Barriers, AreMissed) {
-    const auto [algorithm, barriers, needed] = GetParam();
-    EXPECT_TRUE(run_without(0, algorithm).ok());
+    const int barriers = GetParam().barriers;
+    EXPECT_TRUE(run_without(0, GetParam()).ok());
     int missed = 0;
     std::string list;
     for (int barrier = 1; barrier <= barriers; ++barrier) {
-        const test::Outcome outcome = run_without(barrier, algorithm);
+        const test::Outcome outcome = run_without(barrier, GetParam());
         missed += outcome.ok() ? 0 : 1;
         list += outcome.ok() ? '.' : 'x';
         if (!outcome.ok()) {
@@ -60,15 +65,19 @@ TEST_P(Barriers, AreMissed) {
         }
     }
     RecordProperty("missed", list);
-    EXPECT_GE(missed, needed) << list;
-    EXPECT_TRUE(run_without(barriers + 1, algorithm).ok()) << "there are more";
+    EXPECT_GE(missed, GetParam().needed) << list;
+    EXPECT_TRUE(run_without(barriers + 1, GetParam()).ok()) << "there are more";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Barriers,
                          testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5},
+                                         Kernels{HATTN_ALGORITHM_FLASH, 20, 2, true},
                                          Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5},
                                          Kernels{HATTN_ALGORITHM_NAIVE, 17, 1},
                                          Kernels{HATTN_ALGORITHM_UNFUSED, 10, 3}),
-                         [](const auto &parameter) { return test::algorithm_name(parameter.param.algorithm); });
+                         [](const auto &parameter) {
+                             return std::string(test::algorithm_name(parameter.param.algorithm)) +
+                                    (parameter.param.on_tensor_cores ? "_on_tensor_cores" : "");
+                         });
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_P(EmulatedKernel, MatchesOracle) {
     if (types.q == HATTN_FLOAT32) {
         expect_oracle(c, GetParam().algorithm);
     } else {
-        test::expect_oracle(test::device_context(), problem, types.q);
+        test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
     }
 }
 

@@ -7,7 +7,6 @@
 
 #include "support/case_param.h"
 #include "support/devices.h"
-#include "support/json_text.h"
 #include "support/stored_types.h"
 #include "support/typed_run.h"
 
@@ -34,10 +33,7 @@ TEST_P(EmulatedTypes, MatchOracle) {
     cases::TypedProblem problem(spec, types);
     problem.desc.device = HATTN_CUDA;
     problem.desc.algorithm = test::kDeviceAlgorithms[spec.seed() / kCount % std::size(test::kDeviceAlgorithms)];
-    // Tensor cores take weights in the type of the values.
-    const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
-    const bool matrices = !test::explanation_of(plan.get()).at("matrix_type").is_null();
-    test::expect_oracle(test::device_context(), problem, matrices ? types.v : HATTN_FLOAT32);
+    test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, EmulatedTypes, testing::ValuesIn(small_cases()),

@@ -117,4 +117,36 @@ TEST(MatrixProduct, IsExactWhereNumbersAre) {
     expect_products("bf16", operands(bfloat16_bits));
 }
 
+// Every lane stores its number's row of eight elements, and loads four matrices of them.
+std::vector<uint32_t> loaded_matrices(const std::string &modifier) {
+    std::string body = "shl.b32 %r2, %r1, 4;\ncvt.u64.u32 %rd2, %r2;\nadd.s64 %rd3, %rd1, %rd2;\n";
+    for (int i = 0; i < 4; ++i) {
+        const std::string n = std::to_string(4 * i);
+        body += "ld.global.b32 %r3, [%rd3+" + n + "];\nst.shared.b32 [%rd2+" + n + "], %r3;\n";
+    }
+    body += "bar.sync 0;\nldmatrix.sync.aligned.m8n8.x4" + modifier + ".shared.b16 {%r4, %r5, %r6, %r7}, [%r2];\n";
+    for (int i = 0; i < 4; ++i) {
+        body += "st.global.b32 [%rd3+" + std::to_string(4 * i) + "], %r" + std::to_string(4 + i) + ";\n";
+    }
+    std::vector<uint32_t> memory(kLanes * 4);
+    for (uint32_t i = 0; i < memory.size(); ++i) {
+        memory[i] = 2 * i | (2 * i + 1) << 16;  // element 8 * lane + column
+    }
+    run(body, memory, {.shared_bytes = kLanes * 16});
+    return memory;
+}
+
+// PTX ISA, "ldmatrix": thread t receives elements 2 * (t % 4) and the next of row t / 4, of column t / 4 if transposed.
+TEST(LoadMatrix, GivesEachLaneItsPairs) {
+    const std::vector<uint32_t> plain = loaded_matrices(""), transposed = loaded_matrices(".trans");
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+            const uint32_t first = 64 * matrix + 8 * (lane / 4) + 2 * (lane % 4);
+            EXPECT_EQ(plain[4 * lane + matrix], first | (first + 1) << 16) << lane << ' ' << matrix;
+            const uint32_t above = 64 * matrix + 8 * (2 * (lane % 4)) + lane / 4;
+            EXPECT_EQ(transposed[4 * lane + matrix], above | (above + 8) << 16) << lane << ' ' << matrix;
+        }
+    }
+}
+
 }  // namespace

@@ -95,11 +95,9 @@ protected:
     static void expect_oracle(cases::TypedProblem &problem) {
         problem.desc.device = HATTN_CUDA;
         const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
-        const nlohmann::json explanation = test::explanation_of(plan.get());
-        const hattn_dtype type = problem.desc.dtype;
-        ASSERT_EQ(explanation.at("algorithm"), "flash");
-        ASSERT_EQ(explanation.at("matrix_type"), type == HATTN_FLOAT16 ? "float16" : "bfloat16");
-        test::expect_oracle(test::device_context(), problem, type);
+        ASSERT_EQ(test::explanation_of(plan.get()).at("algorithm"), "flash");
+        ASSERT_EQ(test::matrix_type(plan.get()), problem.desc.dtype);
+        test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
     }
 };
 
@@ -151,7 +149,7 @@ TEST_P(PagedMatrixKernels, MatchOracle) {
         desc.page_size = kPageSize;
         return test::make_plan(test::device_context(), desc);
     }();
-    ASSERT_FALSE(test::explanation_of(plan.get()).at("matrix_type").is_null());
+    ASSERT_EQ(test::matrix_type(plan.get()), types.v);
     hattn_attention_args args = problem.args;
     args.k = key.tensor.view;
     args.v = value.tensor.view;
@@ -185,16 +183,16 @@ TEST(MatrixKernelChoice, IsOfTypesThatAreAlikeAndOfNoHooks) {
         cases::TypedProblem problem(c, types);
         problem.desc.device = HATTN_CUDA;
         problem.desc.algorithm = algorithm;
-        return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("matrix_type");
+        return test::matrix_type(test::make_plan(test::device_context(), problem.desc).get());
     };
     const cases::Case plain = base("choice");
-    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_AUTO), "float16");
-    EXPECT_TRUE(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV).is_null());
+    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT16);
+    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
     cases::Case biased = plain;
     biased.bias = cases::varying("qk");
-    EXPECT_TRUE(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_AUTO).is_null());
+    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT32);
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_FLOAT16};
-    EXPECT_TRUE(matrix_type(plain, mixed, HATTN_ALGORITHM_AUTO).is_null());
+    EXPECT_EQ(matrix_type(plain, mixed, HATTN_ALGORITHM_AUTO), HATTN_FLOAT32);
 }
 
 }  // namespace

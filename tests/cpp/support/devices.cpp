@@ -56,4 +56,9 @@ bool device_supports(const cases::Case &c) {
     return std::max(c.key_dim, c.value_dim) <= kLargestHead;
 }
 
+hattn_dtype matrix_type(const hattn_plan *plan) {
+    const nlohmann::json type = explanation_of(plan).value("matrix_type", nlohmann::json());
+    return type == "float16" ? HATTN_FLOAT16 : type == "bfloat16" ? HATTN_BFLOAT16 : HATTN_FLOAT32;
+}
+
 }  // namespace hattn::test

@@ -20,6 +20,9 @@ hattn_context *device_context();
 inline constexpr hattn_algorithm kDeviceAlgorithms[] = {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH,
                                                         HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED};
 
+// What tensor cores multiply in a plan for a device, and round weights to; float32: nothing.
+hattn_dtype matrix_type(const hattn_plan *plan);
+
 // Whether the library computes such problems on devices at all.
 bool device_supports(const cases::Case &c);
 

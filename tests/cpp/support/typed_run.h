@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compare.h"
+#include "devices.h"
 #include "handles.h"
 #include "run.h"
 #include "typed_problem.h"
@@ -11,7 +12,7 @@
 namespace hattn::test {
 
 // Plans and executes `problem`, whose outputs are as the oracle has them, within what rounding weights to `weight_type`
-// adds; on the CPU nothing is allocated meanwhile.
+// adds, or to what tensor cores multiply; on the CPU nothing is allocated meanwhile.
 inline void expect_oracle(hattn_context *context, cases::TypedProblem &problem, hattn_dtype weight_type) {
     problem.fill_outputs();
     hattn_plan *plan = nullptr;
@@ -20,7 +21,9 @@ inline void expect_oracle(hattn_context *context, cases::TypedProblem &problem, 
     const Outcome outcome = execute(plan, problem.args);
     ASSERT_TRUE(outcome.ok()) << outcome.text();
     problem.read_output();
-    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(weight_type)), "");
+    const hattn_dtype multiplied = matrix_type(plan);
+    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(multiplied == HATTN_FLOAT32 ? weight_type : multiplied)),
+              "");
     if (problem.desc.device == HATTN_CPU) {
         EXPECT_EQ(outcome.allocations, 0u);
     }
