@@ -75,10 +75,6 @@ struct Storage {
     Types types;
 };
 
-void PrintTo(const Storage &storage, std::ostream *stream) {
-    *stream << storage.kind.name << " " << storage.types.name;
-}
-
 std::vector<Storage> every_storage() {
     std::vector<Storage> all;
     for (const Types &types : kTypes) {
@@ -156,7 +152,6 @@ protected:
         desc.device = test::device_of(device);
         there_ = make_cache(desc);
     }
-
     static hattn_tensor one_sequence(Rows &scales) {
         for (float &scale : scales.values) {
             scale = 0.02f + 0.01f * std::abs(scale);  // some of what is appended does not fit
@@ -164,7 +159,6 @@ protected:
         scales.tensor.extent[0] = 1;
         return scales.tensor;
     }
-
     void append(int64_t rows, const std::vector<int32_t> &lengths, const hattn_rope *rope) {
         const hattn_dtype dtype = std::get<1>(GetParam()).types.given;
         const Rows k(kHeads, rows, kKeyDim, ++seed_, dtype), v(kHeads, rows, kValueDim, ++seed_, dtype);
