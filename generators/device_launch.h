@@ -7,6 +7,7 @@
 
 #include "kernel_inputs.h"
 #include "kernel_spec.h"
+#include "merge.h"
 #include "schedules/gpu/targets.h"
 #include "schedules/gpu/unit_launch.h"
 
@@ -15,6 +16,7 @@ namespace hattn::generators {
 // Columns of a table of UnitRecords (runtime/device/unit_record.h), for the arguments of an attention kernel and an
 // output of the given name: a Tuple of output and lse.
 schedules::gpu::UnitColumns attention_columns(const AttentionInputs &in, const std::string &output);
+schedules::gpu::UnitColumns merge_columns(const MergeInputs &in, const std::string &output);  // of MergeRecords
 
 // Coordinates of the runtime's buffers start at 0, and said so, indices stay simple.
 template<typename Buffer>
