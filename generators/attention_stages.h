@@ -159,6 +159,8 @@ struct AttentionStages : ScoreStages {
     Halide::Func value_rows;      // (d, k, c) value rows
     Halide::Func slice_total;     // (r, slice) sum of weights of all chunks
     Halide::Func row_normaliser;  // (r, slice) Tuple(factor on state, lse) of the row, as each slice knows it
+    Halide::Func row_output;      // (d, r) normalised, for threads that do not hold the fragments
+    Halide::Func row_lse;         // (r, slice) likewise
 
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage

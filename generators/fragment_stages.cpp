@@ -55,6 +55,8 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     value_rows = Func("value_rows");
     slice_total = Func("slice_total");
     row_normaliser = Func("row_normaliser");
+    row_output = Func("row_output");
+    row_lse = Func("row_lse");
     Expr key = over_slice.y * kFragmentColumns + slice * kFragmentVector + over_slice.x;
     slice_sum(r, slice, c) = 0.0f;
     slice_sum(r, slice, c) += weights(r, key, c);
@@ -95,7 +97,9 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     result *= normaliser_of_row[0];
     // A use of the query after the loop, see carry_slices().
     result = select(normaliser_of_row[0] < 0.0f, half_value(matrix_type, query_tile(r, 0)), result);
-    output(d, r) = Tuple(result, normaliser_of_row[1]);
+    row_output(d, r) = result;
+    row_lse(r, slice) = row_normaliser(r, slice)[1];
+    output(d, r) = Tuple(row_output(d, r), row_lse(r, 0));
 }
 
 }  // namespace hattn::generators

@@ -113,12 +113,17 @@ private:
         Var heads("heads");
         s.output.split(s.r, v.block, s.r, tile_.rows, TailStrategy::GuardWithIf)
             .split(s.d, heads, s.d, tile_.head, TailStrategy::GuardWithIf);
-        over_columns(s.output, s.d)
-            .reorder(v.column, v.tile, v.half, heads, v.lane, v.warp, v.block)
-            .unroll(v.column)
-            .unroll(v.tile)
-            .unroll(v.half)
+        s.output.split(s.d, v.in_x, v.x, kWarp)
+            .split(s.r, v.in_y, v.warp, warps())
+            .reorder(v.in_x, v.in_y, heads, v.x, v.warp, v.block)
+            .gpu_threads(v.x, v.warp)
             .gpu_blocks(v.block);
+        // Through shared memory: a thread that holds a fragment has two elements side by side.
+        values_in_fragments(s.row_output.compute_at(s.output, v.block)
+                                .bound_extent(s.r, tile_.rows)
+                                .bound(s.d, 0, tile_.head)
+                                .bound_storage(s.d, tile_.head + kFragmentColumns),
+                            s.d);
         load_rows(s.query_tile, s.r)
             .compute_at(s.output, v.block)
             .bound_extent(s.r, tile_.rows)
@@ -129,7 +134,7 @@ private:
     void state() {
         s.state.store_in(MemoryType::Register);
         s.row_normaliser.store_in(MemoryType::Register);
-        for (Func f : {s.state, s.slice_total, s.row_normaliser}) {
+        for (Func f : {s.state, s.slice_total, s.row_normaliser, s.row_lse}) {
             f.compute_at(s.output, v.block)
                 .bound_extent(s.r, tile_.rows)
                 .bound(s.slice, 0, generators::kFragmentSlices);

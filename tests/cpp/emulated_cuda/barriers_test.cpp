@@ -71,7 +71,7 @@ TEST_P(Barriers, AreMissed) {
 
 INSTANTIATE_TEST_SUITE_P(All, Barriers,
                          testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5},
-                                         Kernels{HATTN_ALGORITHM_FLASH, 11, 5, true},
+                                         Kernels{HATTN_ALGORITHM_FLASH, 15, 5, true},
                                          Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5},
                                          Kernels{HATTN_ALGORITHM_NAIVE, 17, 1},
                                          Kernels{HATTN_ALGORITHM_UNFUSED, 10, 3}),
