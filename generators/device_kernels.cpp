@@ -51,8 +51,7 @@ namespace {
 
 // The pipeline owns its passes. `storage`: of outputs that have any type, else null.
 KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target,
-                         bool of_matrices = false) {
+                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target, bool of_matrices) {
     Pipeline pipeline(output);
     const DeviceUnits units;
     if (of_matrices) {
@@ -76,7 +75,7 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
 }  // namespace
 
 KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                               TypeMacros types, const DeviceTarget &target, bool of_matrices = false) {
+                               TypeMacros types, const DeviceTarget &target, bool of_matrices) {
     const OutputStorage storage;
     types[storage.type.name()] = loaded_code::kOutputType;
     return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target, of_matrices);
@@ -90,7 +89,7 @@ TypeMacros type_macros(const AttentionInputs &inputs) {
 
 KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
                          TypeMacros types, const DeviceTarget &target) {
-    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target);
+    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target, false);
 }
 
 namespace {

@@ -40,9 +40,10 @@ TypeMacros type_macros(const AttentionInputs &inputs);
 KernelPipeline as_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                          const schedules::gpu::UnitColumns &columns, TypeMacros types,
                          const schedules::gpu::DeviceTarget &target);
-// The output, or the first of its Tuple, is of a type that is an argument as well.
+// The output, or the first of its Tuple, is of a type that is an argument as well. of_matrices: with products of
+// matrices for tensor cores.
 KernelPipeline as_typed_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                                const schedules::gpu::UnitColumns &columns, TypeMacros types,
-                               const schedules::gpu::DeviceTarget &target);
+                               const schedules::gpu::DeviceTarget &target, bool of_matrices = false);
 
 }  // namespace hattn::generators
