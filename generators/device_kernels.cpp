@@ -94,14 +94,18 @@ KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, co
 
 namespace {
 
+StageOptions stage_options(const DeviceKernelSpec &spec) {
+    return {.hooks = spec.hooks,
+            .rows = spec.tile.rows,
+            .chunk = spec.tile.keys,
+            .unit = kLog2E,
+            .head = spec.tile.head,
+            .slices = spec.tile.slices};
+}
+
 KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget &target) {
     AttentionInputs inputs = AttentionInputs::of_any_type();
-    AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
-                                                .rows = spec.tile.rows,
-                                                .chunk = spec.tile.keys,
-                                                .unit = kLog2E,
-                                                .head = spec.tile.head,
-                                                .slices = spec.tile.slices});
+    AttentionStages stages(inputs, stage_options(spec));
     schedules::gpu::schedule_attention(stages, spec.tile);
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
@@ -112,12 +116,7 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
 // On tensor cores.
 KernelPipeline build_matrix_attention(const DeviceKernelSpec &spec, const DeviceTarget &target) {
     AttentionInputs inputs = AttentionInputs::of_matrices(spec.matrix_type);
-    AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
-                                                .rows = spec.tile.rows,
-                                                .chunk = spec.tile.keys,
-                                                .unit = kLog2E,
-                                                .head = spec.tile.head,
-                                                .slices = spec.tile.slices});
+    AttentionStages stages(inputs, stage_options(spec));
     schedules::cuda::schedule_matrix_attention(stages, spec.tile);
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
