@@ -175,6 +175,10 @@ private:
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     // With in_fragments(): likewise, but for the sum, which is that of the slice's own keys, and the last update.
     void take_fragment_maxima();
+    // Of both: the state of a slice and its update by a chunk, of which are given the maximum of its logits and the sum
+    // of their weights; and the element with a number of a slice's Tuple.
+    void carry_state(const Halide::Expr &own_max, const Halide::Expr &own_sum, int elements);
+    static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);
     void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);
     void carry_rows(const AttentionInputs &inputs);
     // With one_loop_nest: output (d, r) is Tuple(output, lse). running_max, rescale, state, statistics and lse are

@@ -94,34 +94,21 @@ KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, co
 
 namespace {
 
-StageOptions stage_options(const DeviceKernelSpec &spec) {
-    return {.hooks = spec.hooks,
-            .rows = spec.tile.rows,
-            .chunk = spec.tile.keys,
-            .unit = kLog2E,
-            .head = spec.tile.head,
-            .slices = spec.tile.slices};
-}
-
+// In float32, or on tensor cores.
 KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    AttentionInputs inputs = AttentionInputs::of_any_type();
-    AttentionStages stages(inputs, stage_options(spec));
-    schedules::gpu::schedule_attention(stages, spec.tile);
+    const bool matrices = spec.multiplies_matrices();
+    AttentionInputs inputs = matrices ? AttentionInputs::of_matrices(spec.matrix_type) : AttentionInputs::of_any_type();
+    AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
+                                                .rows = spec.tile.rows,
+                                                .chunk = spec.tile.keys,
+                                                .unit = kLog2E,
+                                                .head = spec.tile.head,
+                                                .slices = spec.tile.slices});
+    (matrices ? schedules::cuda::schedule_matrix_attention : schedules::gpu::schedule_attention)(stages, spec.tile);
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
     return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
-                           type_macros(inputs), target);
-}
-
-// On tensor cores.
-KernelPipeline build_matrix_attention(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    AttentionInputs inputs = AttentionInputs::of_matrices(spec.matrix_type);
-    AttentionStages stages(inputs, stage_options(spec));
-    schedules::cuda::schedule_matrix_attention(stages, spec.tile);
-    start_inputs_at_zero(inputs);
-    repeat_row_values(stages.output);
-    return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()), {},
-                           target, true);
+                           type_macros(inputs), target, matrices);
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {
@@ -235,9 +222,6 @@ void for_each_device_kernel(const std::function<void(const DeviceKernelSpec &, c
 KernelPipeline build_kernel(const DeviceKernelSpec &spec, const DeviceTarget &target) {
     if (is_plain(spec.kind)) {
         return build_plain(spec, target);
-    }
-    if (spec.multiplies_matrices()) {
-        return build_matrix_attention(spec, target);
     }
     return spec.kind == KernelKind::kMerge ? build_merge(spec, target) : build_attention(spec, target);
 }

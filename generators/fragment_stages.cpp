@@ -69,19 +69,7 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
         half_value(matrix_type, weight_bits(over_chunk_keys, r, c)) *
         half_value(matrix_type, value_rows(column_of(slice, element), over_chunk_keys, c));
 
-    std::vector<Expr> empty(2 + elements, 0.0f);
-    empty[0] = kMaskedScore;
-    state(r, slice) = Tuple(empty);
-    Expr before = state(r, slice)[0];
-    Expr own = row_max(r, slice, over_chunks);
-    Expr now = max(before, own);
-    Expr keep = exp2_nonpositive(before - reference(now));
-    Expr take = exp2_nonpositive(reference(own) - reference(now));
-    std::vector<Expr> next = {now, state(r, slice)[1] * keep + slice_sum(r, slice, over_chunks) * take};
-    for (int e = 0; e < elements; ++e) {
-        next.push_back(state(r, slice)[2 + e] * keep + chunk_output(r, e, slice, over_chunks) * take);
-    }
-    state(r, slice) = Tuple(next);
+    carry_state(row_max(r, slice, over_chunks), slice_sum(r, slice, over_chunks), elements);
 
     slice_total(r, slice) = state(r, slice)[1];
     Expr total = of_all_slices([&](int other) { return slice_total(r, other); }, sum_of);
@@ -89,10 +77,7 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
 
     Tuple final = state(r, fragment_slice(d));
     Expr which = d % options.head / kFragmentColumns * kFragmentVector + d % kFragmentVector;
-    Expr result = final[2];
-    for (int e = 1; e < elements; ++e) {
-        result = select(which == e, final[2 + e], result);
-    }
+    Expr result = state_element(final, which);
     Tuple normaliser_of_row = row_normaliser(r, fragment_slice(d));
     result *= normaliser_of_row[0];
     // A use of the query after the loop, see carry_slices().

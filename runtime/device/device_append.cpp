@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device_choice.h"
 #include "runtime/checked.h"
 
 namespace hattn {
@@ -11,13 +12,9 @@ namespace {
 constexpr float kNoAngle = 0.0f, kOne = 1.0f;
 const halide_type_t kFloat = halide_type_of<float>(), kHalf = halide_type_of<uint16_t>();
 
+// These kernels serve heads of any size.
 const DeviceKernelInfo &kernel_of(const DeviceQueue &queue, KernelKind kind) {
-    const auto kernels = device_table().kernels;
-    const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const DeviceKernelInfo &kernel) {
-        return kernel.kind == kind && std::string_view(kernel.target) == queue.target.name;
-    });
-    require(found != kernels.end(), HATTN_INTERNAL_ERROR, "no kernels of caches for ", queue.target.name);
-    return *found;
+    return device_kernel(queue.target, kind, 0, 0);
 }
 
 // Visits rows of one head, as many as a unit has: visit(run, head, first of its rows, their number).
