@@ -16,10 +16,6 @@ using schedules::gpu::UnitColumns;
 
 namespace {
 
-constexpr int column(size_t offset) {
-    return static_cast<int>(offset / sizeof(int32_t));
-}
-
 void start_all_at_zero(std::initializer_list<ImageParam> inputs, Func &output) {
     for (const ImageParam &input : inputs) {
         start_at_zero(input);

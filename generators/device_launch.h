@@ -1,6 +1,8 @@
 // From the pipeline of a tile to that of a launch: what kernels of devices have in common.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +14,11 @@
 #include "schedules/gpu/unit_launch.h"
 
 namespace hattn::generators {
+
+// Which column of a table of records a field is, by its offset; how many there are, by a record's size.
+constexpr int column(size_t offset) {
+    return static_cast<int>(offset / sizeof(int32_t));
+}
 
 // Columns of a table of UnitRecords (runtime/device/unit_record.h), for the arguments of an attention kernel and an
 // output of the given name: a Tuple of output and lse.

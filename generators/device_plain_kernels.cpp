@@ -20,7 +20,7 @@ namespace {
 template<typename Record>
 constexpr int column(size_t offset) {
     static_assert(offsetof(Record, tile) == 0);  // so that columns of UnitRecord stay where they are
-    return static_cast<int>(offset / sizeof(int32_t));
+    return generators::column(offset);
 }
 
 StageOptions options_of(const DeviceKernelSpec &spec) {

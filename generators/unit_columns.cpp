@@ -11,10 +11,6 @@ using schedules::gpu::UnitColumns;
 
 namespace {
 
-constexpr int column(size_t offset) {
-    return static_cast<int>(offset / sizeof(int32_t));
-}
-
 // Views of the same memory start at the same column: an offset counts elements of the one that is read.
 void add_side(UnitColumns &columns, const StoredSide &side, int rows, int channel_scales, int block_scales) {
     columns.offsets[side.halves.name()] = columns.offsets[side.bytes.name()] = rows;

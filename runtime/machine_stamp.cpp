@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 
 #include "cpu_features.h"
@@ -15,13 +14,12 @@ namespace hattn {
 
 namespace {
 
-// Of names, with the zeros that end them, which say everything about a kernel but its code; the version says that.
+// Of names, which say everything about a kernel but its code; the version says that.
 std::string hash_of_kernels() {
     uint64_t hash = hash_bytes("");
     const KernelTable &table = kernel_table();
     for (size_t i = 0; i < table.kernel_count; ++i) {
-        const char *name = table.kernels[i].name;
-        hash = hash_bytes({name, std::strlen(name) + 1}, hash);
+        hash = hash_name(table.kernels[i].name, hash);
     }
     return hash_text(hash);
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,10 @@ inline uint64_t hash_bytes(std::string_view bytes, uint64_t hash = 0xcbf29ce4842
         hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
     }
     return hash;
+}
+// One more of several names, with the zero that ends it.
+inline uint64_t hash_name(const char *name, uint64_t hash) {
+    return hash_bytes({name, std::strlen(name) + 1}, hash);
 }
 
 std::string hash_text(uint64_t hash);  // 16 hex digits

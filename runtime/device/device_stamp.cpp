@@ -15,7 +15,7 @@ std::string hash_of_kernels(const DeviceTargetInfo &target) {
     uint64_t hash = hash_bytes("");
     for (const DeviceKernelInfo &kernel : device_table().kernels) {
         if (std::strcmp(kernel.target, target.name) == 0) {
-            hash = hash_bytes({kernel.name, std::strlen(kernel.name) + 1}, hash);
+            hash = hash_name(kernel.name, hash);
         }
     }
     return hash_text(hash);
