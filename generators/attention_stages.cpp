@@ -105,10 +105,12 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         over_key_lines = inputs.key_lines("over_key_lines");
         fetched(k, c) = 0.0f;
         if (options.fetch_values) {
-            fetched(k, c) += inputs.prefetch_value(over_value_lines, key_index(k, c));
+            fetched(k, c) += inputs.prefetch_value(over_value_lines, inputs.value_start(key_index(k, c)));
         }
-        fetched(k, c) += inputs.prefetch_key(over_key_lines, key_index(k, c + 1));
+        fetched(k, c) += inputs.prefetch_key(over_key_lines, inputs.key_start(key_index(k, c + 1)));
         nothing = fetched(k, c);
+    } else if (options.fetch_block > 0) {
+        nothing = fetch_by_line(options.fetch_block);
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
@@ -133,6 +135,21 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr product = scales_products() ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
     Expr score = apply_score_hooks(options.hooks, product, context);
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+}
+
+// Keys of any type are brought into float32 a chunk at a time, so that the next block of them is in use already.
+Expr ScoreStages::fetch_by_line(int block) {
+    fetch_starts = named("fetch_starts");
+    fetched_line = named("fetched_line");
+    Expr first_key = k * block;
+    Expr next_key = any_storage ? key_index(first_key, c + 1) : key_index(first_key + block, c);
+    fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)), inputs_.key_start(next_key));
+    Tuple starts = fetch_starts(k / block, c);
+    const auto within = [&](const RDom &lines) { return min(line, lines.x.extent() - 1); };
+    fetched_line(k, line, c) =
+        inputs_.prefetch_value(within(inputs_.value_lines("value_lines")), starts[0], k % block) +
+        inputs_.prefetch_key(within(inputs_.key_lines("key_lines")), starts[1], k % block);
+    return fetched_line(k, over_dim / kLineFloats, c);
 }
 
 void ScoreStages::multiply_pairs() {

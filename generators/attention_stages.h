@@ -22,6 +22,9 @@ struct StageOptions {
     bool fetch_ahead =
         false;  // for kernels that wait for memory: ask for the rows needed next while scores are computed
     bool fetch_values = true;  // those of values among them
+    // For kernels in which many rows use a line of a key: with each line of the dot products of a block of so many
+    // keys, ask for that line of the keys needed next and of the block's values. 0: none.
+    int fetch_block = 0;
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
@@ -71,6 +74,7 @@ struct ScoreStages {
     ScoreStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
+    Halide::Var line{"line"};                // of a row: d / kLineFloats
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
@@ -85,6 +89,9 @@ struct ScoreStages {
     Halide::Func query_pairs;           // (side, r, pair) in bfloat16; defined with in_pairs
     Halide::Func key_rows;              // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
     Halide::Func fetched;               // (k, c) 0; asks for the key's value row, and the key row one chunk on
+    Halide::Func fetch_starts;          // (k / fetch_block, c) Tuple of where the rows start that a block asks for: its
+                                        // values, and the keys of the next block, or of the next chunk with any_storage
+    Halide::Func fetched_line;          // (k, line, c) 0; asks for a line of them; defined with fetch_block
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
@@ -111,6 +118,8 @@ struct ScoreStages {
     Halide::Param<int> query_type;  // used with any_query
 
 private:
+    // Defines fetch_starts and fetched_line, and gives that of element over_dim.
+    Halide::Expr fetch_by_line(int block);
     void multiply_pairs();     // defines dot
     void multiply_matrices();  // likewise
 

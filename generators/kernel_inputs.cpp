@@ -94,11 +94,21 @@ Expr AttentionInputs::value_dim() const {
 
 namespace {
 
-// The first element of a line of a key's row, counted in elements of the storage.
-Expr prefetch(const ImageParam &storage, const ImageParam &granules, const Expr &line, const Expr &key) {
-    Expr offset = line * kLineFloats + key % kGranuleKeys * storage.dim(1).stride() +
-                  granules(key / kGranuleKeys) * storage.dim(2).stride();
-    return prefetch_line(storage, offset);
+// Rows of any type are asked for as bytes.
+const ImageParam &fetched_storage(bool any_storage, const ImageParam &floats, const StoredSide &side) {
+    return any_storage ? side.bytes : floats;
+}
+
+// In elements of the storage. Counted in bytes, offsets may be beyond what the indices of elements have to be within.
+Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr &key) {
+    const auto wide = [&](const Expr &value) { return storage.type().bytes() == 1 ? cast<int64_t>(value) : value; };
+    return wide(key % kGranuleKeys) * storage.dim(1).stride() +
+           wide(granules(key / kGranuleKeys)) * storage.dim(2).stride();
+}
+
+Expr prefetch(const ImageParam &storage, const Expr &line, const Expr &start, const Expr &rows) {
+    return prefetch_line(storage, start + cast(start.type(), rows) * storage.dim(1).stride() +
+                                      cast(start.type(), line) * line_elements(storage));
 }
 
 RDom lines_of(const char *name, bool any_storage, const StoredSide &side, const Expr &dim) {
@@ -115,14 +125,20 @@ RDom AttentionInputs::value_lines(const char *name) const {
     return lines_of(name, any_storage, stored_value, value_dim());
 }
 
-Expr AttentionInputs::prefetch_key(Expr line, Expr key_index) const {
-    return any_storage ? stored_key.prefetch(key_granules, line, key_index)
-                       : prefetch(key, key_granules, line, key_index);
+Expr AttentionInputs::key_start(const Expr &key_index) const {
+    return row_start(fetched_storage(any_storage, key, stored_key), key_granules, key_index);
 }
 
-Expr AttentionInputs::prefetch_value(Expr line, Expr key_index) const {
-    return any_storage ? stored_value.prefetch(value_granules, line, key_index)
-                       : prefetch(value, value_granules, line, key_index);
+Expr AttentionInputs::value_start(const Expr &key_index) const {
+    return row_start(fetched_storage(any_storage, value, stored_value), value_granules, key_index);
+}
+
+Expr AttentionInputs::prefetch_key(const Expr &line, const Expr &start, const Expr &rows) const {
+    return prefetch(fetched_storage(any_storage, key, stored_key), line, start, rows);
+}
+
+Expr AttentionInputs::prefetch_value(const Expr &line, const Expr &start, const Expr &rows) const {
+    return prefetch(fetched_storage(any_storage, value, stored_value), line, start, rows);
 }
 
 Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {

@@ -69,9 +69,13 @@ struct AttentionInputs {
     // of its channel, and to be computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
-    // Zero. Asks for a cache line of a key's row.
-    Halide::Expr prefetch_key(Halide::Expr line, Halide::Expr key) const;
-    Halide::Expr prefetch_value(Halide::Expr line, Halide::Expr key) const;
+    // Where a key's row starts in its storage, for the next two.
+    Halide::Expr key_start(const Halide::Expr &key) const;
+    Halide::Expr value_start(const Halide::Expr &key) const;
+    // Zero. Asks for a cache line of a row, or of one so many rows behind it in the same granule.
+    Halide::Expr prefetch_key(const Halide::Expr &line, const Halide::Expr &start, const Halide::Expr &rows = 0) const;
+    Halide::Expr prefetch_value(const Halide::Expr &line, const Halide::Expr &start,
+                                const Halide::Expr &rows = 0) const;
 };
 
 }  // namespace hattn::generators

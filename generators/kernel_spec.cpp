@@ -118,6 +118,14 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
     return sets;
 }
 
+// StageOptions::fetch_block. Flash over other types than float32 brings a chunk into it before it multiplies, by loops
+// that no multiplication waits for: there it does not pay.
+int fetch_block(const KernelSpec &spec, const TargetRow &target) {
+    const bool flash = spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
+    const bool split = spec.kind == KernelKind::kSplitKv && !target.split_kv.has_head_in_lanes(spec.tile);
+    return target.fetch_by_line && (flash || split) ? spec.tile.key_unroll : 0;
+}
+
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
@@ -132,7 +140,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .chunk = spec.tile.keys,
                                                 .dim_multiple = dim_multiple,
                                                 .unit = kLog2E,
-                                                .fetch_ahead = split && target.split_kv.head_in_lanes});
+                                                .fetch_ahead = head_in_lanes,
+                                                .fetch_block = fetch_block(spec, target)});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

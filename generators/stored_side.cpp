@@ -6,21 +6,20 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-namespace {
-
-constexpr int kLineBytes = 64;
-
-}  // namespace
-
 Expr granule_element(const ImageParam &storage, const ImageParam &granules, Expr d, Expr granule, Expr slot) {
     Expr at = unsafe_promise_clamped(granules(std::move(granule)), storage.dim(2).min(), storage.dim(2).max());
     return storage(std::move(d), std::move(slot), at);
 }
 
+int line_elements(const ImageParam &storage) {
+    constexpr int kLineBytes = 64;
+    return kLineBytes / storage.type().bytes();
+}
+
 Expr prefetch_line(const ImageParam &storage, Expr offset) {
     using Internal::Call;
     Expr base = Internal::Variable::make(Handle(), storage.name(), storage.parameter());
-    const int elements = kLineBytes / storage.type().bytes();
+    const int elements = line_elements(storage);
     return Call::make(Float(32), Call::prefetch, {base, std::move(offset), 1, elements}, Call::Intrinsic);
 }
 
@@ -52,14 +51,6 @@ Expr StoredSide::element(const ImageParam &floats, const ImageParam &granules, E
                   type == HATTN_BFLOAT16, bfloat16_value(stored(halves, d)),                       //
                   type == HATTN_INT8, cast<float>(reinterpret<int8_t>(stored(bytes, d))) * scale,  //
                   int4_value(byte, d, lanes) * scale);
-}
-
-// In 64 bits: counted in bytes, offsets may be beyond what the indices of elements have to be within.
-Expr StoredSide::prefetch(const ImageParam &granules, const Expr &line, const Expr &key) const {
-    const auto wide = [](Expr value) { return cast<int64_t>(std::move(value)); };
-    Expr offset = wide(line) * kLineBytes + wide(key % kGranuleKeys) * bytes.dim(1).stride() +
-                  wide(granules(key / kGranuleKeys)) * bytes.dim(2).stride();
-    return prefetch_line(bytes, offset);
 }
 
 }  // namespace hattn::generators

@@ -29,6 +29,7 @@ Halide::Expr granule_element(const Halide::ImageParam &storage, const Halide::Im
 // Zero. Asks for the cache line with the element at an offset. Halide's own prefetch directive takes whole boxes of a
 // buffer, which a look-up in a table makes boundless.
 Halide::Expr prefetch_line(const Halide::ImageParam &storage, Halide::Expr offset);
+int line_elements(const Halide::ImageParam &storage);  // of a cache line
 
 struct StoredSide {
     StoredSide(const std::string &side, int lanes);
@@ -51,8 +52,6 @@ struct StoredSide {
     // specialises on `type` (see schedules/stored.h) does a kernel read nothing but what is there.
     Halide::Expr element(const Halide::ImageParam &floats, const Halide::ImageParam &granules, Halide::Expr d,
                          Halide::Expr granule, Halide::Expr slot) const;
-    // Zero. Asks for a cache line of a key's row.
-    Halide::Expr prefetch(const Halide::ImageParam &granules, const Halide::Expr &line, const Halide::Expr &key) const;
 };
 
 }  // namespace hattn::generators

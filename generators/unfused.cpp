@@ -82,7 +82,7 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
         over_lines = RDom({{0, lines}, {0, options.chunk}}, "over_lines");
         Expr next = min((c + 1) * options.chunk + over_lines.y, inputs.key_count - 1);
         fetched(c) = 0.0f;
-        fetched(c) += inputs.prefetch_value(over_lines.x, next);
+        fetched(c) += inputs.prefetch_value(over_lines.x, inputs.value_start(next));
         nothing = fetched(c);
     }
     chunk_output(r, d, c) = nothing;

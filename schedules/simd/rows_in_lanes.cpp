@@ -37,7 +37,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .split(s.r, rows, s.r, register_rows)
         .reorder(s.r, inner, rows, block, s.over_chunks.x)
         .partition(block, Partition::Always)
-        .partition(s.over_chunks.x, s.any_storage ? Partition::Never : Partition::Auto)
+        .partition(s.over_chunks.x, s.in_pairs ? Partition::Auto : Partition::Never)
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
@@ -51,6 +51,10 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
                           {s.over_key_pairs.y, s.over_key_pairs.z}, lanes);
     } else {
         schedule_products(s.chunk_output.update(), nullptr, s.r, s.d, {s.over_keys.x, s.over_keys.y}, lanes);
+        if (!s.hides_keys && !s.any_storage) {
+            // Values are read in place: all granules but the first and the last without the clamps of nearest_value.
+            s.chunk_output.update().partition(s.over_keys.y, Partition::Always);
+        }
     }
 
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
@@ -72,9 +76,6 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
-    if (s.fetched.defined()) {
-        s.fetched.compute_at(s.logits, block);
-    }
     s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
     if (s.in_pairs) {
         schedule_products(s.dot.update(), &s.over_pairs, s.r, s.k, {s.over_pairs.y, s.over_pairs.z}, lanes);
@@ -83,9 +84,15 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
             .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
             .partition(s.d, Partition::Always);
     } else {
-        schedule_products(s.dot.update(), nullptr, s.r, s.k, {s.over_dim}, lanes);
-        if (!s.any_storage) {
-            s.dot.update().unroll(s.over_dim.x, kDotUnroll);
+        RVar line("line"), in_line("in_line"), quad("quad"), element("element");
+        s.dot.update()
+            .split(s.over_dim.x, line, in_line, generators::kLineFloats)
+            .split(in_line, quad, element, kDotUnroll);
+        schedule_products(s.dot.update(), nullptr, s.r, s.k, {element, quad, line}, lanes);
+        s.dot.update().unroll(element).partition(quad, Partition::Never).partition(line, Partition::Always);
+        if (s.fetched_line.defined()) {
+            s.fetch_starts.compute_at(s.logits, block);
+            s.fetched_line.compute_at(s.dot, line).unroll(s.k);
         }
     }
     if (s.any_storage) {

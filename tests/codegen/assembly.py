@@ -18,6 +18,7 @@ class InstructionSet:
     whole_fma: str  # of a full vector
     arithmetic: str  # other than FMAs, on vectors
     gather: str  # on ARM, which has none: a lane at a time
+    fetch: str  # ahead, into a cache
     # A fixed stack slot. Small intermediates live on the stack too, but are indexed by a loop counter.
     stack: str
 
@@ -30,6 +31,7 @@ def _avx(register, lanes):
         whole_fma=rf"\bvfn?m(add|sub)\d+ps\b.*%{register}\d+",
         arithmetic=rf"\bv(mul|add|sub|div|max|min|cmp\w*|blendv)ps\b|\bvmov[au]ps\s+%{register}\d+, [^%]",
         gather=r"\bvp?gather",
+        fetch=r"\bprefetch\w+\b",
         stack=r"\(%r[sb]p\)",
     )
 
@@ -45,6 +47,7 @@ INSTRUCTION_SETS = {
         # Not compares: whether any row sees a key is asked once per key, on a vector whose other lanes are unused.
         arithmetic=r"\bf(mul|add|sub|div|max|min)\s+v|\b(bsl|bit|bif)\b|\bmov\s+v|\bstr\s+q",
         gather=r"\bld1\s+\{.*\}\[\d\]",
+        fetch=r"\bprfm\b",
         stack=r"\[sp\b",
     ),
 }
