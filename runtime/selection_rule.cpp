@@ -15,6 +15,9 @@ namespace {
 constexpr int64_t kDecodeRows = 16;
 constexpr int64_t kDraftRows = 32;
 
+// Up to this many keys of other types than float32 flash takes its small tile. Measured, see docs/decisions/0034.
+constexpr int64_t kShortKeys = 1024;
+
 // Up to this many rows per head it matters how they fill tiles.
 constexpr int64_t kFewRows = 96;
 
@@ -27,9 +30,14 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
     return ceil_div(query_length, rows / choice.heads) * ceil_div(problem.group_size(), choice.heads) * rows;
 }
 
-// The small tile, unless a few rows fill the large one better. Measured, see docs/decisions/0034.
-Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length) {
-    return fill_flash_tiles(std::array{by_rows.front(), by_rows.back()}, problem, query_length);
+// The small tile, unless a few rows fill the large one better. Tiles over stored types bring keys into float32 once
+// each: there the large one is usual beyond kShortKeys.
+Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
+                    int64_t kv_length) {
+    const bool is_large = by_rows.front()->storage == KeyStorage::kAny && kv_length > kShortKeys;
+    const KernelInfo *usual = is_large ? by_rows.back() : by_rows.front();
+    const KernelInfo *other = is_large ? by_rows.front() : by_rows.back();
+    return fill_flash_tiles(std::array{usual, other}, problem, query_length);
 }
 
 // All heads of a kv head read the same keys, so they share a tile as far as it goes.
@@ -55,7 +63,7 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     if (kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) {
         return choose_naive(kernels, query_length);
     }
-    const Choice flash = choose_flash(kernels.flash, problem, query_length);
+    const Choice flash = choose_flash(kernels.flash, problem, query_length, kv_length);
     const bool is_draft =
         rows <= kDraftRows && tile_rows(split_kv, problem, query_length) <= tile_rows(flash, problem, query_length);
     return is_draft ? split_kv : flash;
@@ -108,7 +116,7 @@ Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t 
     case HATTN_ALGORITHM_AUTO:
         return choose_algorithm(kernels, problem, query_length, kv_length);
     case HATTN_ALGORITHM_FLASH:
-        return choose_flash(kernels.flash, problem, query_length);
+        return choose_flash(kernels.flash, problem, query_length, kv_length);
     case HATTN_ALGORITHM_NAIVE:
         return choose_naive(kernels, query_length);
     default:
