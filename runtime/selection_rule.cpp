@@ -10,8 +10,8 @@ namespace hattn {
 
 namespace {
 
-// Up to this many rows per kv head split_kv, which fetches keys ahead and cuts them up for all threads, takes less time
-// than flash; up to kDraftRows, where it fills no more rows of tiles. Measured, see docs/decisions/0028.
+// Up to this many rows per kv head split_kv, which cuts keys up for all threads, takes less time than flash; up to
+// kDraftRows, where it fills no more rows of tiles. Measured, see docs/decisions/0028 and 0034.
 constexpr int64_t kDecodeRows = 16;
 constexpr int64_t kDraftRows = 32;
 
