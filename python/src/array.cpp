@@ -1,6 +1,7 @@
 #include "array.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -142,12 +143,17 @@ void raise(PyObject *type, const std::string &message) {
     throw nb::python_error();
 }
 
+namespace {
+
+nb::handle numpy_dtype(const char *name) {
+    return nb::object(nb::module_::import_("numpy").attr("dtype")(name)).release();
+}
+
+}  // namespace
+
 nb::object empty_array(const std::vector<int64_t> &shape, hattn_dtype dtype) {
     // Looked up once and kept for the life of the process: the look-ups would cost more than the allocation.
     static const nb::handle empty = nb::getattr(nb::module_::import_("numpy"), "empty").release();
-    static const auto numpy_dtype = [](const char *name) {
-        return nb::object(nb::module_::import_("numpy").attr("dtype")(name)).release();
-    };
     static const nb::handle float32 = numpy_dtype("float32"), float16 = numpy_dtype("float16"),
                             uint16 = numpy_dtype("uint16");
     nb::list extents;
@@ -158,29 +164,40 @@ nb::object empty_array(const std::vector<int64_t> &shape, hattn_dtype dtype) {
 
 namespace {
 
-// NumPy knows bfloat16 through the package ml_dtypes, and exports no such array. Its bits it does.
-bool is_numpy_bfloat16(nb::handle object) {
-    return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && nb::hasattr(object, "__array_interface__") &&
-           text(nb::object(object.attr("dtype"))) == "bfloat16";
+// NumPy has one object for each of these, which says enough: its name takes it microseconds to make.
+bool is_usual_dtype(nb::handle dtype) {
+    static const nb::handle usual[] = {numpy_dtype("float32"), numpy_dtype("float16"), numpy_dtype("int8"),
+                                       numpy_dtype("uint8"),   numpy_dtype("int32"),   numpy_dtype("int64"),
+                                       numpy_dtype("uint16"),  numpy_dtype("bool")};
+    return std::any_of(std::begin(usual), std::end(usual), [&](nb::handle known) { return known.is(dtype); });
 }
 
-nb::object exportable(nb::handle object) {
-    return is_numpy_bfloat16(object) ? nb::object(object.attr("view")("uint16")) : nb::borrow(object);
+// NumPy knows bfloat16 through the package ml_dtypes, and exports no such array. Its bits it does.
+bool is_numpy_bfloat16(nb::handle object) {
+    const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+    return !dtype.is_none() && !is_usual_dtype(dtype) && nb::hasattr(object, "view") &&
+           nb::hasattr(object, "__array_interface__") && text(dtype) == "bfloat16";
+}
+
+nb::object bits_of(nb::handle object) {
+    return nb::object(object.attr("view")("uint16"));
 }
 
 }  // namespace
 
 Array Array::readable(nb::handle object, const char *name) {
     View view;
-    if (!nb::try_cast(exportable(object), view))
+    const bool is_bfloat16 = is_numpy_bfloat16(object);
+    if (!nb::try_cast(is_bfloat16 ? bits_of(object) : nb::borrow(object), view))
         raise_not_imported(object, name);
-    return Array(std::move(view), name, is_numpy_bfloat16(object));
+    return Array(std::move(view), name, is_bfloat16);
 }
 
 Array Array::writable(nb::handle object, const char *name, bool bits) {
     nb::ndarray<> view;
-    if (nb::try_cast(exportable(object), view))
-        return Array(View(view), name, bits || is_numpy_bfloat16(object));
+    const bool is_bfloat16 = is_numpy_bfloat16(object);
+    if (nb::try_cast(is_bfloat16 ? bits_of(object) : nb::borrow(object), view))
+        return Array(View(view), name, bits || is_bfloat16);
     readable(object, name);
     raise(PyExc_ValueError, std::string(name) + ": the array is read-only");
 }
