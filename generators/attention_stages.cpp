@@ -66,13 +66,13 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       last(named("last")),
       query_tile(named("query_tile")),
       key_rows(named("key_rows")),
-      fetched(named("fetched")),
       dot(named("dot")),
       logits(named("logits")),
       single_head(inputs.heads() == 1),
       chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count),
       chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
       chunk(options.chunk),
+      whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
       any_storage(inputs.any_storage),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
@@ -100,17 +100,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     }
     query_tile(r, d) = padded ? select(likely(d < inputs.key_dim()), query, zero_of(query)) : query;
     Expr nothing = 0.0f;
-    if (options.fetch_ahead) {
-        over_value_lines = inputs.value_lines("over_value_lines");
-        over_key_lines = inputs.key_lines("over_key_lines");
-        fetched(k, c) = 0.0f;
-        if (options.fetch_values) {
-            fetched(k, c) += inputs.prefetch_value(over_value_lines, inputs.value_start(key_index(k, c)));
-        }
-        fetched(k, c) += inputs.prefetch_key(over_key_lines, inputs.key_start(key_index(k, c + 1)));
-        nothing = fetched(k, c);
-    } else if (options.fetch_block > 0) {
-        nothing = fetch_by_line(options.fetch_block);
+    if (options.fetch_block > 0) {
+        fetch_by_line(options);
+        nothing = fetched_line(k, over_dim / kLineFloats, c);
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
@@ -124,6 +116,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     } else if (in_fragments()) {
         dot(r, k, c) +=
             half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
+    } else if (whole_lines) {
+        over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
+        Expr element = over_lines.y * kLineFloats + over_lines.x;
+        dot(r, k, c) += fetched_line(k, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
     } else {
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
@@ -137,19 +133,22 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
 }
 
-// Keys of any type are brought into float32 a chunk at a time, so that the next block of them is in use already.
-Expr ScoreStages::fetch_by_line(int block) {
+// In the order of memory, which is what the memory and its hardware prefetchers are good at: with each line of the head
+// the next `block` lines, not one of each row.
+void ScoreStages::fetch_by_line(const StageOptions &options) {
     fetch_starts = named("fetch_starts");
+    fetch_lines = named("fetch_lines");
     fetched_line = named("fetched_line");
+    const int block = options.fetch_block;
     Expr first_key = k * block;
-    Expr next_key = any_storage ? key_index(first_key, c + 1) : key_index(first_key + block, c);
+    // Keys of any type are brought into float32 a chunk at a time, so that the next block of them is in use already.
+    Expr next_key = any_storage ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
     fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)), inputs_.key_start(next_key));
-    Tuple starts = fetch_starts(k / block, c);
-    const auto within = [&](const RDom &lines) { return min(line, lines.x.extent() - 1); };
-    fetched_line(k, line, c) =
-        inputs_.prefetch_value(within(inputs_.value_lines("value_lines")), starts[0], k % block) +
-        inputs_.prefetch_key(within(inputs_.key_lines("key_lines")), starts[1], k % block);
-    return fetched_line(k, over_dim / kLineFloats, c);
+    Expr which = line * block + k;
+    fetch_lines(k, line) = Tuple(inputs_.value_line(which, block), inputs_.key_line(which, block));
+    Tuple starts = fetch_starts(k / block, c), lines = fetch_lines(k % block, line);
+    Expr key_line = inputs_.prefetch_key(starts[1], lines[1]);
+    fetched_line(k, line, c) = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) + key_line : key_line;
 }
 
 void ScoreStages::multiply_pairs() {
@@ -178,7 +177,8 @@ Expr ScoreStages::head_index() const {
 
 Expr ScoreStages::key_index(Expr key, Expr in_chunk) const {
     // Schedules round chunks up to their unrolling: the keys past the last are computed from it and masked.
-    return min(in_chunk * chunk_keys + key, inputs_.key_count - 1);
+    Expr index = in_chunk * chunk_keys + key;
+    return min(whole_lines ? likely(index) : index, inputs_.key_count - 1);
 }
 
 AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptions &options)

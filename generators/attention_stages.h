@@ -19,12 +19,12 @@ struct StageOptions {
     int chunk = 0;  // keys per chunk; 0: a single chunk of all keys (scores materialised)
     int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;     // see ScoreContext
-    bool fetch_ahead =
-        false;  // for kernels that wait for memory: ask for the rows needed next while scores are computed
-    bool fetch_values = true;  // those of values among them
-    // For kernels in which many rows use a line of a key: with each line of the dot products of a block of so many
-    // keys, ask for that line of the keys needed next and of the block's values. 0: none.
+    // With each line of the dot products of a block of so many keys, ask for as many lines of the keys so much further
+    // on, and of the block's values. 0: for none.
     int fetch_block = 0;
+    int fetch_lead = 0;
+    bool fetch_values = true;
+    bool fetch_chunk = false;  // of the second unfused kernel: ask for the values of the next chunk with each
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
@@ -77,9 +77,9 @@ struct ScoreStages {
     Halide::Var line{"line"};                // of a row: d / kLineFloats
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
+    Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
-    Halide::RDom over_value_lines, over_key_lines;  // cache lines of a row; defined with fetch_ahead
 
     Halide::Func row;                   // (r) absolute row, clamped to the tile's last one
     Halide::Func head;                  // (r) absolute query head, likewise
@@ -88,10 +88,10 @@ struct ScoreStages {
     Halide::Func query_tile;            // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
     Halide::Func query_pairs;           // (side, r, pair) in bfloat16; defined with in_pairs
     Halide::Func key_rows;              // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
-    Halide::Func fetched;               // (k, c) 0; asks for the key's value row, and the key row one chunk on
     Halide::Func fetch_starts;          // (k / fetch_block, c) Tuple of where the rows start that a block asks for: its
-                                        // values, and the keys of the next block, or of the next chunk with any_storage
-    Halide::Func fetched_line;          // (k, line, c) 0; asks for a line of them; defined with fetch_block
+                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
+    Halide::Func fetch_lines;           // (k % fetch_block, line) Tuple of how far behind these starts a line is
+    Halide::Func fetched_line;          // (k, line, c) 0; asks for it; all three defined with fetch_block
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
@@ -103,7 +103,8 @@ struct ScoreStages {
     Halide::Expr single_head;                                      // the tile's rows are of one head
     Halide::Expr chunk_keys;                                       // keys per chunk
     Halide::Expr chunk_count;
-    int chunk = 0;  // as StageOptions
+    int chunk = 0;             // as StageOptions
+    bool whole_lines = false;  // the head is rounded up to lines, and all blocks of keys but the last have no clamps
     bool any_storage = false;
     bool in_pairs = false;     // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
@@ -118,8 +119,7 @@ struct ScoreStages {
     Halide::Param<int> query_type;  // used with any_query
 
 private:
-    // Defines fetch_starts and fetched_line, and gives that of element over_dim.
-    Halide::Expr fetch_by_line(int block);
+    void fetch_by_line(const StageOptions &options);
     void multiply_pairs();     // defines dot
     void multiply_matrices();  // likewise
 

@@ -106,23 +106,27 @@ Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr
            wide(granules(key / kGranuleKeys)) * storage.dim(2).stride();
 }
 
-Expr prefetch(const ImageParam &storage, const Expr &line, const Expr &start, const Expr &rows) {
-    return prefetch_line(storage, start + cast(start.type(), rows) * storage.dim(1).stride() +
-                                      cast(start.type(), line) * line_elements(storage));
+Expr line_of_rows(const ImageParam &storage, const Expr &line, const Expr &lines, int rows) {
+    Expr within = min(line, rows * lines - 1);
+    return within / lines * storage.dim(1).stride() + within % lines * line_elements(storage);
 }
 
-RDom lines_of(const char *name, bool any_storage, const StoredSide &side, const Expr &dim) {
-    return RDom(0, any_storage ? Expr(side.lines) : cache_lines(dim), name);
+Expr prefetch(const ImageParam &storage, const Expr &start, const Expr &line) {
+    return prefetch_line(storage, start + cast(start.type(), line));
+}
+
+Expr lines_of(bool any_storage, const StoredSide &side, const Expr &dim) {
+    return any_storage ? Expr(side.lines) : cache_lines(dim);
 }
 
 }  // namespace
 
-RDom AttentionInputs::key_lines(const char *name) const {
-    return lines_of(name, any_storage, stored_key, key_dim());
+Expr AttentionInputs::key_lines() const {
+    return lines_of(any_storage, stored_key, key_dim());
 }
 
-RDom AttentionInputs::value_lines(const char *name) const {
-    return lines_of(name, any_storage, stored_value, value_dim());
+Expr AttentionInputs::value_lines() const {
+    return lines_of(any_storage, stored_value, value_dim());
 }
 
 Expr AttentionInputs::key_start(const Expr &key_index) const {
@@ -133,12 +137,20 @@ Expr AttentionInputs::value_start(const Expr &key_index) const {
     return row_start(fetched_storage(any_storage, value, stored_value), value_granules, key_index);
 }
 
-Expr AttentionInputs::prefetch_key(const Expr &line, const Expr &start, const Expr &rows) const {
-    return prefetch(fetched_storage(any_storage, key, stored_key), line, start, rows);
+Expr AttentionInputs::key_line(const Expr &line, int rows) const {
+    return line_of_rows(fetched_storage(any_storage, key, stored_key), line, key_lines(), rows);
 }
 
-Expr AttentionInputs::prefetch_value(const Expr &line, const Expr &start, const Expr &rows) const {
-    return prefetch(fetched_storage(any_storage, value, stored_value), line, start, rows);
+Expr AttentionInputs::value_line(const Expr &line, int rows) const {
+    return line_of_rows(fetched_storage(any_storage, value, stored_value), line, value_lines(), rows);
+}
+
+Expr AttentionInputs::prefetch_key(const Expr &start, const Expr &line) const {
+    return prefetch(fetched_storage(any_storage, key, stored_key), start, line);
+}
+
+Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const {
+    return prefetch(fetched_storage(any_storage, value, stored_value), start, line);
 }
 
 Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {

@@ -60,8 +60,8 @@ struct AttentionInputs {
     Halide::Expr rows() const;
     Halide::Expr key_dim() const;
     Halide::Expr value_dim() const;
-    Halide::RDom key_lines(const char *name) const;  // cache lines of a row
-    Halide::RDom value_lines(const char *name) const;
+    Halide::Expr key_lines() const;  // cache lines of a row
+    Halide::Expr value_lines() const;
     // In float32, or the bits of a matrix_type. With any_query to be computed in a stage of its own, as key_element
     // with any_storage.
     Halide::Expr query_element(Halide::Expr d, Halide::Expr i, Halide::Expr h) const;
@@ -69,13 +69,15 @@ struct AttentionInputs {
     // of its channel, and to be computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
-    // Where a key's row starts in its storage, for the next two.
+    // Where a key's row starts in its storage, and how far behind the first of so many rows of a granule a line of them
+    // is, counted through one row after the other; past the last line, that.
     Halide::Expr key_start(const Halide::Expr &key) const;
     Halide::Expr value_start(const Halide::Expr &key) const;
-    // Zero. Asks for a cache line of a row, or of one so many rows behind it in the same granule.
-    Halide::Expr prefetch_key(const Halide::Expr &line, const Halide::Expr &start, const Halide::Expr &rows = 0) const;
-    Halide::Expr prefetch_value(const Halide::Expr &line, const Halide::Expr &start,
-                                const Halide::Expr &rows = 0) const;
+    Halide::Expr key_line(const Halide::Expr &line, int rows = 1) const;
+    Halide::Expr value_line(const Halide::Expr &line, int rows = 1) const;
+    // Zero. Asks for a cache line: where rows start, and how far behind.
+    Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
+    Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
 };
 
 }  // namespace hattn::generators

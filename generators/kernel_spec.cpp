@@ -122,15 +122,18 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
 // that no multiplication waits for: there it does not pay.
 int fetch_block(const KernelSpec &spec, const TargetRow &target) {
     const bool flash = spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
-    const bool split = spec.kind == KernelKind::kSplitKv && !target.split_kv.has_head_in_lanes(spec.tile);
-    return target.fetch_by_line && (flash || split) ? spec.tile.key_unroll : 0;
+    return target.fetch_by_line && (flash || spec.kind == KernelKind::kSplitKv) ? spec.tile.key_unroll : 0;
 }
+
+// Keys that decode is ahead of what it reads, with few multiplications for each. With many, the next block is enough.
+constexpr int kDecodeLead = kGranuleKeys;
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
     const bool matrices = spec.storage == KeyStorage::kBfloat16Matrices;
-    const int dim_multiple = head_in_lanes                           ? target.lanes
+    const int block = fetch_block(spec, target);
+    const int dim_multiple = head_in_lanes                           ? kLineFloats
                              : matrices                              ? kMatrixDepth
                              : spec.storage == KeyStorage::kBfloat16 ? 2
                                                                      : 1;
@@ -140,8 +143,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .chunk = spec.tile.keys,
                                                 .dim_multiple = dim_multiple,
                                                 .unit = kLog2E,
-                                                .fetch_ahead = head_in_lanes,
-                                                .fetch_block = fetch_block(spec, target)});
+                                                .fetch_block = block,
+                                                .fetch_lead = head_in_lanes ? kDecodeLead : block});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive
@@ -157,9 +160,10 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
     AttentionInputs inputs(spec.storage, target.lanes);
     UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
                                               .chunk = spec.tile.keys,
-                                              .dim_multiple = head_in_lanes ? target.lanes : 1,
+                                              .dim_multiple = head_in_lanes ? kLineFloats : 1,
                                               .unit = kLog2E,
-                                              .fetch_ahead = head_in_lanes,
+                                              .fetch_block = head_in_lanes ? spec.tile.key_unroll : 0,
+                                              .fetch_lead = kDecodeLead,
                                               .fetch_values = false});
     (head_in_lanes ? schedule.head_in_lanes : schedule.rows_in_lanes)(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.weights, stages.maximum, stages.sum}), inputs.arguments()};
@@ -169,7 +173,7 @@ KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &tar
     UnfusedValueInputs inputs(AttentionInputs(spec.storage, target.lanes));
     UnfusedValues stages(
         inputs,
-        StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_ahead = target.unfused_values.fetch_ahead});
+        StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_chunk = target.unfused_values.fetch_chunk});
     target.unfused_values.apply(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
 }

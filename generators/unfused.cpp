@@ -57,7 +57,7 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
       output("output"),
       lse("lse"),
       hides_keys(can_hide_keys(options.hooks)),
-      fetches_ahead(options.fetch_ahead),
+      fetches_chunk(options.fetch_chunk),
       any_storage(inputs.any_storage),
       value_type(inputs.stored_value.type) {
     // The last chunk may be shorter; Halide trims loops to this condition.
@@ -77,12 +77,11 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
     chunk_value(d, slot, granule, c) = value;
 
     Expr nothing = 0.0f;
-    if (fetches_ahead) {
-        Expr lines = inputs.value_lines("value_lines").x.extent();
-        over_lines = RDom({{0, lines}, {0, options.chunk}}, "over_lines");
+    if (fetches_chunk) {
+        over_lines = RDom({{0, inputs.value_lines()}, {0, options.chunk}}, "over_lines");
         Expr next = min((c + 1) * options.chunk + over_lines.y, inputs.key_count - 1);
         fetched(c) = 0.0f;
-        fetched(c) += inputs.prefetch_value(over_lines.x, inputs.value_start(next));
+        fetched(c) += inputs.prefetch_value(inputs.value_start(next), inputs.value_line(over_lines.x));
         nothing = fetched(c);
     }
     chunk_output(r, d, c) = nothing;

@@ -43,10 +43,10 @@ struct UnfusedValues {
     Halide::RDom over_rows;                        // rows of the tile; defined if a hook can hide keys
     Halide::RDom over_keys;                        // (slot, granule) of the keys of a chunk
     Halide::RDom over_chunks;
-    Halide::RDom over_lines;  // (cache line of a row, key of a chunk); defined with fetch_ahead
+    Halide::RDom over_lines;  // (cache line of a row, key of a chunk); defined with fetch_chunk
 
     Halide::Func row_weights;   // (r, k, c) of a chunk, 0 past the last key
-    Halide::Func fetched;       // (c) 0; asks for the value rows of the next chunk; defined with fetch_ahead
+    Halide::Func fetched;       // (c) 0; asks for the value rows of the next chunk; defined with fetch_chunk
     Halide::Func key_seen;      // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     Halide::Func chunk_value;   // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
     Halide::Func chunk_output;  // (r, d, c) weights . values
@@ -56,7 +56,7 @@ struct UnfusedValues {
     Halide::Func lse;           // (r) natural, with the sink
 
     bool hides_keys = false;
-    bool fetches_ahead = false;
+    bool fetches_chunk = false;
     bool any_storage = false;
     Halide::Param<int> value_type;  // used with any_storage
 };

@@ -85,7 +85,8 @@ void schedule_statistics(AttentionStages &s, const Tile &tile) {
 
 // Partial dot products along the lanes for key_unroll keys of every row, then one horizontal sum each.
 void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    RVar outer("d_outer"), lane("d_lane");
+    RVar vector("d_vector"), lane("d_lane");
+    const RVar line = s.over_lines.y;
     Var partial("lane"), block("k_block"), inner("k_inner"), rows("r_block");
     s.dot.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
@@ -94,28 +95,33 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .reorder_storage(s.k, s.r, s.c)
         .reorder(s.r, s.k)
         .unroll(s.r);
-    s.dot.update().split(s.over_dim.x, outer, lane, lanes).reorder(lane, outer, s.r, s.k);
+    s.dot.update().split(s.over_lines.x, vector, lane, lanes);
     Func lane_sums = s.dot.update().rfactor(lane, partial);
     s.dot.update()
         .split(s.k, block, inner, tile.key_unroll)
         .split(s.r, rows, s.r, tile.row_vectors)
         .reorder(lane, s.r, inner, rows, block)
+        // With clamps for the last keys of all in a loop of their own; over any storage loops are many as it is.
+        .partition(block, s.any_storage ? Partition::Never : Partition::Auto)
         .atomic()
         .vectorize(lane)
         .unroll(s.r)
         .unroll(inner);
-    s.fetched.compute_at(s.dot, block);
     lane_sums.compute_at(s.dot, rows)
         .reorder_storage(partial, s.r, s.k, s.c)
         .vectorize(partial, lanes)
         .unroll(s.r)
         .unroll(s.k);
     lane_sums.update()
-        .reorder(partial, s.r, s.k, outer)
-        .partition(outer, Partition::Always)
+        .reorder(partial, s.r, s.k, vector, line)
+        .partition(line, Partition::Always)
         .vectorize(partial, lanes)
         .unroll(s.r)
-        .unroll(s.k);
+        .unroll(s.k)
+        .unroll(vector);
+    s.fetch_lines.compute_root();
+    s.fetch_starts.compute_at(s.dot, block);
+    s.fetched_line.compute_at(lane_sums, line).unroll(s.k);
     if (s.any_storage) {
         // Few rows share a key: elements are brought into float32 in registers.
         specialize_for_storage(lane_sums.update(), s.key_type);
@@ -209,7 +215,7 @@ void schedule_values_head_in_lanes(UnfusedValues &s, const Tile &tile, int lanes
         .reorder_storage(s.k, s.r, s.c)
         .reorder(s.k, s.r, s.c)
         .vectorize(s.k, lanes);
-    if (s.fetches_ahead) {
+    if (s.fetches_chunk) {
         s.fetched.compute_at(s.state, s.over_chunks.x);
     }
     schedule_key_seen(s, tile, lanes);

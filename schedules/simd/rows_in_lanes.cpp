@@ -91,6 +91,7 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         schedule_products(s.dot.update(), nullptr, s.r, s.k, {element, quad, line}, lanes);
         s.dot.update().unroll(element).partition(quad, Partition::Never).partition(line, Partition::Always);
         if (s.fetched_line.defined()) {
+            s.fetch_lines.compute_root();
             s.fetch_starts.compute_at(s.logits, block);
             s.fetched_line.compute_at(s.dot, line).unroll(s.k);
         }

@@ -21,6 +21,7 @@ class InstructionSet:
     fetch: str  # ahead, into a cache
     # A fixed stack slot. Small intermediates live on the stack too, but are indexed by a loop counter.
     stack: str
+    vector_stack: str  # the same, of a vector
 
 
 def _avx(register, lanes):
@@ -33,6 +34,7 @@ def _avx(register, lanes):
         gather=r"\bvp?gather",
         fetch=r"\bprefetch\w+\b",
         stack=r"\(%r[sb]p\)",
+        vector_stack=r"\bv\w+.*\(%r[sb]p\)",
     )
 
 
@@ -49,6 +51,7 @@ INSTRUCTION_SETS = {
         gather=r"\bld1\s+\{.*\}\[\d\]",
         fetch=r"\bprfm\b",
         stack=r"\[sp\b",
+        vector_stack=r"\b(ldr|str|ldp|stp|ldur|stur)\s+q.*\[sp\b",
     ),
 }
 
@@ -69,7 +72,9 @@ class Loop:
     @property
     def is_register_block(self):
         """FMAs of full width on accumulators that stay in registers: the loop loads, multiplies and does nothing else with vectors."""
-        others = (self.isa.arithmetic, self.isa.gather, self.isa.stack)
+        # With those of the lines that it asks for, a loop may have more addresses than registers.
+        stack = self.isa.vector_stack if self.count(self.isa.fetch) else self.isa.stack
+        others = (self.isa.arithmetic, self.isa.gather, stack)
         return self.fmas > 0 and self.count(self.isa.whole_fma) == self.fmas and not any(map(self.count, others))
 
     def text(self):

@@ -19,6 +19,7 @@ NAME = re.compile(r"(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?|arm_neon)_r(
 UNFUSED_NAME = re.compile(r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 HOOK_SETS = ("", "_softcap_bias_alibi_mask")
 UNFUSED_HOOK_SETS = (*HOOK_SETS, "_bias_mask")
+LINE_FLOATS = 16  # of a cache line
 ARCHITECTURES = sorted({isa.architecture for isa in INSTRUCTION_SETS.values()})
 
 
@@ -91,6 +92,19 @@ def test_fetches_once_per_line(name, emit):
     assert fetches in (2 * per_line, 4 * per_line), f"{name}: {fetches} fetches, {per_line} a line"
     for loop in innermost_loops(text, isa):
         assert not (loop.fmas and loop.count(isa.fetch)), f"{name} fetches for every element:\n{loop.text()}"
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names() if not has_rows_in_lanes(name)])
+def test_decode_fetches_while_it_multiplies(name, emit):
+    """A pass of the loop over lines of the head multiplies a line of each key and asks for as many lines of keys and of values."""
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    scores, _ = expected_blocks(match)
+    loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.count(isa.fetch)]
+    expected = (scores * LINE_FLOATS // isa.lanes, 2 * int(match["u"]))
+    assert any(loop.is_register_block and (loop.fmas, loop.count(isa.fetch)) == expected for loop in loops), (
+        f"{name}: no clean loop of {expected} FMAs and fetches; loops with fetches:\n" + "\n".join(loop.text() for loop in loops)
+    )
 
 
 @pytest.mark.parametrize("name", kernel_names(UNFUSED_NAME, UNFUSED_HOOK_SETS))
