@@ -77,6 +77,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
+      exp2(in_fragments() ? exp2_of_cuda : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
       inputs_(inputs) {
@@ -130,8 +131,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
-    ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
-                         options.unit, &hook_tiles, &per_row};
+    ScoreContext context{inputs,       r,           k,        c,   likely_key, row_index(), head_index(), position(r),
+                         options.unit, &hook_tiles, &per_row, exp2};
     Expr product = scales_products() ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
     Expr score = apply_score_hooks(options.hooks, product, context);
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
@@ -219,10 +220,10 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
 
     Expr maximum = relative_to(r, c);
     if (in_fragments()) {
-        take_fragment_maxima();
-        maximum = row_max(r, fragment_slice(k), c);
+        take_fragment_maxima(options.slices);
+        maximum = row_max(r, fragment_slice(k, options.chunk, options.slices), c);
     }
-    weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(maximum));
+    weights(r, k, c) = exp2(logits(r, k, c) - reference(maximum));
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
@@ -232,9 +233,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     }
     Expr value = nearest_value(inputs, d, slot, stored_granule);
     if (hides_keys) {
-        over_rows = RDom(0, options.rows > 0 ? Expr(options.rows) : inputs.rows(), "over_rows");
-        key_seen(k, c) = 0.0f;
-        key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
+        in_fragments() ? find_keys_seen_in_fragments(options.rows)
+                       : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, zero_of(value));
     }
     chunk_value(d, slot, granule, c) = value;
@@ -247,6 +247,12 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     } else {
         carry_rows(inputs);
     }
+}
+
+void AttentionStages::find_seen_keys(const Expr &rows) {
+    over_rows = RDom(0, rows, "over_rows");
+    key_seen(k, c) = 0.0f;
+    key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
 }
 
 void AttentionStages::multiply_values(const AttentionInputs &inputs) {
