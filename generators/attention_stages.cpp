@@ -34,13 +34,16 @@ Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
 
-Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
     // A stage that brings rows into float32 clamps once per row, which costs less than loops without.
     const auto usually = [&](Expr value) { return inputs.any_storage ? value : likely(value); };
     Expr first_key = granule * kGranuleKeys;
     Expr in_range = min(usually(std::move(slot)), inputs.key_count - 1 - first_key);
-    return inputs.value_element(min(likely(std::move(d)), inputs.value_dim() - 1), granule,
-                                max(usually(in_range), inputs.key_skip - first_key));
+    return inputs.value_element(std::move(d), granule, max(usually(in_range), inputs.key_skip - first_key));
+}
+
+Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+    return nearest_element(inputs, min(likely(std::move(d)), inputs.value_dim() - 1), std::move(slot), granule);
 }
 
 Expr scaled_output(const AttentionInputs &inputs, Expr value, Expr d) {
@@ -77,6 +80,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
+      rows_aligned(inputs.rows_aligned),
       exp2(in_fragments() ? exp2_of_cuda : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
@@ -99,7 +103,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (inputs.any_storage) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
-    query_tile(r, d) = padded ? select(likely(d < inputs.key_dim()), query, zero_of(query)) : query;
+    query_tile(r, d) = in_fragments() ? query_of_row(d)
+                       : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
+                                      : query;
     Expr nothing = 0.0f;
     if (options.fetch_ahead) {
         over_value_lines = inputs.value_lines("over_value_lines");
@@ -115,8 +121,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
-    key_rows(d, k, c) =
-        scales_products() ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element)) : key_element;
+    key_rows(d, k, c) = in_fragments() ? key_of_row(d, key_index(k, c))
+                        : in_pairs     ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
+                                       : key_element;
     dot(r, k, c) = 0.0f;
     if (in_pairs) {
         query_pairs = named("query_pairs");
@@ -231,7 +238,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (options.slices > 0 || in_matrices) {
         stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
     }
-    Expr value = nearest_value(inputs, d, slot, stored_granule);
+    Expr value = in_fragments() ? value_of_row(inputs, stored_granule) : nearest_value(inputs, d, slot, stored_granule);
     if (hides_keys) {
         in_fragments() ? find_keys_seen_in_fragments(options.rows)
                        : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());

@@ -5,6 +5,7 @@
 // Scores are kept in log2 units where they feed the softmax.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "Halide.h"
@@ -63,6 +64,15 @@ Halide::Expr reference(Halide::Expr maximum);
 Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                            const Halide::Expr &granule);
 
+// The same, of an element d that there is.
+Halide::Expr nearest_element(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
+                             const Halide::Expr &granule);
+
+// Element d of a row of 16-bit numbers that has `dim`, or zero: a selection over inputs.rows_aligned, for stages that
+// specialise on it. `element` gives one that there is.
+Halide::Expr element_of_row(const AttentionInputs &inputs, const Halide::Expr &d, const Halide::Expr &dim,
+                            const std::function<Halide::Expr(Halide::Expr)> &element);
+
 // An element of the output from one of weighted values, which lack the scale of their channel if they are quantised.
 Halide::Expr scaled_output(const AttentionInputs &inputs, Halide::Expr value, Halide::Expr d);
 
@@ -112,7 +122,8 @@ struct ScoreStages {
     bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
         return matrix_type != HATTN_FLOAT32;
     }
-    Exp2 exp2 = exp2_nonpositive;  // of weights and hooks
+    Halide::Param<int> rows_aligned;  // used with in_fragments()
+    Exp2 exp2 = exp2_nonpositive;     // of weights and hooks
     bool scales_products() const {
         return in_pairs || in_fragments();
     }
@@ -122,6 +133,8 @@ struct ScoreStages {
 private:
     // Defines fetch_starts and fetched_line, and gives that of element over_dim.
     Halide::Expr fetch_by_line(int block);
+    Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
+    Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     void multiply_pairs();     // defines dot
     void multiply_matrices();  // likewise
 
@@ -191,6 +204,7 @@ private:
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     // With in_fragments(): likewise, but for the sum, which is that of the slice's own keys, and the last update.
     void take_fragment_maxima(int slices);
+    Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule) const;
     void find_seen_keys(const Halide::Expr &rows);  // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows);     // likewise
     // Of both: the state of a slice and its update by a chunk, of which are given the maximum of its logits and the sum

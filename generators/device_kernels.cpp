@@ -13,6 +13,7 @@
 #include "schedules/cuda/matrix_calls.h"
 #include "schedules/cuda/thin_barriers.h"
 #include "schedules/cuda/warp_matrix.h"
+#include "schedules/cuda/wide_rows.h"
 #include "schedules/gpu/attention.h"
 #include "schedules/gpu/loaded_code.h"
 #include "schedules/gpu/merge.h"
@@ -62,6 +63,9 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     }
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
+    if (of_matrices) {
+        pipeline.add_custom_lowering_pass(new schedules::cuda::WideRows());
+    }
     if (storage) {
         const std::string typed = output.outputs() > 1 ? output.name() + ".0" : output.name();
         pipeline.add_custom_lowering_pass(new schedules::gpu::TypedOutput(*storage, typed));

@@ -44,6 +44,32 @@ Expr fragment_slice(const Expr &column, int columns, int slices) {
     return column / part_columns(columns, slices) * kFragmentSlices + column / kFragmentVector % kFragmentSlices;
 }
 
+Expr element_of_row(const AttentionInputs &inputs, const Expr &d, const Expr &dim,
+                    const std::function<Expr(Expr)> &element) {
+    const auto or_zero = [](const Expr &there, const Expr &value) {
+        return select(there, value, cast(value.type(), 0));
+    };
+    Expr block = d / kAlignedElements * kAlignedElements;
+    Expr of_block = or_zero(block < dim, element(min(block, dim - kAlignedElements) + d % kAlignedElements));
+    return select(inputs.rows_aligned == 1, of_block, or_zero(likely(d < dim), element(min(likely(d), dim - 1))));
+}
+
+Expr ScoreStages::query_of_row(const Expr &d) const {
+    return element_of_row(inputs_, d, inputs_.key_dim(),
+                          [&](Expr dim) { return inputs_.query_element(std::move(dim), row_index(), head_index()); });
+}
+
+Expr ScoreStages::key_of_row(const Expr &d, const Expr &key) const {
+    return element_of_row(inputs_, d, inputs_.key_dim(), [&](Expr dim) {
+        return inputs_.key_element(std::move(dim), key / kGranuleKeys, key % kGranuleKeys);
+    });
+}
+
+Expr AttentionStages::value_of_row(const AttentionInputs &inputs, const Expr &granule_index) const {
+    return element_of_row(inputs, d, inputs.value_dim(),
+                          [&](Expr dim) { return nearest_element(inputs, std::move(dim), slot, granule_index); });
+}
+
 void AttentionStages::take_fragment_maxima(int slices) {
     slice_max = Func("slice_max");
     row_max = Func("row_max");

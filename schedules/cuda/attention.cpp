@@ -6,6 +6,7 @@ namespace hattn::schedules::cuda {
 
 using namespace Halide;
 using generators::AttentionStages;
+using generators::kAlignedElements;
 using generators::kFragmentColumns;
 using generators::kFragmentGroups;
 using generators::kFragmentRows;
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int kWarp = 32;  // threads
 constexpr int kMatrixDepth = 16;
+constexpr int kLoadsAtOnce = 4;  // of 16 bytes, by a thread
 
 // Shared memory has 32 banks of 4 bytes. The eight rows that a warp reads at once, a pair of elements in each thread,
 // lie in different banks where rows are so many elements longer than a multiple of 64. 16 bytes stay aligned.
@@ -28,7 +30,7 @@ struct Loops {
     Var block{"block"}, warp{"warp"}, in_row{"in_row"}, half{kMatrixHalf}, group{"group"};
     Var part{"part"}, in_part{"in_part"};
     Var tile{"tile"}, in_tile{"in_tile"}, thread{"thread"}, column{kMatrixColumn}, lane{"lane"};
-    Var x{"x"}, y{"y"}, in_x{"in_x"}, in_y{"in_y"};
+    Var x{"x"}, y{"y"}, in_x{"in_x"}, in_y{"in_y"}, element{"block_element"};
 };
 
 class Schedule {
@@ -110,14 +112,27 @@ private:
             .unroll(step);
     }
 
-    // From memory to shared memory: the threads of a warp read neighbouring elements of a row.
+    // From memory to shared memory: the threads of a warp read neighbouring elements of a row, or blocks of elements,
+    // which wide_rows.h makes one load each.
     Func &load_rows(Func &f, const Var &row) const {
-        return f.bound(s.d, 0, tile_.head)
-            .split(s.d, v.in_x, v.x, kWarp)
+        const int blocks = tile_.head / kAlignedElements, rows = kWarp / blocks;
+        f.bound(s.d, 0, tile_.head)
+            .specialize(s.rows_aligned == 1)
+            .split(s.d, v.x, v.element, kAlignedElements)
+            .split(row, v.in_y, v.y, warps() * parts() * rows)
+            .split(v.y, v.y, v.in_x, rows)
+            .fuse(v.x, v.in_x, v.x)
+            .split(v.y, v.part, v.warp, warps())
+            .reorder(v.element, v.in_y, v.x, v.warp, v.part)
+            .vectorize(v.element)
+            .unroll(v.in_y, kLoadsAtOnce)
+            .never_partition_all()
+            .gpu_threads(v.x, v.warp, v.part);
+        return f.split(s.d, v.in_x, v.x, kWarp)
             .split(row, v.in_y, v.y, warps() * parts())
             .split(v.y, v.part, v.warp, warps())
             .reorder(v.in_x, v.in_y, v.x, v.warp, v.part)
-            .unroll(v.in_x)
+            .never_partition_all()
             .gpu_threads(v.x, v.warp, v.part);
     }
 

@@ -84,7 +84,7 @@ def test_what_is_recorded_fits_a_multiprocessor(name):
 
 @pytest.mark.parametrize("name", sorted(name for name in ROWS if "float16" in name))
 def test_matrices_are_loaded_once_for_several_products(name):
-    keys, slices, head = map(int, re.search(r"_r\d+k(\d+)s(\d+)t2h(\d+)_", name).groups())
+    rows, keys, slices, head = map(int, re.search(r"_r(\d+)k(\d+)s(\d+)t2h(\d+)_", name).groups())
     row = ROWS[name]
     parts = slices // 4  # of keys and of the head, for a warp each
     # Of a warp's 16 rows, 16 x 8 x 16 each.
@@ -92,6 +92,8 @@ def test_matrices_are_loaded_once_for_several_products(name):
     assert row["matrix_products"] == scores + outputs
     queries, weights = head // 16, keys // 16 if parts > 1 else 0  # of one part, weights are in registers
     assert row["matrix_loads"] == queries + weights + (scores + outputs) // 2
+    # Where rows are aligned, 16 bytes at once from memory, of queries, keys and values: four in a row, in a loop.
+    assert row["wide_loads"] == sum(min(4, n * head // 8 // row["threads"]) for n in (rows, keys, keys))
 
 
 @pytest.mark.skipif(PTXAS is None, reason="there is no ptxas")

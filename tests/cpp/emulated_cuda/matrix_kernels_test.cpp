@@ -66,6 +66,13 @@ void add_hooks(std::vector<cases::Case> *list) {
             c.data = cases::Data::kPoisonHidden;
         });
     }
+    // Rows that are not aligned.
+    add("mask_hides_keys_with_gaps", 128, [](cases::Case &c) {
+        c.mask = cases::varying("hk");
+        c.mask_values = cases::MaskValues::kHiddenKeys;
+        c.data = cases::Data::kPoisonHidden;
+        c.layout = cases::Layout::kPadded;
+    });
     add("mask_of_rows_without_keys", 64, [](cases::Case &c) {
         c.mask = cases::varying("qk");
         c.mask_values = cases::MaskValues::kEmptyRows;
@@ -94,7 +101,7 @@ std::vector<cases::Case> all_cases() {
         change(list.back());
     };
     add("plain", [](cases::Case &) {});
-    for (int64_t dim : {8, 29, 32, 40, 96, 100, 128, 136, 160, 192, 256}) {
+    for (int64_t dim : {8, 29, 32, 40, 96, 100, 128, 136, 160, 192, 250, 256}) {
         add(("dim_" + std::to_string(dim)).c_str(), [&](cases::Case &c) {
             c.key_dim = dim;
             c.value_dim = dim == 29 ? 31 : dim == 40 ? 17 : dim;
