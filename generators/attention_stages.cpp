@@ -34,13 +34,16 @@ Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
 
-Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
     // A stage that brings rows into float32 clamps once per row, which costs less than loops without.
     const auto usually = [&](Expr value) { return inputs.any_storage ? value : likely(value); };
     Expr first_key = granule * kGranuleKeys;
     Expr in_range = min(usually(std::move(slot)), inputs.key_count - 1 - first_key);
-    return inputs.value_element(min(likely(std::move(d)), inputs.value_dim() - 1), granule,
-                                max(usually(in_range), inputs.key_skip - first_key));
+    return inputs.value_element(std::move(d), granule, max(usually(in_range), inputs.key_skip - first_key));
+}
+
+Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+    return nearest_element(inputs, min(likely(std::move(d)), inputs.value_dim() - 1), std::move(slot), granule);
 }
 
 Expr scaled_output(const AttentionInputs &inputs, Expr value, Expr d) {
@@ -77,6 +80,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
+      rows_aligned(inputs.rows_aligned),
+      exp2(in_fragments() ? exp2_of_cuda : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
       inputs_(inputs) {
@@ -98,7 +103,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (inputs.any_storage) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
-    query_tile(r, d) = padded ? select(likely(d < inputs.key_dim()), query, zero_of(query)) : query;
+    query_tile(r, d) = in_fragments() ? query_of_row(d)
+                       : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
+                                      : query;
     Expr nothing = 0.0f;
     if (options.fetch_block > 0) {
         fetch_by_line(options);
@@ -106,8 +113,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
-    key_rows(d, k, c) =
-        scales_products() ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element)) : key_element;
+    key_rows(d, k, c) = in_fragments() ? key_of_row(d, key_index(k, c))
+                        : in_pairs     ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
+                                       : key_element;
     dot(r, k, c) = 0.0f;
     if (in_pairs) {
         query_pairs = named("query_pairs");
@@ -126,8 +134,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
-    ScoreContext context{inputs,       r,           k,       c, likely_key, row_index(), head_index(), position(r),
-                         options.unit, &hook_tiles, &per_row};
+    ScoreContext context{inputs,       r,           k,        c,   likely_key, row_index(), head_index(), position(r),
+                         options.unit, &hook_tiles, &per_row, exp2};
     Expr product = scales_products() ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
     Expr score = apply_score_hooks(options.hooks, product, context);
     logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
@@ -219,10 +227,10 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
 
     Expr maximum = relative_to(r, c);
     if (in_fragments()) {
-        take_fragment_maxima();
-        maximum = row_max(r, fragment_slice(k), c);
+        take_fragment_maxima(options.slices);
+        maximum = row_max(r, fragment_slice(k, options.chunk, options.slices), c);
     }
-    weights(r, k, c) = exp2_nonpositive(logits(r, k, c) - reference(maximum));
+    weights(r, k, c) = exp2(logits(r, k, c) - reference(maximum));
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
@@ -230,11 +238,10 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (options.slices > 0 || in_matrices) {
         stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
     }
-    Expr value = nearest_value(inputs, d, slot, stored_granule);
+    Expr value = in_fragments() ? value_of_row(inputs, stored_granule) : nearest_value(inputs, d, slot, stored_granule);
     if (hides_keys) {
-        over_rows = RDom(0, options.rows > 0 ? Expr(options.rows) : inputs.rows(), "over_rows");
-        key_seen(k, c) = 0.0f;
-        key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
+        in_fragments() ? find_keys_seen_in_fragments(options.rows)
+                       : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, zero_of(value));
     }
     chunk_value(d, slot, granule, c) = value;
@@ -247,6 +254,12 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     } else {
         carry_rows(inputs);
     }
+}
+
+void AttentionStages::find_seen_keys(const Expr &rows) {
+    over_rows = RDom(0, rows, "over_rows");
+    key_seen(k, c) = 0.0f;
+    key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
 }
 
 void AttentionStages::multiply_values(const AttentionInputs &inputs) {

@@ -5,6 +5,7 @@
 // Scores are kept in log2 units where they feed the softmax.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "Halide.h"
@@ -29,8 +30,8 @@ struct StageOptions {
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
     int head = 0;    // 0: as many elements as there are
-    int slices = 0;  // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type:
-                     // kFragmentSlices
+    int slices = 0;  // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type: a
+                     // multiple of kFragmentSlices
 
     // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
     // which a value of a row is repeated along the other dimension. Nothing is carried from chunk to chunk.
@@ -45,10 +46,11 @@ inline constexpr int kMatrixDepth = 32;
 inline constexpr int kSliceVector = 4;
 
 // Threads of a warp hold the product of two matrices in fragments: a row belongs to four of them, each of which has two
-// columns of every eight (PTX ISA, "Matrix Fragments for mma.m16n8k16").
-inline constexpr int kFragmentColumns = 8, kFragmentVector = 2;
+// columns of every eight, and a thread has two rows, eight apart (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+inline constexpr int kFragmentColumns = 8, kFragmentVector = 2, kFragmentRows = 16, kFragmentGroups = 8;
 inline constexpr int kFragmentSlices = kFragmentColumns / kFragmentVector;
-Halide::Expr fragment_slice(Halide::Expr column);
+// The slice that a column belongs to, of so many of each; see AttentionStages.
+Halide::Expr fragment_slice(const Halide::Expr &column, int columns, int slices);
 
 Halide::Expr granules(Halide::Expr keys);  // that hold so many keys
 
@@ -61,6 +63,15 @@ Halide::Expr reference(Halide::Expr maximum);
 // there. `likely` gives all but the first and the last granules a loop without the clamps.
 Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                            const Halide::Expr &granule);
+
+// The same, of an element d that there is.
+Halide::Expr nearest_element(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
+                             const Halide::Expr &granule);
+
+// Element d of a row of 16-bit numbers that has `dim`, or zero: a selection over inputs.rows_aligned, for stages that
+// specialise on it. `element` gives one that there is.
+Halide::Expr element_of_row(const AttentionInputs &inputs, const Halide::Expr &d, const Halide::Expr &dim,
+                            const std::function<Halide::Expr(Halide::Expr)> &element);
 
 // An element of the output from one of weighted values, which lack the scale of their channel if they are quantised.
 Halide::Expr scaled_output(const AttentionInputs &inputs, Halide::Expr value, Halide::Expr d);
@@ -112,6 +123,8 @@ struct ScoreStages {
     bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
         return matrix_type != HATTN_FLOAT32;
     }
+    Halide::Param<int> rows_aligned;  // used with in_fragments()
+    Exp2 exp2 = exp2_nonpositive;     // of weights and hooks
     bool scales_products() const {
         return in_pairs || in_fragments();
     }
@@ -120,6 +133,8 @@ struct ScoreStages {
 
 private:
     void fetch_by_line(const StageOptions &options);
+    Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
+    Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     void multiply_pairs();     // defines dot
     void multiply_matrices();  // likewise
 
@@ -158,8 +173,13 @@ struct AttentionStages : ScoreStages {
     Halide::Func output;           // (d, r)
     Halide::Func lse;              // (r) natural, with the sink
 
-    // With in_fragments(). Columns of a chunk's scores and of its output belong to slices as kFragmentVector says.
-    Halide::RDom over_slice;  // (column, eight) of the keys of a slice in a chunk
+    // With in_fragments(). Columns of a chunk's scores and of its output are cut into slices / kFragmentSlices parts,
+    // one after the other, for as many warps; within a part they belong to slices as kFragmentVector says. Slice n is
+    // the thread n % kFragmentSlices of part n / kFragmentSlices.
+    Halide::Var group{"row_group"};  // of rows
+    Halide::RDom over_groups;        // of the tile; defined if a hook can hide keys
+    Halide::Func group_weight;       // (k, group, c) the larger weight of a thread's two rows; likewise
+    Halide::RDom over_slice;         // (column, eight) of the keys of a slice in a chunk
     Halide::RDom over_chunk_keys;
     Halide::Func slice_max;       // (r, slice, c) of logits
     Halide::Func row_max;         // (r, slice, c) of all slices, as each knows it
@@ -183,7 +203,10 @@ private:
     // running_max, rescale, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     // With in_fragments(): likewise, but for the sum, which is that of the slice's own keys, and the last update.
-    void take_fragment_maxima();
+    void take_fragment_maxima(int slices);
+    Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule) const;
+    void find_seen_keys(const Halide::Expr &rows);  // of the tile; defines key_seen
+    void find_keys_seen_in_fragments(int rows);     // likewise
     // Of both: the state of a slice and its update by a chunk, of which are given the maximum of its logits and the sum
     // of their weights; and the element with a number of a slice's Tuple.
     void carry_state(const Halide::Expr &own_max, const Halide::Expr &own_sum, int elements);

@@ -1,6 +1,8 @@
 #include "device_kernels.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <stdexcept>
 
 #include "device_launch.h"
@@ -11,6 +13,7 @@
 #include "schedules/cuda/matrix_calls.h"
 #include "schedules/cuda/thin_barriers.h"
 #include "schedules/cuda/warp_matrix.h"
+#include "schedules/cuda/wide_rows.h"
 #include "schedules/gpu/attention.h"
 #include "schedules/gpu/loaded_code.h"
 #include "schedules/gpu/merge.h"
@@ -60,6 +63,9 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     }
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
+    if (of_matrices) {
+        pipeline.add_custom_lowering_pass(new schedules::cuda::WideRows());
+    }
     if (storage) {
         const std::string typed = output.outputs() > 1 ? output.name() + ".0" : output.name();
         pipeline.add_custom_lowering_pass(new schedules::gpu::TypedOutput(*storage, typed));
@@ -185,7 +191,9 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
     }
     for (const schedules::gpu::Tile &tile : kind == KernelKind::kFlash ? target.matrix_flash_tiles : no_tiles) {
         for (hattn_dtype type : kMatrixTypes) {
-            specs.push_back({kind, 0, tile, type});
+            for (HookMask hooks : hook_sets()) {
+                specs.push_back({kind, hooks, tile, type});
+            }
         }
     }
     return specs;
@@ -199,12 +207,27 @@ DeviceChoice::DeviceChoice(const std::string &word)
     }
 }
 
+namespace {
+
+// Whether a kernel with hooks is one of few. `sizes` are those of its like.
+bool is_of_few(const DeviceKernelSpec &spec, const std::set<int> &sizes) {
+    const bool smallest = spec.tile.head == *sizes.begin(), largest = spec.tile.head == *sizes.rbegin();
+    if (spec.multiplies_matrices()) {
+        return !smallest && std::ranges::count(fewest_hook_sets(), spec.hooks) > 0;
+    }
+    return smallest || largest;
+}
+
+}  // namespace
+
 std::vector<DeviceKernelSpec> kernels_of(const DeviceChoice &choice, KernelKind kind) {
     std::vector<DeviceKernelSpec> specs = kernels_of(choice.target, kind);
-    const auto [smallest, largest] =
-        std::ranges::minmax(specs, {}, [](const DeviceKernelSpec &spec) { return spec.tile.head; });
-    std::erase_if(specs, [&, least = smallest.tile.head, most = largest.tile.head](const DeviceKernelSpec &spec) {
-        return choice.few && spec.hooks != 0 && spec.tile.head != least && spec.tile.head != most;
+    std::map<bool, std::set<int>> sizes;
+    for (const DeviceKernelSpec &spec : specs) {
+        sizes[spec.multiplies_matrices()].insert(spec.tile.head);
+    }
+    std::erase_if(specs, [&](const DeviceKernelSpec &spec) {
+        return choice.few && spec.hooks != 0 && !is_of_few(spec, sizes[spec.multiplies_matrices()]);
     });
     return specs;
 }

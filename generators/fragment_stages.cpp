@@ -10,15 +10,21 @@ using namespace Halide;
 
 namespace {
 
-// The column with number n of a slice.
-Expr column_of(const Expr &slice, const Expr &n) {
-    return n / kFragmentVector * kFragmentColumns + slice * kFragmentVector + n % kFragmentVector;
+// Columns of a part, of so many.
+int part_columns(int columns, int slices) {
+    return columns * kFragmentSlices / slices;
+}
+
+// The column with number n of a slice, of so many of each.
+Expr column_of(const Expr &slice, const Expr &n, int columns, int slices) {
+    return slice / kFragmentSlices * part_columns(columns, slices) + n / kFragmentVector * kFragmentColumns +
+           slice % kFragmentSlices * kFragmentVector + n % kFragmentVector;
 }
 
 template<typename Value>
-Expr of_all_slices(Value value, Expr (*join)(Expr, Expr)) {
+Expr of_all_slices(int slices, Value value, Expr (*join)(Expr, Expr)) {
     Expr all = value(0);
-    for (int slice = 1; slice < kFragmentSlices; ++slice) {
+    for (int slice = 1; slice < slices; ++slice) {
         all = join(all, value(slice));
     }
     return all;
@@ -34,30 +40,67 @@ Expr sum_of(Expr a, Expr b) {
 
 }  // namespace
 
-Expr fragment_slice(Expr column) {
-    return std::move(column) / kFragmentVector % kFragmentSlices;
+Expr fragment_slice(const Expr &column, int columns, int slices) {
+    return column / part_columns(columns, slices) * kFragmentSlices + column / kFragmentVector % kFragmentSlices;
 }
 
-void AttentionStages::take_fragment_maxima() {
+Expr element_of_row(const AttentionInputs &inputs, const Expr &d, const Expr &dim,
+                    const std::function<Expr(Expr)> &element) {
+    const auto or_zero = [](const Expr &there, const Expr &value) {
+        return select(there, value, cast(value.type(), 0));
+    };
+    Expr block = d / kAlignedElements * kAlignedElements;
+    Expr of_block = or_zero(block < dim, element(min(block, dim - kAlignedElements) + d % kAlignedElements));
+    return select(inputs.rows_aligned == 1, of_block, or_zero(likely(d < dim), element(min(likely(d), dim - 1))));
+}
+
+Expr ScoreStages::query_of_row(const Expr &d) const {
+    return element_of_row(inputs_, d, inputs_.key_dim(),
+                          [&](Expr dim) { return inputs_.query_element(std::move(dim), row_index(), head_index()); });
+}
+
+Expr ScoreStages::key_of_row(const Expr &d, const Expr &key) const {
+    return element_of_row(inputs_, d, inputs_.key_dim(), [&](Expr dim) {
+        return inputs_.key_element(std::move(dim), key / kGranuleKeys, key % kGranuleKeys);
+    });
+}
+
+Expr AttentionStages::value_of_row(const AttentionInputs &inputs, const Expr &granule_index) const {
+    return element_of_row(inputs, d, inputs.value_dim(),
+                          [&](Expr dim) { return nearest_element(inputs, std::move(dim), slot, granule_index); });
+}
+
+void AttentionStages::take_fragment_maxima(int slices) {
     slice_max = Func("slice_max");
     row_max = Func("row_max");
-    over_slice = RDom({{0, kFragmentVector}, {0, chunk / kFragmentColumns}}, "over_slice");
-    Expr key = over_slice.y * kFragmentColumns + slice * kFragmentVector + over_slice.x;
+    over_slice = RDom({{0, kFragmentVector}, {0, part_columns(chunk, slices) / kFragmentColumns}}, "over_slice");
+    Expr key = column_of(slice, over_slice.y * kFragmentVector + over_slice.x, chunk, slices);
     slice_max(r, slice, c) = kMaskedScore;
     slice_max(r, slice, c) = max(slice_max(r, slice, c), logits(r, key, c));
-    row_max(r, slice, c) = of_all_slices([&](int other) { return slice_max(r, other, c); }, larger);
+    row_max(r, slice, c) = of_all_slices(
+        slices, [&](int other) { return slice_max(r, other, c); }, larger);
+}
+
+// Weights are in registers: threads meet over the larger of their two rows.
+void AttentionStages::find_keys_seen_in_fragments(int rows) {
+    group_weight = Func("group_weight");
+    over_groups = RDom(0, rows / 2, "over_groups");
+    Expr row = group / kFragmentGroups * kFragmentRows + group % kFragmentGroups;
+    group_weight(k, group, c) = max(weights(row, k, c), weights(row + kFragmentGroups, k, c));
+    key_seen(k, c) = 0.0f;
+    key_seen(k, c) = max(key_seen(k, c), group_weight(k, over_groups, c));
 }
 
 void AttentionStages::carry_fragments(const AttentionInputs &inputs, const StageOptions &options) {
-    const int elements = options.head / kFragmentSlices;
+    const int slices = options.slices, elements = options.head / slices;
     slice_sum = Func("slice_sum");
     weight_bits = Func("weight_bits");
     value_rows = Func("value_rows");
     slice_total = Func("slice_total");
     row_normaliser = Func("row_normaliser");
-    row_output = Func("row_output");
+    row_output = Func("output_rows");  // a name before that of row_lse: realised first, it takes the memory of the keys
     row_lse = Func("row_lse");
-    Expr key = over_slice.y * kFragmentColumns + slice * kFragmentVector + over_slice.x;
+    Expr key = column_of(slice, over_slice.y * kFragmentVector + over_slice.x, chunk, slices);
     slice_sum(r, slice, c) = 0.0f;
     slice_sum(r, slice, c) += weights(r, key, c);
 
@@ -67,18 +110,20 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     chunk_output(r, element, slice, c) = 0.0f;
     chunk_output(r, element, slice, c) +=
         half_value(matrix_type, weight_bits(over_chunk_keys, r, c)) *
-        half_value(matrix_type, value_rows(column_of(slice, element), over_chunk_keys, c));
+        half_value(matrix_type, value_rows(column_of(slice, element, options.head, slices), over_chunk_keys, c));
 
     carry_state(row_max(r, slice, over_chunks), slice_sum(r, slice, over_chunks), elements);
 
     slice_total(r, slice) = state(r, slice)[1];
-    Expr total = of_all_slices([&](int other) { return slice_total(r, other); }, sum_of);
+    Expr total = of_all_slices(
+        slices, [&](int other) { return slice_total(r, other); }, sum_of);
     row_normaliser(r, slice) = normalise(total, state(r, slice)[0], inputs.sinks(head_index()));
 
-    Tuple final = state(r, fragment_slice(d));
-    Expr which = d % options.head / kFragmentColumns * kFragmentVector + d % kFragmentVector;
+    Expr own_slice = fragment_slice(d % options.head, options.head, slices);
+    Tuple final = state(r, own_slice);
+    Expr which = d % part_columns(options.head, slices) / kFragmentColumns * kFragmentVector + d % kFragmentVector;
     Expr result = state_element(final, which);
-    Tuple normaliser_of_row = row_normaliser(r, fragment_slice(d));
+    Tuple normaliser_of_row = row_normaliser(r, own_slice);
     result *= normaliser_of_row[0];
     // A use of the query after the loop, see carry_slices().
     result = select(normaliser_of_row[0] < 0.0f, half_value(matrix_type, query_tile(r, 0)), result);

@@ -22,6 +22,7 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
     : storage(storage),
       query_type("query_type"),
       query_halves(UInt(16), 3, "query_halves"),
+      rows_aligned("rows_aligned"),
       any_storage(storage == KeyStorage::kAny),
       stored_key("key", lanes),
       stored_value("value", lanes),
@@ -72,6 +73,9 @@ std::vector<Argument> AttentionInputs::arguments() const {
     }
     if (any_query) {
         all.insert(all.end(), {query_type, query_halves});
+    }
+    if (matrix_type != HATTN_FLOAT32) {
+        all.push_back(rows_aligned);
     }
     return all;
 }

@@ -16,7 +16,8 @@ namespace hattn::generators {
 void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
-inline constexpr int kLineFloats = 16;  // of a cache line
+inline constexpr int kLineFloats = 16;      // of a cache line
+inline constexpr int kAlignedElements = 8;  // of 16 bits, that a thread loads at once
 Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
@@ -32,9 +33,12 @@ struct AttentionInputs {
     bool any_query = false;                   // queries of any type, said at run time, else float32
     Halide::Param<int> query_type;            // a hattn_dtype; used with any_query, as the next
     Halide::ImageParam query_halves;          // (d, i, h) uint16, the same memory as `query`
-    bool any_storage;                         // storage is kAny
-    StoredSide stored_key, stored_value;      // unless storage is kFloat32
-    Halide::ImageParam query;                 // (d, i, h)
+    // Used with a matrix_type: rows of queries, keys and values are whole blocks of kAlignedElements, and each of these
+    // starts at a multiple of its size.
+    Halide::Param<int> rows_aligned;
+    bool any_storage;                     // storage is kAny
+    StoredSide stored_key, stored_value;  // unless storage is kFloat32
+    Halide::ImageParam query;             // (d, i, h)
     // Element d of key j is key(d, j % kGranuleKeys, key_granules(j / kGranuleKeys)).
     Halide::ImageParam key;             // (d, slot, granule)
     Halide::ImageParam value;           // (d, slot, granule)

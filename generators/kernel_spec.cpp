@@ -111,8 +111,10 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
         break;
     }
     std::vector<HookMask> sets = kernel_hook_sets();
-    if (family.storage != KeyStorage::kFloat32 && family.kind != KernelKind::kScores) {
-        // One hook costs little beside the conversion: the sets of several serve it. Capped scores need theirs alone.
+    const bool stored = family.storage != KeyStorage::kFloat32 && family.kind != KernelKind::kScores;
+    if (stored || family.kind == KernelKind::kUnfusedScores) {
+        // One hook costs little beside conversion, and unfused runs where it is asked for only: the sets of several
+        // serve it. Capped scores need theirs alone.
         std::erase_if(sets, [](HookMask set) { return std::popcount(set) == 1; });
     }
     return sets;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "softmax_math.h"
-
 namespace hattn::generators {
 
 using namespace Halide;
@@ -13,7 +11,7 @@ namespace {
 // s = softcap * tanh(s / softcap)   (Gemma 2, 2024)
 Expr apply_softcap(Expr score, const ScoreContext &context) {
     Expr cap = context.inputs.softcap * context.unit;
-    return cap * tanh_via_exp2(score * (1.0f / cap));
+    return cap * tanh_via_exp2(score * (1.0f / cap), context.exp2);
 }
 
 // s = s + bias[h, i, j]

@@ -7,6 +7,7 @@
 
 #include "Halide.h"
 #include "kernel_inputs.h"
+#include "softmax_math.h"
 
 namespace hattn::generators {
 
@@ -27,6 +28,7 @@ struct ScoreContext {
     float unit;             // scores are kept in multiples of 1/unit: log2(e) inside the softmax, 1 for score outputs
     std::vector<HookTile> *tiles;
     std::vector<Halide::Func> *per_row;  // Funcs over (r)
+    Exp2 exp2;
 };
 
 using HookMask = unsigned;

@@ -12,8 +12,8 @@ void AttentionStages::carry_state(const Expr &own_max, const Expr &own_sum, int 
     state(r, slice) = Tuple(empty);
     Expr before = state(r, slice)[0];
     Expr now = max(before, own_max);
-    Expr keep = exp2_nonpositive(before - reference(now));
-    Expr take = exp2_nonpositive(reference(own_max) - reference(now));
+    Expr keep = exp2(before - reference(now));
+    Expr take = exp2(reference(own_max) - reference(now));
     std::vector<Expr> next = {now, state(r, slice)[1] * keep + own_sum * take};
     for (int e = 0; e < elements; ++e) {
         next.push_back(state(r, slice)[2 + e] * keep + chunk_output(r, e, slice, over_chunks) * take);

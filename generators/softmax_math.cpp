@@ -18,8 +18,12 @@ Expr exp2_nonpositive(Expr x) {
     return p * reinterpret<float>((n + 127) << 23);
 }
 
-Expr tanh_via_exp2(Expr x) {
-    Expr t = exp2_nonpositive(abs(x) * (-2.0f * kLog2E));
+Expr exp2_of_cuda(Expr x) {
+    return Internal::Call::make(Float(32), "llvm.nvvm.ex2.approx.ftz.f", {std::move(x)}, Internal::Call::PureExtern);
+}
+
+Expr tanh_via_exp2(Expr x, Exp2 exp2) {
+    Expr t = exp2(abs(x) * (-2.0f * kLog2E));
     Expr magnitude = (1.0f - t) / (1.0f + t);
     return select(x < 0.0f, -magnitude, magnitude);
 }

@@ -17,8 +17,13 @@ inline constexpr float kLn2 = 0.69314718055994530942f;
 // 2e-7.
 Halide::Expr exp2_nonpositive(Halide::Expr x);
 
+// The same by CUDA's instruction, ex2.approx.ftz.f32: relative error at most 2^-22, anything below 2^-126 exactly 0.
+Halide::Expr exp2_of_cuda(Halide::Expr x);
+
+using Exp2 = Halide::Expr (*)(Halide::Expr x);
+
 // tanh(x), absolute error below 2e-7.
-Halide::Expr tanh_via_exp2(Halide::Expr x);
+Halide::Expr tanh_via_exp2(Halide::Expr x, Exp2 exp2 = exp2_nonpositive);
 
 // -inf is only recognised by its bits (see above).
 Halide::Expr is_negative_infinity(Halide::Expr x);

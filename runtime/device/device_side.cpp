@@ -105,6 +105,11 @@ DeviceSide::Offsets DeviceSide::offsets(const Sequence &sequence, int64_t batch,
     return at;
 }
 
+bool DeviceSide::is_aligned(int64_t bytes, int64_t elements) const {
+    return rows_.handle() % bytes == 0 && side_.stride[2] % elements == 0 &&
+           granule_unit(problem_, side_) % elements == 0;
+}
+
 // The same memory as elements of a type. Strides are in elements of the type that it is stored in, of int4 in bytes.
 DeviceView DeviceSide::view(halide_type_t type, int64_t elements) const {
     const int64_t per_byte = 8 / std::min<int64_t>(dtype_bits(side_.dtype), 8);

@@ -6,24 +6,31 @@ namespace hattn::schedules::cuda {
 
 using namespace Halide;
 using generators::AttentionStages;
+using generators::kAlignedElements;
 using generators::kFragmentColumns;
+using generators::kFragmentGroups;
+using generators::kFragmentRows;
+using generators::kFragmentSlices;
 using generators::kFragmentVector;
 using gpu::Tile;
 
 namespace {
 
 constexpr int kWarp = 32;  // threads
-constexpr int kMatrixRows = 16, kGroups = 8, kMatrixDepth = 16;
+constexpr int kMatrixDepth = 16;
+constexpr int kLoadsAtOnce = 4;  // of 16 bytes, by a thread
 
 // Shared memory has 32 banks of 4 bytes. The eight rows that a warp reads at once, a pair of elements in each thread,
 // lie in different banks where rows are so many elements longer than a multiple of 64. 16 bytes stay aligned.
 constexpr int kRowPadding = 8;
 
-// Loop variables. x: threads of a warp where they do not hold fragments.
+// Loop variables. part: of the columns, for warps of their own. x: threads of a warp where they do not hold fragments,
+// y: warps of all parts.
 struct Loops {
     Var block{"block"}, warp{"warp"}, in_row{"in_row"}, half{kMatrixHalf}, group{"group"};
+    Var part{"part"}, in_part{"in_part"};
     Var tile{"tile"}, in_tile{"in_tile"}, thread{"thread"}, column{kMatrixColumn}, lane{"lane"};
-    Var x{"x"}, in_x{"in_x"}, in_y{"in_y"};
+    Var x{"x"}, y{"y"}, in_x{"in_x"}, in_y{"in_y"}, element{"block_element"};
 };
 
 class Schedule {
@@ -45,10 +52,13 @@ public:
             f.bound(s.k, 0, tile_.keys);
         }
         for (Func f : {s.slice_max, s.row_max, s.slice_sum, s.chunk_output}) {
-            f.bound(s.slice, 0, generators::kFragmentSlices);
+            f.bound(s.slice, 0, tile_.slices);
         }
-        for (Func f : {s.dot, s.logits, s.row_max, s.weights, s.slice_sum, s.weight_bits, s.chunk_output}) {
+        for (Func f : {s.dot, s.logits, s.row_max, s.weights, s.slice_sum, s.chunk_output}) {
             f.store_in(MemoryType::Register);
+        }
+        if (s.hides_keys) {
+            seen_keys();
         }
     }
 
@@ -56,29 +66,37 @@ private:
     // Rows of the tile over warps and groups of threads.
     template<typename Stage>
     Stage deal_rows(Stage stage) const {
-        return stage.split(s.r, v.warp, v.in_row, kMatrixRows).split(v.in_row, v.half, v.group, kGroups);
+        return stage.split(s.r, v.warp, v.in_row, kFragmentRows).split(v.in_row, v.half, v.group, kFragmentGroups);
+    }
+
+    template<typename Stage>
+    Stage over_threads(Stage stage) const {
+        return stage.fuse(v.thread, v.group, v.lane).gpu_threads(v.lane, v.warp, v.part);
     }
 
     // A value per row and slice.
     template<typename Stage>
     Stage over_slices(Stage stage) const {
-        return deal_rows(stage).fuse(s.slice, v.group, v.lane).gpu_threads(v.lane, v.warp);
-    }
-
-    // A value per row and column.
-    template<typename Stage>
-    Stage over_columns(Stage stage, const Var &columns) const {
-        return deal_rows(stage)
-            .split(columns, v.tile, v.in_tile, kFragmentColumns)
-            .split(v.in_tile, v.thread, v.column, kFragmentVector)
-            .fuse(v.thread, v.group, v.lane)
-            .gpu_threads(v.lane, v.warp);
+        return over_threads(deal_rows(stage).split(s.slice, v.part, v.thread, kFragmentSlices));
     }
 
     template<typename Stage>
-    void values_in_fragments(Stage stage, const Var &columns) const {
-        over_columns(stage, columns)
-            .reorder(v.column, v.half, v.tile, v.lane, v.warp)
+    Stage deal_columns(Stage stage, const Var &columns, int count) const {
+        return stage.split(columns, v.part, v.in_part, count / parts())
+            .split(v.in_part, v.tile, v.in_tile, kFragmentColumns)
+            .split(v.in_tile, v.thread, v.column, kFragmentVector);
+    }
+
+    // A value per row and column, of so many.
+    template<typename Stage>
+    Stage over_columns(Stage stage, const Var &columns, int count) const {
+        return over_threads(deal_columns(deal_rows(stage), columns, count));
+    }
+
+    template<typename Stage>
+    void values_in_fragments(Stage stage, const Var &columns, int count) const {
+        over_columns(stage, columns, count)
+            .reorder(v.column, v.half, v.tile, v.lane, v.warp, v.part)
             .unroll(v.column)
             .unroll(v.half)
             .unroll(v.tile);
@@ -89,23 +107,41 @@ private:
     void multiply(Stage stage, const RVar &sum) const {
         RVar step("step"), in_step(kMatrixSum);
         stage.split(sum, step, in_step, kMatrixDepth)
-            .reorder(v.column, v.half, in_step, v.tile, step, v.lane, v.warp)
+            .reorder(v.column, v.half, in_step, v.tile, step, v.lane, v.warp, v.part)
             .unroll(v.tile)
             .unroll(step);
     }
 
-    // From memory to shared memory: the threads of a warp read neighbouring elements of a row.
+    // From memory to shared memory: the threads of a warp read neighbouring elements of a row, or blocks of elements,
+    // which wide_rows.h makes one load each.
     Func &load_rows(Func &f, const Var &row) const {
-        return f.bound(s.d, 0, tile_.head)
-            .split(s.d, v.in_x, v.x, kWarp)
-            .split(row, v.in_y, v.warp, warps())
-            .reorder(v.in_x, v.in_y, v.x, v.warp)
-            .unroll(v.in_x)
-            .gpu_threads(v.x, v.warp);
+        const int blocks = tile_.head / kAlignedElements, rows = kWarp / blocks;
+        f.bound(s.d, 0, tile_.head)
+            .specialize(s.rows_aligned == 1)
+            .split(s.d, v.x, v.element, kAlignedElements)
+            .split(row, v.in_y, v.y, warps() * parts() * rows)
+            .split(v.y, v.y, v.in_x, rows)
+            .fuse(v.x, v.in_x, v.x)
+            .split(v.y, v.part, v.warp, warps())
+            .reorder(v.element, v.in_y, v.x, v.warp, v.part)
+            .vectorize(v.element)
+            .unroll(v.in_y, kLoadsAtOnce)
+            .never_partition_all()
+            .gpu_threads(v.x, v.warp, v.part);
+        return f.split(s.d, v.in_x, v.x, kWarp)
+            .split(row, v.in_y, v.y, warps() * parts())
+            .split(v.y, v.part, v.warp, warps())
+            .reorder(v.in_x, v.in_y, v.x, v.warp, v.part)
+            .never_partition_all()
+            .gpu_threads(v.x, v.warp, v.part);
     }
 
     int warps() const {
-        return tile_.rows / kMatrixRows;
+        return tile_.rows / kFragmentRows;
+    }
+
+    int parts() const {
+        return tile_.slices / kFragmentSlices;
     }
 
     void output() {
@@ -114,16 +150,17 @@ private:
         s.output.split(s.r, v.block, s.r, tile_.rows, TailStrategy::GuardWithIf)
             .split(s.d, heads, s.d, tile_.head, TailStrategy::GuardWithIf);
         s.output.split(s.d, v.in_x, v.x, kWarp)
-            .split(s.r, v.in_y, v.warp, warps())
-            .reorder(v.in_x, v.in_y, heads, v.x, v.warp, v.block)
-            .gpu_threads(v.x, v.warp)
+            .split(s.r, v.in_y, v.y, warps() * parts())
+            .split(v.y, v.part, v.warp, warps())
+            .reorder(v.in_x, v.in_y, heads, v.x, v.warp, v.part, v.block)
+            .gpu_threads(v.x, v.warp, v.part)
             .gpu_blocks(v.block);
         // Through shared memory: a thread that holds a fragment has two elements side by side.
         values_in_fragments(s.row_output.compute_at(s.output, v.block)
                                 .bound_extent(s.r, tile_.rows)
                                 .bound(s.d, 0, tile_.head)
                                 .bound_storage(s.d, tile_.head + kFragmentColumns),
-                            s.d);
+                            s.d, tile_.head);
         load_rows(s.query_tile, s.r)
             .compute_at(s.output, v.block)
             .bound_extent(s.r, tile_.rows)
@@ -135,12 +172,10 @@ private:
         s.state.store_in(MemoryType::Register);
         s.row_normaliser.store_in(MemoryType::Register);
         for (Func f : {s.state, s.slice_total, s.row_normaliser, s.row_lse}) {
-            f.compute_at(s.output, v.block)
-                .bound_extent(s.r, tile_.rows)
-                .bound(s.slice, 0, generators::kFragmentSlices);
-            over_slices(f).reorder(v.half, v.lane, v.warp).unroll(v.half);
+            f.compute_at(s.output, v.block).bound_extent(s.r, tile_.rows).bound(s.slice, 0, tile_.slices);
+            over_slices(f).reorder(v.half, v.lane, v.warp, v.part).unroll(v.half);
         }
-        over_slices(s.state.update()).reorder(v.half, v.lane, v.warp, s.over_chunks).unroll(v.half);
+        over_slices(s.state.update()).reorder(v.half, v.lane, v.warp, v.part, s.over_chunks).unroll(v.half);
     }
 
     void scores() {
@@ -149,23 +184,47 @@ private:
             .bound(s.k, 0, tile_.keys)
             .bound_extent(s.c, 1)
             .bound_storage(s.d, tile_.head + kRowPadding);
-        values_in_fragments(s.dot, s.k);
-        multiply(over_columns(s.dot.update(), s.k), s.over_dim.x);
-        values_in_fragments(s.logits, s.k);
+        values_in_fragments(s.dot, s.k, tile_.keys);
+        multiply(over_columns(s.dot.update(), s.k, tile_.keys), s.over_dim.x);
+        values_in_fragments(s.logits, s.k, tile_.keys);
     }
 
     void softmax() {
         for (Func f : {s.slice_max, s.slice_sum}) {
-            over_slices(f).reorder(v.half, v.lane, v.warp).unroll(v.half);
+            over_slices(f).reorder(v.half, v.lane, v.warp, v.part).unroll(v.half);
             over_slices(f.update())
-                .reorder(s.over_slice.x, s.over_slice.y, v.half, v.lane, v.warp)
+                .reorder(s.over_slice.x, s.over_slice.y, v.half, v.lane, v.warp, v.part)
                 .unroll(s.over_slice.x)
                 .unroll(s.over_slice.y)
                 .unroll(v.half);
         }
-        over_slices(s.row_max).reorder(v.half, v.lane, v.warp).unroll(v.half);
-        values_in_fragments(s.weights, s.k);
-        values_in_fragments(s.weight_bits, s.k);
+        over_slices(s.row_max).reorder(v.half, v.lane, v.warp, v.part).unroll(v.half);
+        values_in_fragments(s.weights, s.k, tile_.keys);
+        values_in_fragments(s.weight_bits, s.k, tile_.keys);
+        // Warps that multiply a part of the values take weights of keys from all parts.
+        if (parts() == 1) {
+            s.weight_bits.store_in(MemoryType::Register);
+        } else {
+            s.weight_bits.bound_storage(s.k, tile_.keys + kRowPadding);
+        }
+    }
+
+    // Of keys that hooks hide, a thread each in the end.
+    void seen_keys() {
+        s.group_weight.compute_at(chunk_loop_)
+            .bound(s.k, 0, tile_.keys)
+            .bound(s.group, 0, tile_.rows / 2)
+            .bound_extent(s.c, 1)
+            .bound_storage(s.k, tile_.keys + kRowPadding)
+            .split(s.group, v.warp, v.group, kFragmentGroups);
+        over_threads(deal_columns(s.group_weight, s.k, tile_.keys))
+            .reorder(v.column, v.tile, v.lane, v.warp, v.part)
+            .unroll(v.column)
+            .unroll(v.tile);
+        s.key_seen.compute_at(chunk_loop_).bound(s.k, 0, tile_.keys).bound_extent(s.c, 1);
+        for (Stage stage : {Stage(s.key_seen), s.key_seen.update()}) {
+            stage.split(s.k, v.warp, v.x, kWarp).gpu_threads(v.x, v.warp);
+        }
     }
 
     void values() {
@@ -178,7 +237,7 @@ private:
             return over_slices(stage.split(s.element, v.tile, v.column, kFragmentVector));
         };
         over_elements(s.chunk_output)
-            .reorder(v.column, v.half, v.tile, v.lane, v.warp)
+            .reorder(v.column, v.half, v.tile, v.lane, v.warp, v.part)
             .unroll(v.column)
             .unroll(v.half)
             .unroll(v.tile);

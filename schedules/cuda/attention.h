@@ -6,10 +6,11 @@
 
 namespace hattn::schedules::cuda {
 
-// One block of threads per tile, a warp for every 16 rows. Queries, and per chunk keys and values, are in shared
-// memory; scores, weights and the state in registers, as fragments of the instruction's matrices. Needs stages in
-// fragments, and the passes of warp_matrix.h and, after it, gpu/thread_registers.h. Tiles have kFragmentSlices slices
-// and two rows of a thread.
+// One block of threads per tile, a warp for every 16 rows and part of the columns: of keys where it computes scores, of
+// elements of the head where it computes the output. Tiles have kFragmentSlices slices for each part and two rows of a
+// thread. Queries, and per chunk keys and values, are in shared memory; scores, weights and the state in registers, as
+// fragments of the instruction's matrices, but for weights where there are several parts. Needs stages in fragments,
+// and the passes of warp_matrix.h and, after it, gpu/thread_registers.h.
 void schedule_matrix_attention(generators::AttentionStages &stages, const gpu::Tile &tile);
 
 }  // namespace hattn::schedules::cuda

@@ -1,5 +1,6 @@
 #include "warp_matrix.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -236,8 +237,11 @@ Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops) const {
 }
 
 Stmt WarpMatrix::visit(const For *loop) {
-    if (loop->for_type == ForType::GPUThread && ends_with(loop->name, ".thread_id_x")) {
-        lane_ = is_const(loop->extent, kWarp) ? loop->name : "";
+    if (loop->for_type == ForType::GPUThread) {
+        threads_.insert(loop->name);
+        if (ends_with(loop->name, ".thread_id_x")) {
+            lane_ = is_const(loop->extent, kWarp) ? loop->name : "";
+        }
     }
     return ends_with(loop->name, kMatrixSum) ? multiply({loop}) : IRMutator::visit(loop);
 }
@@ -271,9 +275,10 @@ Stmt WarpMatrix::visit(const Allocate *allocation) {
     return IRMutator::visit(allocation);
 }
 
-// Values made of the lane go where they are used, so that indices show it.
+// Values made of a thread's coordinates go where they are used, so that indices show them.
 Stmt WarpMatrix::visit(const LetStmt *let) {
-    if (!lane_.empty() && is_pure(let->value) && expr_uses_var(let->value, lane_)) {
+    const auto used = [&](const std::string &thread) { return expr_uses_var(let->value, thread); };
+    if (is_pure(let->value) && std::any_of(threads_.begin(), threads_.end(), used)) {
         return mutate(substitute(let->name, let->value, let->body));
     }
     return IRMutator::visit(let);

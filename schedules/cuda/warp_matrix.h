@@ -1,6 +1,7 @@
 // A lowering pass: nests of loops that multiply small matrices become instructions for tensor cores.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ class WarpMatrix : public Halide::Internal::IRMutator {
 
     Halide::Internal::Stmt multiply(const std::vector<Halide::Internal::Stmt> &nests) const;
 
-    std::string lane_;    // the loop over threads around the statement at hand
-    std::string shared_;  // the block's shared memory, which Halide makes one array
+    std::string lane_;               // the loop over threads of a warp around the statement at hand
+    std::set<std::string> threads_;  // all loops over threads
+    std::string shared_;             // the block's shared memory, which Halide makes one array
 };
 
 }  // namespace hattn::schedules::cuda

@@ -38,7 +38,7 @@ const std::vector<DeviceTarget> &device_targets() {
                                {8, 64, 192, 16, 1},
                                {8, 64, 256, 16, 1}},
             .merge_tiles = {{1, 0, 256}},
-            .matrix_flash_tiles = {{64, 64, 64, 4, 2}, {64, 64, 128, 4, 2}},
+            .matrix_flash_tiles = {{64, 64, 64, 4, 2}, {64, 64, 128, 4, 2}, {64, 32, 256, 8, 2}},
             .append_tiles = {{8, 0, 0, 32, 1}},
             .plain_tiles = {{8, 512, 0, 32, 1}},
         },

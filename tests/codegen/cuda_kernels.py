@@ -22,6 +22,8 @@ _COUNTED = {
 _COUNTED_OF_MATRICES = {  # in kernels for tensor cores alone
     "matrix_products": r"mma\.sync",
     "matrix_loads": r"ldmatrix\.sync",
+    "wide_loads": r"ld\.global\.nc\.v4\.b32",
+    "narrow_loads": r"ld\.global\.nc\.b16",
 }
 
 
@@ -35,7 +37,7 @@ def counts(ptx):
         return {name: len(re.findall(rf"^[ \t]*(?:@%p\d+ )?{pattern}", ptx, re.MULTILINE)) for name, pattern in patterns.items()}
 
     of_matrices = count(_COUNTED_OF_MATRICES)
-    return {**count(_COUNTED), **(of_matrices if any(of_matrices.values()) else {})}
+    return {**count(_COUNTED), **(of_matrices if of_matrices["matrix_products"] else {})}
 
 
 def launches(directories):

@@ -23,6 +23,8 @@ SAMPLE = (
     "flash_cuda_r32k32s16t2h256",
     "flash_cuda_r64k64s4t2h128_float16",
     "flash_cuda_r64k64s4t2h128_bfloat16",
+    "flash_cuda_r64k64s4t2h128_float16_bias_alibi_mask",
+    "flash_cuda_r64k32s8t2h256_bfloat16_softcap_bias_alibi_mask",
     "split_kv_cuda_r8k64s16t1h128",
     "merge_cuda_r1h256",
     "naive_cuda_r8k512s32t1h0_softcap_bias_alibi_mask",
@@ -82,12 +84,16 @@ def test_what_is_recorded_fits_a_multiprocessor(name):
 
 @pytest.mark.parametrize("name", sorted(name for name in ROWS if "float16" in name))
 def test_matrices_are_loaded_once_for_several_products(name):
-    rows, keys, head = map(int, re.search(r"_r(\d+)k(\d+)s4t2h(\d+)_", name).groups())
+    rows, keys, slices, head = map(int, re.search(r"_r(\d+)k(\d+)s(\d+)t2h(\d+)_", name).groups())
     row = ROWS[name]
-    scores, outputs = keys // 8 * (head // 16), head // 8 * (keys // 16)  # of a warp's 16 rows, 16 x 8 x 16 each
+    parts = slices // 4  # of keys and of the head, for a warp each
+    # Of a warp's 16 rows, 16 x 8 x 16 each.
+    scores, outputs = keys // parts // 8 * (head // 16), head // parts // 8 * (keys // 16)
     assert row["matrix_products"] == scores + outputs
-    queries = head // 16
-    assert row["matrix_loads"] == queries + (scores + outputs) // 2  # weights are in registers
+    queries, weights = head // 16, keys // 16 if parts > 1 else 0  # of one part, weights are in registers
+    assert row["matrix_loads"] == queries + weights + (scores + outputs) // 2
+    # Where rows are aligned, 16 bytes at once from memory, of queries, keys and values: four in a row, in a loop.
+    assert row["wide_loads"] == sum(min(4, n * head // 8 // row["threads"]) for n in (rows, keys, keys))
 
 
 @pytest.mark.skipif(PTXAS is None, reason="there is no ptxas")

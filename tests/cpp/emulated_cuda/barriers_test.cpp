@@ -13,9 +13,11 @@ using namespace hattn;
 
 struct Kernels {
     hattn_algorithm algorithm;
-    int barriers;  // of the kernel that has most of them, see tests/codegen/cuda_kernels.json
-    int needed;    // at least: that stand alone between threads of different warps
-    bool on_tensor_cores = false;
+    int barriers;                           // of the kernel that has most of them, see tests/codegen/cuda_kernels.json
+    int needed;                             // at least: that stand alone between threads of different warps
+    const char *on_tensor_cores = nullptr;  // how
+    int64_t head = 64;
+    bool masked = false;
 };
 
 class Barriers : public testing::TestWithParam<Kernels> {
@@ -38,7 +40,8 @@ protected:
         c.name = "barriers";
         c.query_length = algorithm == HATTN_ALGORITHM_FLASH ? 70 : 3;
         c.kv_length = 300;
-        c.key_dim = c.value_dim = 64;
+        c.key_dim = c.value_dim = kernels.head;
+        c.mask = kernels.masked ? cases::varying("qk") : cases::Operand{};
         const hattn_dtype type = kernels.on_tensor_cores ? HATTN_FLOAT16 : HATTN_FLOAT32;
         cases::TypedProblem problem(c, {"alike", type, type, type, type});
         problem.desc.device = HATTN_CUDA;
@@ -69,15 +72,16 @@ TEST_P(Barriers, AreMissed) {
     EXPECT_TRUE(run_without(barriers + 1, GetParam()).ok()) << "there are more";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Barriers,
-                         testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5},
-                                         Kernels{HATTN_ALGORITHM_FLASH, 15, 5, true},
-                                         Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5},
-                                         Kernels{HATTN_ALGORITHM_NAIVE, 17, 1},
-                                         Kernels{HATTN_ALGORITHM_UNFUSED, 10, 3}),
-                         [](const auto &parameter) {
-                             return std::string(test::algorithm_name(parameter.param.algorithm)) +
-                                    (parameter.param.on_tensor_cores ? "_on_tensor_cores" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Barriers,
+    testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5}, Kernels{HATTN_ALGORITHM_FLASH, 15, 5, "on_tensor_cores"},
+                    Kernels{HATTN_ALGORITHM_FLASH, 16, 6, "on_tensor_cores_in_parts", 256},
+                    Kernels{HATTN_ALGORITHM_FLASH, 21, 7, "on_tensor_cores_masked", 64, true},
+                    Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5}, Kernels{HATTN_ALGORITHM_NAIVE, 17, 1},
+                    Kernels{HATTN_ALGORITHM_UNFUSED, 10, 3}),
+    [](const auto &parameter) {
+        const char *how = parameter.param.on_tensor_cores;
+        return test::algorithm_name(parameter.param.algorithm) + (how ? std::string("_") + how : std::string());
+    });
 
 }  // namespace

@@ -33,6 +33,67 @@ cases::Case base(const char *name) {
     return c;
 }
 
+// Each hook alone and some together, over heads of every size.
+void add_hooks(std::vector<cases::Case> *list) {
+    const auto add = [&](const char *name, int64_t dim, auto change) {
+        list->push_back(base(name));
+        list->back().key_dim = list->back().value_dim = dim;
+        change(list->back());
+    };
+    add("softcap", 64, [](cases::Case &c) { c.softcap = 1.5f; });
+    add("softcap_large_heads", 256, [](cases::Case &c) {
+        c.softcap = 2.0f;
+        c.causal = true;
+    });
+    add("bias", 128, [](cases::Case &c) { c.bias = cases::varying("hqk"); });
+    add("bias_hides_keys", 64, [](cases::Case &c) {
+        c.bias = cases::varying("bqk");
+        c.bias_values = cases::BiasValues::kSomeNegativeInf;
+        c.data = cases::Data::kPoisonHidden;
+    });
+    add("bias_hides_rows", 160, [](cases::Case &c) {
+        c.bias = cases::varying("q");
+        c.bias_values = cases::BiasValues::kNegativeInfRows;
+    });
+    add("alibi", 96, [](cases::Case &c) {
+        c.alibi = true;
+        c.causal = true;
+    });
+    for (int64_t dim : {48, 128, 256}) {
+        add(("mask_hides_keys_" + std::to_string(dim)).c_str(), dim, [](cases::Case &c) {
+            c.mask = cases::varying("k");
+            c.mask_values = cases::MaskValues::kHiddenKeys;
+            c.data = cases::Data::kPoisonHidden;
+        });
+    }
+    // Rows that are not aligned.
+    add("mask_hides_keys_with_gaps", 128, [](cases::Case &c) {
+        c.mask = cases::varying("hk");
+        c.mask_values = cases::MaskValues::kHiddenKeys;
+        c.data = cases::Data::kPoisonHidden;
+        c.layout = cases::Layout::kPadded;
+    });
+    add("mask_of_rows_without_keys", 64, [](cases::Case &c) {
+        c.mask = cases::varying("qk");
+        c.mask_values = cases::MaskValues::kEmptyRows;
+        c.sinks = cases::Sinks::kMixed;
+    });
+    add("mask_and_window", 192, [](cases::Case &c) {
+        c.batch = 2;
+        c.mask = cases::varying("bhqk");
+        c.window_left = 60;
+        c.kv_lengths = {150, 77};
+    });
+    add("all_hooks", 128, [](cases::Case &c) {
+        c.softcap = 3.0f;
+        c.bias = cases::varying("hqk");
+        c.alibi = true;
+        c.mask = cases::varying("qk");
+        c.causal = true;
+        c.sinks = cases::Sinks::kNormal;
+    });
+}
+
 std::vector<cases::Case> all_cases() {
     std::vector<cases::Case> list;
     const auto add = [&](const char *name, auto change) {
@@ -40,7 +101,7 @@ std::vector<cases::Case> all_cases() {
         change(list.back());
     };
     add("plain", [](cases::Case &) {});
-    for (int64_t dim : {8, 29, 32, 40, 96, 100, 128}) {
+    for (int64_t dim : {8, 29, 32, 40, 96, 100, 128, 136, 160, 192, 250, 256}) {
         add(("dim_" + std::to_string(dim)).c_str(), [&](cases::Case &c) {
             c.key_dim = dim;
             c.value_dim = dim == 29 ? 31 : dim == 40 ? 17 : dim;
@@ -75,6 +136,12 @@ std::vector<cases::Case> all_cases() {
     add("exact_means", [](cases::Case &c) { c.data = cases::Data::kZeroQueries; });
     add("bshd", [](cases::Case &c) { c.layout = cases::Layout::kBshd; });
     add("gaps", [](cases::Case &c) { c.layout = cases::Layout::kPadded; });
+    add("wide_windows", [](cases::Case &c) {
+        c.key_dim = c.value_dim = 200;
+        c.window_left = 40;
+        c.sinks = cases::Sinks::kNormal;
+    });
+    add_hooks(&list);
     return list;
 }
 
@@ -175,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(All, PagedMatrixKernels,
                          [](const auto &run) { return std::string(std::get<1>(run.param).name); });
 
 // What tensor cores do not compute goes to the other kernels.
-TEST(MatrixKernelChoice, IsOfTypesThatAreAlikeAndOfNoHooks) {
+TEST(MatrixKernelChoice, IsOfFlashOverTypesThatAreAlike) {
     if (!has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
@@ -190,7 +257,8 @@ TEST(MatrixKernelChoice, IsOfTypesThatAreAlikeAndOfNoHooks) {
     EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
     cases::Case biased = plain;
     biased.bias = cases::varying("qk");
-    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT32);
+    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT16);
+    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_FLOAT16};
     EXPECT_EQ(matrix_type(plain, mixed, HATTN_ALGORITHM_AUTO), HATTN_FLOAT32);
 }
