@@ -15,6 +15,11 @@ namespace {
 constexpr int64_t kDecodeRows = 16;
 constexpr int64_t kDraftRows = 32;
 
+// With up to this many rows of one query head per kv head, and this many keys, naive takes less time than split_kv if
+// the rows fill more than half of its tile: it has rows in the lanes. Measured, see docs/decisions/0037.
+constexpr int64_t kNaiveRows = 8;
+constexpr int64_t kNaiveKeys = 512;
+
 // Up to this many keys of other types than float32 flash takes its small tile. Measured, see docs/decisions/0034.
 constexpr int64_t kShortKeys = 1024;
 
@@ -54,11 +59,17 @@ Choice choose_naive(const KernelSet &kernels, int64_t query_length) {
     return {HATTN_ALGORITHM_NAIVE, fitting(kernels.naive, query_length), nullptr, 1, 0};
 }
 
+bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const int64_t tile = kernels.naive.back()->tile.rows;
+    return problem.group_size() == 1 && query_length <= std::min(tile, kNaiveRows) && 2 * query_length > tile &&
+           kv_length <= kNaiveKeys;
+}
+
 Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
     const Choice split_kv = choose_shared(kernels, HATTN_ALGORITHM_SPLIT_KV, problem, query_length);
     if (rows <= kDecodeRows) {
-        return split_kv;
+        return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
     if (kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) {
         return choose_naive(kernels, query_length);

@@ -163,6 +163,26 @@ TEST(Force, KernelAndContradictingChoicesAreErrors) {
     }
 }
 
+// On a target without tunings of its own, so that the rule decides. Its tile of naive has 8 rows.
+TEST(Rule, NaiveTakesFewRowsThatFillItsTileOverFewKeys) {
+    test::ContextPtr context = test::make_context(1, "target=generic");
+    const auto algorithm = [&](int64_t query_heads, int64_t rows, int64_t keys) {
+        cases::Case c;
+        c.name = "planned";
+        c.query_heads = query_heads;
+        c.kv_heads = 2;
+        c.query_length = rows;
+        c.kv_length = keys;
+        return test::explanation_of(test::make_plan(context.get(), cases::Problem(c).desc).get()).at("algorithm");
+    };
+    EXPECT_EQ(algorithm(2, 8, 512), "naive");
+    EXPECT_EQ(algorithm(2, 5, 512), "naive");
+    EXPECT_EQ(algorithm(2, 4, 512), "split_kv");
+    EXPECT_EQ(algorithm(2, 9, 512), "split_kv");
+    EXPECT_EQ(algorithm(2, 8, 513), "split_kv");
+    EXPECT_EQ(algorithm(4, 8, 512), "split_kv");
+}
+
 TEST(Info, ListsTargetsFromTheLeastCapable) {
     test::ContextPtr context = test::make_context(1);
     nlohmann::json info = test::info_of(context.get());
