@@ -1,30 +1,10 @@
 #include "attention_stages.h"
 
-#include "number_formats.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
 
 using namespace Halide;
-
-namespace {
-
-// Pairs of elements along D that a loop may multiply in one pass. Queries and keys past the last are zeros.
-constexpr int kPairGroup = 4;
-
-Func named(const char *name) {
-    return Func(name);
-}
-
-Expr zero_of(const Expr &value) {
-    return cast(value.type(), 0);
-}
-
-Expr round_up(Expr value, int multiple) {
-    return (value + (multiple - 1)) / multiple * multiple;
-}
-
-}  // namespace
 
 Expr granules(Expr keys) {
     return (std::move(keys) + (kGranuleKeys - 1)) / kGranuleKeys;
@@ -60,153 +40,24 @@ Tuple normalise(Expr sum, Expr maximum, Expr sink) {
                  select(total > 0.0f, final_max * kLn2 + log(max(total, 1e-37f)), negative_infinity()));
 }
 
-ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &options)
-    : over_dim(0, options.head > 0 ? Expr(options.head) : round_up(inputs.key_dim(), options.dim_multiple), "over_dim"),
-      row(named("row")),
-      head(named("head")),
-      position(named("position")),
-      first(named("first")),
-      last(named("last")),
-      query_tile(named("query_tile")),
-      key_rows(named("key_rows")),
-      dot(named("dot")),
-      logits(named("logits")),
-      single_head(inputs.heads() == 1),
-      chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count),
-      chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
-      chunk(options.chunk),
-      whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
-      any_storage(inputs.any_storage),
-      in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
-      in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
-      matrix_type(inputs.matrix_type),
-      rows_aligned(inputs.rows_aligned),
-      exp2(in_fragments() ? exp2_of_cuda : exp2_nonpositive),
-      key_type(inputs.stored_key.type),
-      query_type(inputs.query_type),
-      inputs_(inputs) {
-    // `likely` gives all but the last block of the head a loop without the clamp.
-    const bool padded = options.dim_multiple > 1 || options.head > 0;
-    const auto clamp_dim = [&](Expr dim) { return padded ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim; };
-    Expr tile_row = min(r, inputs.rows() - 1);
-    row(r) = inputs.query.dim(1).min() + tile_row / inputs.heads();
-    head(r) = inputs.query.dim(2).min() + tile_row % inputs.heads();
-    position(r) = row(r) + inputs.position_offset;
-
-    first(r) = row(r) + inputs.first_offset;
-    last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
-
-    Expr query = inputs.query_element(clamp_dim(d), row_index(), head_index());
-    if (!scales_products()) {
-        query *= inputs.scale * options.unit;
-    }
-    if (inputs.any_storage) {
-        query *= inputs.stored_key.channel_scales(clamp_dim(d));
-    }
-    query_tile(r, d) = in_fragments() ? query_of_row(d)
-                       : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
-                                      : query;
-    Expr nothing = 0.0f;
-    if (options.fetch_block > 0) {
-        fetch_by_line(options);
-        nothing = fetched_line(k, over_dim / kLineFloats, c);
-    }
-    Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
-    Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
-    key_rows(d, k, c) = in_fragments() ? key_of_row(d, key_index(k, c))
-                        : in_pairs     ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
-                                       : key_element;
-    dot(r, k, c) = 0.0f;
-    if (in_pairs) {
-        query_pairs = named("query_pairs");
-        query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
-        in_matrices ? multiply_matrices() : multiply_pairs();
-    } else if (in_fragments()) {
-        dot(r, k, c) +=
-            half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
-    } else if (whole_lines) {
-        over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
-        Expr element = over_lines.y * kLineFloats + over_lines.x;
-        dot(r, k, c) += fetched_line(k, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
-    } else {
-        dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
-    }
-
-    Expr key = c * chunk_keys + k;
-    Expr likely_key = min(likely(key), inputs.key_count - 1);
-    ScoreContext context{inputs,       r,           k,        c,   likely_key, row_index(), head_index(), position(r),
-                         options.unit, &hook_tiles, &per_row, exp2};
-    Expr product = scales_products() ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
-    Expr score = apply_score_hooks(options.hooks, product, context);
-    logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
-}
-
-// In the order of memory, which is what the memory and its hardware prefetchers are good at: with each line of the head
-// the next `block` lines, not one of each row.
-void ScoreStages::fetch_by_line(const StageOptions &options) {
-    fetch_starts = named("fetch_starts");
-    fetch_lines = named("fetch_lines");
-    fetched_line = named("fetched_line");
-    const int block = options.fetch_block;
-    Expr first_key = k * block;
-    // Keys of any type are brought into float32 a chunk at a time, so that the next block of them is in use already.
-    Expr next_key = any_storage ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
-    fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)), inputs_.key_start(next_key));
-    Expr which = line * block + k;
-    fetch_lines(k, line) = Tuple(inputs_.value_line(which, block), inputs_.key_line(which, block));
-    Tuple starts = fetch_starts(k / block, c), lines = fetch_lines(k % block, line);
-    Expr key_line = inputs_.prefetch_key(starts[1], lines[1]);
-    fetched_line(k, line, c) = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) + key_line : key_line;
-}
-
-void ScoreStages::multiply_pairs() {
-    over_pairs = RDom({{0, 2}, {0, kPairGroup}, {0, round_up(over_dim.x.extent(), 2 * kPairGroup) / (2 * kPairGroup)}},
-                      "over_pairs");
-    Expr which = over_pairs.z * kPairGroup + over_pairs.y;
-    dot(r, k, c) +=
-        cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key_rows(2 * which + over_pairs.x, k, c));
-}
-
-// One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs.
-void ScoreStages::multiply_matrices() {
-    over_dim_blocks = RDom({{0, kMatrixDepth}, {0, over_dim.x.extent() / kMatrixDepth}}, "over_dim_blocks");
-    Expr element = over_dim_blocks.y * kMatrixDepth + over_dim_blocks.x;
-    dot(r, k, c) += cast<float>(key_rows(element, k, c)) * cast<float>(query_pairs(element % 2, r, element / 2));
-}
-
-// Rows are looked up in small Funcs, whose values Halide cannot bound.
-Expr ScoreStages::row_index() const {
-    return unsafe_promise_clamped(row(r), inputs_.query.dim(1).min(), inputs_.query.dim(1).max());
-}
-
-Expr ScoreStages::head_index() const {
-    return unsafe_promise_clamped(head(r), inputs_.query.dim(2).min(), inputs_.query.dim(2).max());
-}
-
-Expr ScoreStages::key_index(Expr key, Expr in_chunk) const {
-    // Schedules round chunks up to their unrolling: the keys past the last are computed from it and masked.
-    Expr index = in_chunk * chunk_keys + key;
-    return min(whole_lines ? likely(index) : index, inputs_.key_count - 1);
-}
-
 AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptions &options)
     : ScoreStages(inputs, options),
       over_keys({{0, kGranuleKeys}, {0, granules(chunk_keys)}}, "over_keys"),
       over_chunks(0, chunk_count, "over_chunks"),
       earlier_chunks(0, chunk_count, "earlier_chunks"),
-      chunk_max(named("chunk_max")),
-      running_max(named("running_max")),
-      weights(named("weights")),
-      rescale(named("rescale")),
-      chunk_sum(named("chunk_sum")),
-      key_seen(named("key_seen")),
-      chunk_value(named("chunk_value")),
-      chunk_output(named("chunk_output")),
-      state(named("state")),
-      statistics(named("statistics")),
-      normaliser(named("normaliser")),
-      output(named("output")),
-      lse(named("lse")),
+      chunk_max("chunk_max"),
+      running_max("running_max"),
+      weights("weights"),
+      rescale("rescale"),
+      chunk_sum("chunk_sum"),
+      key_seen("key_seen"),
+      chunk_value("chunk_value"),
+      chunk_output("chunk_output"),
+      state("state"),
+      statistics("statistics"),
+      normaliser("normaliser"),
+      output("output"),
+      lse("lse"),
       hides_keys(can_hide_keys(options.hooks)),
       value_type(inputs.stored_value.type) {
     if (options.slices == 0) {
@@ -242,7 +93,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (hides_keys) {
         in_fragments() ? find_keys_seen_in_fragments(options.rows)
                        : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
-        value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, zero_of(value));
+        value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, cast(value.type(), 0));
     }
     chunk_value(d, slot, granule, c) = value;
     if (in_fragments()) {
@@ -270,13 +121,13 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs) {
         return;
     }
     constexpr int kPairs = kGranuleKeys / 2;
-    value_pairs = named("value_pairs");
+    value_pairs = Func("value_pairs");
     value_pairs(side, d, pair, c) = chunk_value(d, 2 * (pair % kPairs) + side, pair / kPairs, c);
     if (in_matrices) {
         multiply_value_matrices(inputs);
         return;
     }
-    weight_pairs = named("weight_pairs");
+    weight_pairs = Func("weight_pairs");
     weight_pairs(side, r, pair, c) = cast<bfloat16_t>(weights(r, 2 * pair + side, c));
     over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
     over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));
@@ -286,7 +137,7 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs) {
 }
 
 void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
-    weight_rows = named("weight_rows");
+    weight_rows = Func("weight_rows");
     weight_rows(k, r, c) = cast<bfloat16_t>(weights(r, k, c));
     const auto blocks = [](Expr keys) { return (std::move(keys) + (kMatrixDepth - 1)) / kMatrixDepth; };
     over_key_blocks = RDom({{0, kMatrixDepth}, {0, blocks(chunk_keys)}}, "over_key_blocks");

@@ -1,0 +1,127 @@
+// Algorithm and schedule of a kernel: build_kernel() of kernel_spec.h.
+#include "kernel_spec.h"
+#include "softmax_math.h"
+#include "unfused.h"
+
+namespace hattn::generators {
+
+using schedules::TargetRow;
+
+namespace {
+
+// StageOptions::fetch_block. Flash over other types than float32 brings a chunk into it before it multiplies, by loops
+// that no multiplication waits for: there it does not pay.
+int fetch_block(const KernelSpec &spec, const TargetRow &target) {
+    const bool flash = spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
+    return target.fetch_by_line && (flash || spec.kind == KernelKind::kSplitKv) ? spec.tile.key_unroll : 0;
+}
+
+// Keys that decode is ahead of what it reads, with few multiplications for each. With many, the next block is enough.
+constexpr int kDecodeLead = kGranuleKeys;
+
+KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
+    const bool split = spec.kind == KernelKind::kSplitKv;
+    const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
+    const bool matrices = spec.storage == KeyStorage::kBfloat16Matrices;
+    const int block = fetch_block(spec, target);
+    const int dim_multiple = head_in_lanes                           ? kLineFloats
+                             : matrices                              ? kMatrixDepth
+                             : spec.storage == KeyStorage::kBfloat16 ? 2
+                                                                     : 1;
+    AttentionInputs inputs(spec.storage, target.lanes);
+    AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
+                                                .rows = head_in_lanes ? 0 : spec.tile.rows,
+                                                .chunk = spec.tile.keys,
+                                                .dim_multiple = dim_multiple,
+                                                .unit = kLog2E,
+                                                .fetch_block = block,
+                                                .fetch_lead = head_in_lanes ? kDecodeLead : block});
+    const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
+                          : split                           ? target.split_kv.rows_in_lanes
+                          : spec.kind == KernelKind::kNaive ? target.naive
+                          : matrices                        ? target.matrices.flash
+                                                            : target.flash;
+    schedule(stages, spec.tile, target.lanes);
+    return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
+}
+
+KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
+    const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
+    const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
+    AttentionInputs inputs(spec.storage, target.lanes);
+    UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
+                                              .chunk = spec.tile.keys,
+                                              .dim_multiple = head_in_lanes ? kLineFloats : 1,
+                                              .unit = kLog2E,
+                                              .fetch_block = head_in_lanes ? spec.tile.key_unroll : 0,
+                                              .fetch_lead = kDecodeLead,
+                                              .fetch_values = false});
+    (head_in_lanes ? schedule.head_in_lanes : schedule.rows_in_lanes)(stages, spec.tile, target.lanes);
+    return {Halide::Pipeline({stages.weights, stages.maximum, stages.sum}), inputs.arguments()};
+}
+
+KernelPipeline build_unfused_values(const KernelSpec &spec, const TargetRow &target) {
+    UnfusedValueInputs inputs(AttentionInputs(spec.storage, target.lanes));
+    UnfusedValues stages(
+        inputs,
+        StageOptions{.hooks = spec.hooks, .chunk = spec.tile.keys, .fetch_chunk = target.unfused_values.fetch_chunk});
+    target.unfused_values.apply(stages, spec.tile, target.lanes);
+    return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
+}
+
+KernelPipeline build_scores(const KernelSpec &spec, const TargetRow &target) {
+    AttentionInputs inputs(spec.storage, target.lanes);
+    ScoreOutput stages(inputs, spec.hooks, spec.kind == KernelKind::kProbabilities);
+    target.scores(stages, spec.tile, target.lanes);
+    return {Halide::Pipeline(stages.output), inputs.arguments()};
+}
+
+KernelPipeline build_merge(const KernelSpec &spec, const TargetRow &target) {
+    MergeInputs inputs;
+    MergeStages stages(inputs);
+    target.merge(stages, spec.tile, target.lanes);
+    return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
+}
+
+template<typename Stages>
+KernelPipeline build_conversion(void (*schedule)(Stages &, int lanes), const TargetRow &target) {
+    Stages stages;
+    schedule(stages, target.lanes);
+    return {Halide::Pipeline(stages.output), stages.arguments()};
+}
+
+}  // namespace
+
+KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
+    switch (spec.kind) {
+    case KernelKind::kMerge:
+        return build_merge(spec, target);
+    case KernelKind::kUnfusedScores:
+        return build_unfused_scores(spec, target);
+    case KernelKind::kUnfusedValues:
+        return build_unfused_values(spec, target);
+    case KernelKind::kScores:
+    case KernelKind::kProbabilities:
+        return build_scores(spec, target);
+    case KernelKind::kWiden:
+        return build_conversion(target.convert.widen, target);
+    case KernelKind::kNarrow:
+        return build_conversion(target.convert.narrow, target);
+    case KernelKind::kBlockScales:
+        return build_conversion(target.convert.block_scales, target);
+    case KernelKind::kQuantize:
+        return build_conversion(target.convert.quantize, target);
+    default:
+        return build_attention(spec, target);
+    }
+}
+
+Halide::Module KernelPipeline::compile(const std::string &symbol, const char *target) {
+    return pipeline.compile_to_module(arguments, symbol, Halide::Target(target));
+}
+
+Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
+    return build_kernel(spec, target).compile(spec.symbol(target.name), halide_target(spec, target));
+}
+
+}  // namespace hattn::generators

@@ -1,0 +1,154 @@
+// From the query tile to the logits: ScoreStages.
+#include "attention_stages.h"
+#include "number_formats.h"
+#include "softmax_math.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+namespace {
+
+// Pairs of elements along D that a loop may multiply in one pass. Queries and keys past the last are zeros.
+constexpr int kPairGroup = 4;
+
+Expr zero_of(const Expr &value) {
+    return cast(value.type(), 0);
+}
+
+Expr round_up(Expr value, int multiple) {
+    return (value + (multiple - 1)) / multiple * multiple;
+}
+
+}  // namespace
+
+ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &options)
+    : over_dim(0, options.head > 0 ? Expr(options.head) : round_up(inputs.key_dim(), options.dim_multiple), "over_dim"),
+      row("row"),
+      head("head"),
+      position("position"),
+      first("first"),
+      last("last"),
+      query_tile("query_tile"),
+      key_rows("key_rows"),
+      dot("dot"),
+      logits("logits"),
+      single_head(inputs.heads() == 1),
+      chunk_keys(options.chunk > 0 ? Expr(options.chunk) : inputs.key_count),
+      chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
+      chunk(options.chunk),
+      whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
+      any_storage(inputs.any_storage),
+      in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
+      in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
+      matrix_type(inputs.matrix_type),
+      rows_aligned(inputs.rows_aligned),
+      exp2(in_fragments() ? exp2_of_cuda : exp2_nonpositive),
+      key_type(inputs.stored_key.type),
+      query_type(inputs.query_type),
+      inputs_(inputs) {
+    // `likely` gives all but the last block of the head a loop without the clamp.
+    const bool padded = options.dim_multiple > 1 || options.head > 0;
+    const auto clamp_dim = [&](Expr dim) { return padded ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim; };
+    Expr tile_row = min(r, inputs.rows() - 1);
+    row(r) = inputs.query.dim(1).min() + tile_row / inputs.heads();
+    head(r) = inputs.query.dim(2).min() + tile_row % inputs.heads();
+    position(r) = row(r) + inputs.position_offset;
+
+    first(r) = row(r) + inputs.first_offset;
+    last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
+
+    Expr query = inputs.query_element(clamp_dim(d), row_index(), head_index());
+    if (!scales_products()) {
+        query *= inputs.scale * options.unit;
+    }
+    if (inputs.any_storage) {
+        query *= inputs.stored_key.channel_scales(clamp_dim(d));
+    }
+    query_tile(r, d) = in_fragments() ? query_of_row(d)
+                       : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
+                                      : query;
+    Expr nothing = 0.0f;
+    if (options.fetch_block > 0) {
+        fetch_by_line(options);
+        nothing = fetched_line(k, over_dim / kLineFloats, c);
+    }
+    Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
+    Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
+    key_rows(d, k, c) = in_fragments() ? key_of_row(d, key_index(k, c))
+                        : in_pairs     ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
+                                       : key_element;
+    dot(r, k, c) = 0.0f;
+    if (in_pairs) {
+        query_pairs = Func("query_pairs");
+        query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
+        in_matrices ? multiply_matrices() : multiply_pairs();
+    } else if (in_fragments()) {
+        dot(r, k, c) +=
+            half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
+    } else if (whole_lines) {
+        over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
+        Expr element = over_lines.y * kLineFloats + over_lines.x;
+        dot(r, k, c) += fetched_line(k, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
+    } else {
+        dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
+    }
+
+    Expr key = c * chunk_keys + k;
+    Expr likely_key = min(likely(key), inputs.key_count - 1);
+    ScoreContext context{inputs,       r,           k,        c,   likely_key, row_index(), head_index(), position(r),
+                         options.unit, &hook_tiles, &per_row, exp2};
+    Expr product = scales_products() ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
+    Expr score = apply_score_hooks(options.hooks, product, context);
+    logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+}
+
+// In the order of memory, which is what the memory and its hardware prefetchers are good at: with each line of the head
+// the next `block` lines, not one of each row.
+void ScoreStages::fetch_by_line(const StageOptions &options) {
+    fetch_starts = Func("fetch_starts");
+    fetch_lines = Func("fetch_lines");
+    fetched_line = Func("fetched_line");
+    const int block = options.fetch_block;
+    Expr first_key = k * block;
+    // Keys of any type are brought into float32 a chunk at a time, so that the next block of them is in use already.
+    Expr next_key = any_storage ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
+    fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)), inputs_.key_start(next_key));
+    Expr which = line * block + k;
+    fetch_lines(k, line) = Tuple(inputs_.value_line(which, block), inputs_.key_line(which, block));
+    Tuple starts = fetch_starts(k / block, c), lines = fetch_lines(k % block, line);
+    Expr key_line = inputs_.prefetch_key(starts[1], lines[1]);
+    fetched_line(k, line, c) = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) + key_line : key_line;
+}
+
+void ScoreStages::multiply_pairs() {
+    over_pairs = RDom({{0, 2}, {0, kPairGroup}, {0, round_up(over_dim.x.extent(), 2 * kPairGroup) / (2 * kPairGroup)}},
+                      "over_pairs");
+    Expr which = over_pairs.z * kPairGroup + over_pairs.y;
+    dot(r, k, c) +=
+        cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key_rows(2 * which + over_pairs.x, k, c));
+}
+
+// One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs.
+void ScoreStages::multiply_matrices() {
+    over_dim_blocks = RDom({{0, kMatrixDepth}, {0, over_dim.x.extent() / kMatrixDepth}}, "over_dim_blocks");
+    Expr element = over_dim_blocks.y * kMatrixDepth + over_dim_blocks.x;
+    dot(r, k, c) += cast<float>(key_rows(element, k, c)) * cast<float>(query_pairs(element % 2, r, element / 2));
+}
+
+// Rows are looked up in small Funcs, whose values Halide cannot bound.
+Expr ScoreStages::row_index() const {
+    return unsafe_promise_clamped(row(r), inputs_.query.dim(1).min(), inputs_.query.dim(1).max());
+}
+
+Expr ScoreStages::head_index() const {
+    return unsafe_promise_clamped(head(r), inputs_.query.dim(2).min(), inputs_.query.dim(2).max());
+}
+
+Expr ScoreStages::key_index(Expr key, Expr in_chunk) const {
+    // Schedules round chunks up to their unrolling: the keys past the last are computed from it and masked.
+    Expr index = in_chunk * chunk_keys + key;
+    return min(whole_lines ? likely(index) : index, inputs_.key_count - 1);
+}
+
+}  // namespace hattn::generators
