@@ -130,16 +130,13 @@ INSTANTIATE_TEST_SUITE_P(Of, KernelByName, testing::ValuesIn(kernels()),
                              return test::as_test_name(kernel.param.name);
                          });
 
-TEST(KernelTable, HasEverySetOfHooksForEveryTargetAndNoNameTwice) {
-    const std::set<std::vector<std::string>> expected = {{},
-                                                         {"softcap"},
-                                                         {"bias"},
-                                                         {"alibi"},
-                                                         {"mask"},
-                                                         {"bias", "alibi", "mask"},
-                                                         {"softcap", "bias", "alibi", "mask"}};
+TEST(KernelTable, HasItsSetsOfHooksForEveryTargetAndNoNameTwice) {
+    using HookSets = std::set<std::vector<std::string>>;
+    const HookSets of_many = {{}, {"bias", "alibi", "mask"}, {"softcap", "bias", "alibi", "mask"}};
+    HookSets each = of_many;
+    each.insert({{"softcap"}, {"bias"}, {"alibi"}, {"mask"}});
     std::map<std::string, int> names;
-    std::map<std::string, std::set<std::vector<std::string>>> sets;
+    std::map<std::string, HookSets> sets;
     for (const Kernel &kernel : kernels()) {
         ++names[kernel.name];
         sets[kernel.target + " " + kernel.algorithm].insert(kernel.hooks);
@@ -148,9 +145,10 @@ TEST(KernelTable, HasEverySetOfHooksForEveryTargetAndNoNameTwice) {
         EXPECT_EQ(count, 1) << name;
     }
     for (const std::string &target : test::target_names()) {
-        for (const char *algorithm : {"naive", "flash", "split_kv", "unfused_scores", "scores", "probabilities"}) {
-            EXPECT_EQ(sets[target + " " + algorithm], expected) << target << ' ' << algorithm;
+        for (const char *algorithm : {"naive", "flash", "split_kv", "scores", "probabilities"}) {
+            EXPECT_EQ(sets[target + " " + algorithm], each) << target << ' ' << algorithm;
         }
+        EXPECT_EQ(sets[target + " unfused_scores"], of_many) << target;
     }
 }
 
