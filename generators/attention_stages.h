@@ -21,7 +21,7 @@ struct StageOptions {
     int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;     // see ScoreContext
     // With each line of the dot products of a block of so many keys, ask for as many lines of the keys so much further
-    // on, and of the block's values. 0: for none.
+    // on, over any storage a chunk, and of the block's values. 0: for none.
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
@@ -114,8 +114,9 @@ struct ScoreStages {
     Halide::Expr single_head;                                      // the tile's rows are of one head
     Halide::Expr chunk_keys;                                       // keys per chunk
     Halide::Expr chunk_count;
-    int chunk = 0;             // as StageOptions
-    bool whole_lines = false;  // the head is rounded up to lines, and all blocks of keys but the last have no clamps
+    int chunk = 0;  // as StageOptions
+    bool whole_lines =
+        false;  // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
     bool any_storage = false;
     bool in_pairs = false;     // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices

@@ -9,11 +9,12 @@ using schedules::TargetRow;
 
 namespace {
 
-// StageOptions::fetch_block. Flash over other types than float32 brings a chunk into it before it multiplies, by loops
-// that no multiplication waits for: there it does not pay.
-int fetch_block(const KernelSpec &spec, const TargetRow &target) {
+// StageOptions::fetch_block. With the head in the lanes schedules are made for it. Flash over other types than float32
+// brings a chunk into it before it multiplies, by loops that no multiplication waits for: there it does not pay.
+int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_lanes) {
     const bool flash = spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
-    return target.fetch_by_line && (flash || spec.kind == KernelKind::kSplitKv) ? spec.tile.key_unroll : 0;
+    const bool by_line = target.fetch_by_line && (flash || spec.kind == KernelKind::kSplitKv);
+    return head_in_lanes || by_line ? spec.tile.key_unroll : 0;
 }
 
 // Keys that decode is ahead of what it reads, with few multiplications for each. With many, the next block is enough.
@@ -23,7 +24,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
     const bool matrices = spec.storage == KeyStorage::kBfloat16Matrices;
-    const int block = fetch_block(spec, target);
+    const int block = fetch_block(spec, target, head_in_lanes);
     const int dim_multiple = head_in_lanes                           ? kLineFloats
                              : matrices                              ? kMatrixDepth
                              : spec.storage == KeyStorage::kBfloat16 ? 2

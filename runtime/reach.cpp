@@ -19,13 +19,15 @@ void extend(Reach &reach, int64_t keys, int64_t split_keys) {
     }
 }
 
-void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, int64_t kv_length) {
+void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, const Problem &problem) {
+    const int64_t kv_length = problem.kv_length;
     for (const hattn_algorithm algorithm :
          {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         const bool by_itself = kernels.algorithm == HATTN_ALGORITHM_AUTO && algorithm != HATTN_ALGORITHM_UNFUSED;
         if (kernels.algorithm == algorithm || by_itself) {
             const bool few = by_itself && algorithm == HATTN_ALGORITHM_NAIVE;
-            extend(reaches[static_cast<size_t>(algorithm)], few ? std::min(kv_length, few_keys(kernels)) : kv_length,
+            extend(reaches[static_cast<size_t>(algorithm)],
+                   few ? std::min(kv_length, most_naive_keys(kernels, problem)) : kv_length,
                    usual_split_keys(algorithm));
         }
     }
@@ -35,7 +37,7 @@ void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, int
 
 std::array<Reach, 5> reaches_of(const KernelSet &kernels, const Problem &problem) {
     std::array<Reach, 5> reaches{};
-    extend_by_rule(reaches, kernels, problem.kv_length);
+    extend_by_rule(reaches, kernels, problem);
     const TuningCell most = cell_of(problem.query_length, problem.kv_length);
     // Rings take sequences that are longer than what they keep.
     const int last_keys = problem.ring ? kKeyClasses - 1 : most.keys;

@@ -15,8 +15,9 @@ namespace {
 constexpr int64_t kDecodeRows = 16;
 constexpr int64_t kDraftRows = 32;
 
-// With up to this many rows of one query head per kv head, and this many keys, naive takes less time than split_kv if
-// the rows fill more than half of its tile: it has rows in the lanes. Measured, see docs/decisions/0037.
+// With one query head per kv head, no hooks and float32, naive takes less time than split_kv for up to this many rows
+// that fill more than half of its tile, and this many keys: it has rows in the lanes. Measured, see
+// docs/decisions/0037.
 constexpr int64_t kNaiveRows = 8;
 constexpr int64_t kNaiveKeys = 512;
 
@@ -59,9 +60,18 @@ Choice choose_naive(const KernelSet &kernels, int64_t query_length) {
     return {HATTN_ALGORITHM_NAIVE, fitting(kernels.naive, query_length), nullptr, 1, 0};
 }
 
+// A chunk of one tile.
+int64_t few_keys(const KernelSet &kernels) {
+    return kernels.flash.front()->tile.keys;
+}
+
+bool may_fill_naive(const KernelSet &kernels, const Problem &problem) {
+    return problem.group_size() == 1 && problem.hooks == 0 && kernels.naive.front()->storage == KeyStorage::kFloat32;
+}
+
 bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const int64_t tile = kernels.naive.back()->tile.rows;
-    return problem.group_size() == 1 && query_length <= std::min(tile, kNaiveRows) && 2 * query_length > tile &&
+    return may_fill_naive(kernels, problem) && query_length <= std::min(tile, kNaiveRows) && 2 * query_length > tile &&
            kv_length <= kNaiveKeys;
 }
 
@@ -88,8 +98,8 @@ int64_t usual_split_keys(hattn_algorithm algorithm) {
                                                   : 0;
 }
 
-int64_t few_keys(const KernelSet &kernels) {
-    return kernels.flash.front()->tile.keys;
+int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem) {
+    return may_fill_naive(kernels, problem) ? std::max(few_keys(kernels), kNaiveKeys) : few_keys(kernels);
 }
 
 const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows) {

@@ -11,8 +11,8 @@ namespace hattn {
 // Keys per split where nothing says otherwise; 0: the algorithm does not split the key range.
 int64_t usual_split_keys(hattn_algorithm algorithm);
 
-// Up to this many keys the rule may choose naive by itself.
-int64_t few_keys(const KernelSet &kernels);
+// Up to this many keys the rule may choose naive by itself, for sequences of the problem.
+int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem);
 
 Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length);
 

@@ -164,7 +164,7 @@ nb::object empty_array(const std::vector<int64_t> &shape, hattn_dtype dtype) {
 
 namespace {
 
-// NumPy has one object for each of these, which says enough: its name takes it microseconds to make.
+// NumPy mostly has one object for each of these, which says enough: its name takes it microseconds to make.
 bool is_usual_dtype(nb::handle dtype) {
     static const nb::handle usual[] = {numpy_dtype("float32"), numpy_dtype("float16"), numpy_dtype("int8"),
                                        numpy_dtype("uint8"),   numpy_dtype("int32"),   numpy_dtype("int64"),

@@ -29,7 +29,7 @@ Expr words_at(const Expr &index) {
 }
 
 Expr words_of(const Expr &value) {
-    if (const Load *load = value.as<Load>()) {
+    if (const Load *load = value.as<Load>(); load && is_const_one(load->predicate)) {
         return Load::make(UInt(32, kWords), load->name, words_at(load->index), load->image, load->param,
                           const_true(kWords), ModulusRemainder(kWords, 0));
     }
@@ -55,6 +55,9 @@ Stmt WideRows::visit(const LetStmt *let) {
 Stmt WideRows::visit(const Store *store) {
     if (store->value.type() != UInt(16, kElements)) {
         return IRMutator::visit(store);
+    }
+    if (!is_const_one(store->predicate)) {
+        fail(store->predicate);
     }
     const Expr value = substitute_in_all_lets(store->value);
     return Store::make(store->name, words_of(value), words_at(store->index), store->param, const_true(kWords),

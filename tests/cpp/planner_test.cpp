@@ -166,13 +166,16 @@ TEST(Force, KernelAndContradictingChoicesAreErrors) {
 // On a target without tunings of its own, so that the rule decides. Its tile of naive has 8 rows.
 TEST(Rule, NaiveTakesFewRowsThatFillItsTileOverFewKeys) {
     test::ContextPtr context = test::make_context(1, "target=generic");
-    const auto algorithm = [&](int64_t query_heads, int64_t rows, int64_t keys) {
+    const auto algorithm = [&](int64_t query_heads, int64_t rows, int64_t keys, bool mask = false) {
         cases::Case c;
         c.name = "planned";
         c.query_heads = query_heads;
         c.kv_heads = 2;
         c.query_length = rows;
         c.kv_length = keys;
+        if (mask) {
+            c.mask = cases::varying("qk");
+        }
         return test::explanation_of(test::make_plan(context.get(), cases::Problem(c).desc).get()).at("algorithm");
     };
     EXPECT_EQ(algorithm(2, 8, 512), "naive");
@@ -181,6 +184,7 @@ TEST(Rule, NaiveTakesFewRowsThatFillItsTileOverFewKeys) {
     EXPECT_EQ(algorithm(2, 9, 512), "split_kv");
     EXPECT_EQ(algorithm(2, 8, 513), "split_kv");
     EXPECT_EQ(algorithm(4, 8, 512), "split_kv");
+    EXPECT_EQ(algorithm(2, 8, 512, true), "split_kv");
 }
 
 TEST(Info, ListsTargetsFromTheLeastCapable) {
