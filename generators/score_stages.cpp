@@ -68,10 +68,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     query_tile(r, d) = in_fragments() ? query_of_row(d)
                        : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
                                       : query;
-    Expr nothing = 0.0f;
     if (options.fetch_block > 0) {
         fetch_by_line(options);
-        nothing = fetched_line(k, over_dim / kLineFloats, c);
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
@@ -91,6 +89,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         Expr element = over_lines.y * kLineFloats + over_lines.x;
         dot(r, k, c) += fetched_line(k, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
     } else {
+        Expr nothing = fetched_line.defined() ? fetched_line(k, over_dim / kLineFloats, c) : Expr(0.0f);
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
 
