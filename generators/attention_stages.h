@@ -21,7 +21,7 @@ struct StageOptions {
     int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;     // see ScoreContext
     // With each line of the dot products of a block of so many keys, ask for as many lines of the keys so much further
-    // on, over any storage a chunk, and of the block's values. 0: for none.
+    // on, over any storage with rows in the lanes a chunk, and of the block's values. 0: for none.
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
@@ -101,6 +101,7 @@ struct ScoreStages {
     Halide::Func key_rows;              // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
     Halide::Func fetch_starts;          // (k / fetch_block, c) Tuple of where the rows start that a block asks for: its
                                         // values, and keys fetch_lead further, or of the next chunk with any_storage
+                                        // but without whole_lines
     Halide::Func fetch_lines;           // (k % fetch_block, line) Tuple of how far behind these starts a line is
     Halide::Func fetched_line;          // (k, line, c) 0; asks for it; all three defined with fetch_block
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit

@@ -110,8 +110,9 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     fetched_line = Func("fetched_line");
     const int block = options.fetch_block;
     Expr first_key = k * block;
-    // Keys of any type are brought into float32 a chunk at a time, so that the next block of them is in use already.
-    Expr next_key = any_storage ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
+    // With rows in the lanes, keys of any type are brought into float32 a chunk at a time: the next block of them is in
+    // use already.
+    Expr next_key = any_storage && !whole_lines ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
     fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)), inputs_.key_start(next_key));
     Expr which = line * block + k;
     fetch_lines(k, line) = Tuple(inputs_.value_line(which, block), inputs_.key_line(which, block));

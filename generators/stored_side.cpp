@@ -20,7 +20,9 @@ Expr prefetch_line(const ImageParam &storage, Expr offset) {
     using Internal::Call;
     Expr base = Internal::Variable::make(Handle(), storage.name(), storage.parameter());
     const int elements = line_elements(storage);
-    return Call::make(Float(32), Call::prefetch, {base, std::move(offset), 1, elements}, Call::Intrinsic);
+    // Offsets count elements of the type of the call.
+    const Type counted = storage.type();
+    return cast<float>(Call::make(counted, Call::prefetch, {base, std::move(offset), 1, elements}, Call::Intrinsic));
 }
 
 StoredSide::StoredSide(const std::string &side, int lanes)

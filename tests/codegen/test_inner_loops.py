@@ -178,6 +178,14 @@ def test_kernels_for_any_storage(name, emit):
         assert any(loop.is_register_block and loop.fmas == DOT_UNROLL * block for loop in loops), f"{name}: scores spill"
 
 
+@pytest.mark.parametrize("name", [name for name in kernel_names(STORED_NAME, ("",)) if name.startswith("stored_split_kv_")])
+def test_stored_lines_are_where_the_bytes_are(name, emit):
+    """Rows of other types are asked for as bytes: an address that is scaled to elements of float32 is four times too far."""
+    text = emit(name, INSTRUCTION_SETS[STORED_NAME.match(name)["target"]])
+    fetches = re.findall(r"\bprefetch\w+\s.*", text)
+    assert fetches and not [fetch for fetch in fetches if re.search(r",[248]\)", fetch)], f"{name}: {fetches}"
+
+
 BFLOAT16_NAME = re.compile(r"bfloat16_flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 PAIR_GROUP = 4  # pairs along the head in one pass of the score loop, see generators/attention_stages.cpp
 
