@@ -23,11 +23,12 @@ Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Exp
 }
 
 Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
-    return nearest_element(inputs, min(likely(std::move(d)), inputs.value_dim() - 1), std::move(slot), granule);
+    Expr within = inputs.whole_heads() ? d : min(likely(d), inputs.value_dim() - 1);
+    return nearest_element(inputs, within, std::move(slot), granule);
 }
 
 Expr scaled_output(const AttentionInputs &inputs, Expr value, Expr d) {
-    return inputs.any_storage ? value * inputs.stored_value.channel_scales(std::move(d)) : value;
+    return inputs.has_scales() ? value * inputs.stored_value.channel_scales(std::move(d)) : value;
 }
 
 Tuple normalise(Expr sum, Expr maximum, Expr sink) {

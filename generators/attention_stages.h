@@ -92,21 +92,22 @@ struct ScoreStages {
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
-    Halide::Func row;                   // (r) absolute row, clamped to the tile's last one
-    Halide::Func head;                  // (r) absolute query head, likewise
-    Halide::Func position;              // (r) row + position_offset
-    Halide::Func first, last;           // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
-    Halide::Func query_tile;            // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
-    Halide::Func query_pairs;           // (side, r, pair) in bfloat16; defined with in_pairs
-    Halide::Func key_rows;              // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
-    Halide::Func fetch_starts;          // (k / fetch_block, c) Tuple of where the rows start that a block asks for: its
-                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
-                                        // but without whole_lines
-    Halide::Func fetch_lines;           // (k % fetch_block, line) Tuple of how far behind these starts a line is
-    Halide::Func fetched_line;          // (k, line, c) 0; asks for it; all three defined with fetch_block
-    Halide::Func dot;                   // (r, k, c) scale * q.k * unit
-    Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
-    std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
+    Halide::Func row;                  // (r) absolute row, clamped to the tile's last one
+    Halide::Func head;                 // (r) absolute query head, likewise
+    Halide::Func position;             // (r) row + position_offset
+    Halide::Func first, last;          // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
+    Halide::Func query_tile;           // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
+    Halide::Func query_pairs;          // (side, r, pair) in bfloat16; defined with in_pairs
+    Halide::Func key_rows;             // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
+    Halide::Func fetch_starts;         // (block, c) Tuple of where the rows start that a block asks for: its
+                                       // values, and keys fetch_lead further, or of the next chunk with any_storage
+                                       // but without whole_lines
+    Halide::Func fetch_lines;          // (k % asks, line) Tuple of how far behind these starts a line is
+    Halide::Func fetched_line;         // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
+                                       // as many lines for each block of keys as lines_of_step() says
+    Halide::Func dot;                  // (r, k, c) scale * q.k * unit
+    Halide::Func logits;               // (r, k, c) after hooks and limits; kMaskedScore where masked
+    std::vector<HookTile> hook_tiles;  // (r, k, c) operands of hooks
     std::vector<Halide::Func> per_row;  // (r) operands of hooks
 
     Halide::Expr row_index() const;                                // row(r), promised to lie in the query
@@ -119,6 +120,8 @@ struct ScoreStages {
     bool whole_lines =
         false;  // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
     bool any_storage = false;
+    bool whole_heads = false;  // as AttentionInputs, as the next
+    hattn_dtype all_type = HATTN_FLOAT32;
     bool in_pairs = false;     // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
     hattn_dtype matrix_type = HATTN_FLOAT32;  // else: both products are of matrices, of bits of this type
@@ -135,6 +138,7 @@ struct ScoreStages {
 
 private:
     void fetch_by_line(const StageOptions &options);
+    int lines_of_step(int block) const;                      // that a block's keys have in one step of the dot products
     Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     void multiply_pairs();     // defines dot

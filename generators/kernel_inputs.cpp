@@ -24,6 +24,7 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
       query_halves(UInt(16), 3, "query_halves"),
       rows_aligned("rows_aligned"),
       any_storage(storage == KeyStorage::kAny),
+      all_type(type_of_all(storage)),
       stored_key("key", lanes),
       stored_value("value", lanes),
       query(Float(32), 3, "query"),
@@ -89,18 +90,23 @@ Expr AttentionInputs::rows() const {
 }
 
 Expr AttentionInputs::key_dim() const {
-    return key.dim(0).extent();
+    return elements(key);
 }
 
 Expr AttentionInputs::value_dim() const {
-    return value.dim(0).extent();
+    return elements(value);
+}
+
+Expr AttentionInputs::elements(const ImageParam &side) const {
+    Expr extent = side.dim(0).extent();
+    return whole_heads() ? extent / kWholeHead * kWholeHead : extent;
 }
 
 namespace {
 
-// Rows of any type are asked for as bytes.
-const ImageParam &fetched_storage(bool any_storage, const ImageParam &floats, const StoredSide &side) {
-    return any_storage ? side.bytes : floats;
+// Rows of other types are asked for as bytes.
+const ImageParam &fetched_storage(bool in_bytes, const ImageParam &floats, const StoredSide &side) {
+    return in_bytes ? side.bytes : floats;
 }
 
 // In elements of the storage. Counted in bytes, offsets may be beyond what the indices of elements have to be within.
@@ -119,42 +125,42 @@ Expr prefetch(const ImageParam &storage, const Expr &start, const Expr &line) {
     return prefetch_line(storage, start + cast(start.type(), line));
 }
 
-Expr lines_of(bool any_storage, const StoredSide &side, const Expr &dim) {
-    return any_storage ? Expr(side.lines) : cache_lines(dim);
+Expr lines_of(bool in_bytes, const StoredSide &side, const Expr &dim) {
+    return in_bytes ? Expr(side.lines) : cache_lines(dim);
 }
 
 }  // namespace
 
 Expr AttentionInputs::key_lines() const {
-    return lines_of(any_storage, stored_key, key_dim());
+    return lines_of(in_bytes(), stored_key, key_dim());
 }
 
 Expr AttentionInputs::value_lines() const {
-    return lines_of(any_storage, stored_value, value_dim());
+    return lines_of(in_bytes(), stored_value, value_dim());
 }
 
 Expr AttentionInputs::key_start(const Expr &key_index) const {
-    return row_start(fetched_storage(any_storage, key, stored_key), key_granules, key_index);
+    return row_start(fetched_storage(in_bytes(), key, stored_key), key_granules, key_index);
 }
 
 Expr AttentionInputs::value_start(const Expr &key_index) const {
-    return row_start(fetched_storage(any_storage, value, stored_value), value_granules, key_index);
+    return row_start(fetched_storage(in_bytes(), value, stored_value), value_granules, key_index);
 }
 
 Expr AttentionInputs::key_line(const Expr &line, int rows) const {
-    return line_of_rows(fetched_storage(any_storage, key, stored_key), line, key_lines(), rows);
+    return line_of_rows(fetched_storage(in_bytes(), key, stored_key), line, key_lines(), rows);
 }
 
 Expr AttentionInputs::value_line(const Expr &line, int rows) const {
-    return line_of_rows(fetched_storage(any_storage, value, stored_value), line, value_lines(), rows);
+    return line_of_rows(fetched_storage(in_bytes(), value, stored_value), line, value_lines(), rows);
 }
 
 Expr AttentionInputs::prefetch_key(const Expr &start, const Expr &line) const {
-    return prefetch(fetched_storage(any_storage, key, stored_key), start, line);
+    return prefetch(fetched_storage(in_bytes(), key, stored_key), start, line);
 }
 
 Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const {
-    return prefetch(fetched_storage(any_storage, value, stored_value), start, line);
+    return prefetch(fetched_storage(in_bytes(), value, stored_value), start, line);
 }
 
 Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {
@@ -175,6 +181,11 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
     switch (storage) {
     case KeyStorage::kAny:
         return stored.element(floats, granules, d, granule, slot);
+    case KeyStorage::kAllFloat16:
+    case KeyStorage::kAllBfloat16:
+    case KeyStorage::kAllInt8:
+    case KeyStorage::kAllInt4:
+        return stored.element_of(type_of_all(storage), floats, granules, d, granule, slot);
     case KeyStorage::kBfloat16:
     case KeyStorage::kBfloat16Matrices:
         return reinterpret(BFloat(16), granule_element(stored.halves, granules, d, granule, slot));

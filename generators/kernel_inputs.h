@@ -16,7 +16,6 @@ namespace hattn::generators {
 void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
-inline constexpr int kLineFloats = 16;      // of a cache line
 inline constexpr int kAlignedElements = 8;  // of 16 bits, that a thread loads at once
 Halide::Expr cache_lines(Halide::Expr floats);
 
@@ -36,7 +35,14 @@ struct AttentionInputs {
     // Used with a matrix_type: rows of queries, keys and values are whole blocks of kAlignedElements, and each of these
     // starts at a multiple of its size.
     Halide::Param<int> rows_aligned;
-    bool any_storage;                     // storage is kAny
+    bool any_storage;           // storage is kAny
+    hattn_dtype all_type;       // type_of_all(storage)
+    bool whole_heads() const {  // heads are multiples of kWholeHead
+        return all_type != HATTN_FLOAT32;
+    }
+    bool has_scales() const {  // of keys and values
+        return any_storage || all_type == HATTN_INT8 || all_type == HATTN_INT4;
+    }
     StoredSide stored_key, stored_value;  // unless storage is kFloat32
     Halide::ImageParam query;             // (d, i, h)
     // Element d of key j is key(d, j % kGranuleKeys, key_granules(j / kGranuleKeys)).
@@ -64,6 +70,9 @@ struct AttentionInputs {
     Halide::Expr rows() const;
     Halide::Expr key_dim() const;
     Halide::Expr value_dim() const;
+    bool in_bytes() const {  // rows are asked for
+        return any_storage || all_type != HATTN_FLOAT32;
+    }
     Halide::Expr key_lines() const;  // cache lines of a row
     Halide::Expr value_lines() const;
     // In float32, or the bits of a matrix_type. With any_query to be computed in a stage of its own, as key_element
@@ -82,6 +91,9 @@ struct AttentionInputs {
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
+
+private:
+    Halide::Expr elements(const Halide::ImageParam &side) const;  // of a head
 };
 
 }  // namespace hattn::generators

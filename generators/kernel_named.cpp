@@ -56,6 +56,11 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     if (!found) {
         throw std::invalid_argument("unknown kernel '" + name + "'");
     }
+    if (type_of_all(found->spec.storage) != HATTN_FLOAT32 &&
+        (!found->target.split_kv.has_head_in_lanes(tile) || tile.value_unroll * found->target.lanes > kWholeHead)) {
+        throw std::invalid_argument("kernel '" + name +
+                                    "': over one type its target has no tiles, or not of so many rows or values");
+    }
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }

@@ -17,8 +17,13 @@ int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_la
     return head_in_lanes || by_line ? spec.tile.key_unroll : 0;
 }
 
-// Keys that decode is ahead of what it reads, with few multiplications for each. With many, the next block is enough.
+// Keys that decode is ahead of what it reads, with few multiplications for each: 8 KiB of 128 elements. With many, the
+// next block is enough.
 constexpr int kDecodeLead = kGranuleKeys;
+
+int decode_lead(KeyStorage storage) {
+    return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
+}
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
@@ -36,7 +41,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .dim_multiple = dim_multiple,
                                                 .unit = kLog2E,
                                                 .fetch_block = block,
-                                                .fetch_lead = head_in_lanes ? kDecodeLead : block});
+                                                .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

@@ -27,6 +27,10 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kUnfusedValues, "stored_unfused_values", KeyStorage::kAny},
     {KernelKind::kScores, "stored_scores", KeyStorage::kAny},
     {KernelKind::kProbabilities, "stored_probabilities", KeyStorage::kAny},
+    {KernelKind::kSplitKv, "float16_split_kv", KeyStorage::kAllFloat16},
+    {KernelKind::kSplitKv, "bfloat16_split_kv", KeyStorage::kAllBfloat16},
+    {KernelKind::kSplitKv, "int8_split_kv", KeyStorage::kAllInt8},
+    {KernelKind::kSplitKv, "int4_split_kv", KeyStorage::kAllInt4},
     {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
     {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
     {KernelKind::kWiden, "widen"},
@@ -80,6 +84,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     if (family.storage == KeyStorage::kBfloat16Matrices) {
         return target.matrices.flash_tiles;
     }
+    if (type_of_all(family.storage) != HATTN_FLOAT32) {
+        return target.typed_split_kv_tiles;
+    }
     const bool stored_split = family.storage == KeyStorage::kAny && family.kind == KernelKind::kSplitKv;
     std::vector<Tile> tiles = stored_split ? target.stored_split_kv_tiles : tiles_of(target, family.kind);
     if (family.storage == KeyStorage::kAny &&
@@ -106,6 +113,9 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
         return {0, hiding_hooks()};
     default:
         break;
+    }
+    if (type_of_all(family.storage) != HATTN_FLOAT32) {
+        return {0};  // the rest is for those over any storage
     }
     std::vector<HookMask> sets = kernel_hook_sets();
     const bool stored = family.storage != KeyStorage::kFloat32 && family.kind != KernelKind::kScores;

@@ -56,6 +56,14 @@ const char *enumerator(KeyStorage storage) {
         return "KeyStorage::kBfloat16";
     case KeyStorage::kBfloat16Matrices:
         return "KeyStorage::kBfloat16Matrices";
+    case KeyStorage::kAllFloat16:
+        return "KeyStorage::kAllFloat16";
+    case KeyStorage::kAllBfloat16:
+        return "KeyStorage::kAllBfloat16";
+    case KeyStorage::kAllInt8:
+        return "KeyStorage::kAllInt8";
+    case KeyStorage::kAllInt4:
+        return "KeyStorage::kAllInt4";
     }
     return "";
 }

@@ -1,4 +1,6 @@
 // From the query tile to the logits: ScoreStages.
+#include <algorithm>
+
 #include "attention_stages.h"
 #include "number_formats.h"
 #include "softmax_math.h"
@@ -39,6 +41,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk(options.chunk),
       whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
       any_storage(inputs.any_storage),
+      whole_heads(inputs.whole_heads()),
+      all_type(inputs.all_type),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
@@ -48,7 +52,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       query_type(inputs.query_type),
       inputs_(inputs) {
     // `likely` gives all but the last block of the head a loop without the clamp.
-    const bool padded = options.dim_multiple > 1 || options.head > 0;
+    const bool padded = (options.dim_multiple > 1 && !inputs.whole_heads()) || options.head > 0;
     const auto clamp_dim = [&](Expr dim) { return padded ? min(likely(std::move(dim)), inputs.key_dim() - 1) : dim; };
     Expr tile_row = min(r, inputs.rows() - 1);
     row(r) = inputs.query.dim(1).min() + tile_row / inputs.heads();
@@ -62,7 +66,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (!scales_products()) {
         query *= inputs.scale * options.unit;
     }
-    if (inputs.any_storage) {
+    if (inputs.has_scales()) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
     query_tile(r, d) = in_fragments() ? query_of_row(d)
@@ -87,7 +91,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     } else if (whole_lines) {
         over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
         Expr element = over_lines.y * kLineFloats + over_lines.x;
-        dot(r, k, c) += fetched_line(k, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
+        Expr ask = k / (options.fetch_block / lines_of_step(options.fetch_block));
+        dot(r, k, c) += fetched_line(ask, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
     } else {
         Expr nothing = fetched_line.defined() ? fetched_line(k, over_dim / kLineFloats, c) : Expr(0.0f);
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
@@ -109,16 +114,31 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     fetch_lines = Func("fetch_lines");
     fetched_line = Func("fetched_line");
     const int block = options.fetch_block;
+    const int asks = lines_of_step(block);
     Expr first_key = k * block;
     // With rows in the lanes, keys of any type are brought into float32 a chunk at a time: the next block of them is in
     // use already.
-    Expr next_key = any_storage && !whole_lines ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
+    Expr next_key =
+        any_storage && !whole_lines ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
     fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)), inputs_.key_start(next_key));
-    Expr which = line * block + k;
-    fetch_lines(k, line) = Tuple(inputs_.value_line(which, block), inputs_.key_line(which, block));
-    Tuple starts = fetch_starts(k / block, c), lines = fetch_lines(k % block, line);
+    Expr which = line * asks + k;
+    // Over a type that fills steps with parts of lines, the block's lines are spread over its steps.
+    const auto spread = [&](const Expr &lines) {
+        return all_type == HATTN_FLOAT32 && !any_storage
+                   ? which
+                   : which * (block * lines) / (asks * (over_dim.x.extent() / kLineFloats));
+    };
+    fetch_lines(k, line) = Tuple(inputs_.value_line(spread(inputs_.value_lines()), block),
+                                 inputs_.key_line(spread(inputs_.key_lines()), block));
+    Tuple starts = fetch_starts(k / asks, c), lines = fetch_lines(k % asks, line);
     Expr key_line = inputs_.prefetch_key(starts[1], lines[1]);
     fetched_line(k, line, c) = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) + key_line : key_line;
+}
+
+// A step multiplies kLineFloats elements of each key of a block.
+int ScoreStages::lines_of_step(int block) const {
+    constexpr int kFloatBits = 32;
+    return std::max(1, block * storage_bits(all_type) / kFloatBits);
 }
 
 void ScoreStages::multiply_pairs() {

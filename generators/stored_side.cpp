@@ -42,17 +42,35 @@ std::vector<Argument> StoredSide::arguments() const {
     return {type, lines, halves, bytes, channel_scales, block_scales, scale_granules};
 }
 
-Expr StoredSide::element(const ImageParam &floats, const ImageParam &granules, Expr d, Expr granule, Expr slot) const {
+Expr StoredSide::element_of(hattn_dtype of_type, const ImageParam &floats, const ImageParam &granules, Expr d,
+                            Expr granule, Expr slot, bool part_words) const {
     const auto stored = [&](const ImageParam &view, Expr at) {
         return granule_element(view, granules, std::move(at), granule, slot);
     };
-    const auto byte = [&](Expr at) { return stored(bytes, min(likely(std::move(at)), bytes.dim(0).extent() - 1)); };
-    Expr scale = granule_element(block_scales, scale_granules, d / kScaleBlock, granule, slot);
-    return select(type == HATTN_FLOAT32, stored(floats, d),                                        //
-                  type == HATTN_FLOAT16, float16_value(stored(halves, d)),                         //
-                  type == HATTN_BFLOAT16, bfloat16_value(stored(halves, d)),                       //
-                  type == HATTN_INT8, cast<float>(reinterpret<int8_t>(stored(bytes, d))) * scale,  //
-                  int4_value(byte, d, lanes) * scale);
+    const auto byte = [&](Expr at) {
+        return stored(bytes, part_words ? min(likely(std::move(at)), bytes.dim(0).extent() - 1) : std::move(at));
+    };
+    const auto scale = [&] { return granule_element(block_scales, scale_granules, d / kScaleBlock, granule, slot); };
+    switch (of_type) {
+    case HATTN_FLOAT16:
+        return float16_value(stored(halves, d));
+    case HATTN_BFLOAT16:
+        return bfloat16_value(stored(halves, d));
+    case HATTN_INT8:
+        return cast<float>(reinterpret<int8_t>(stored(bytes, d))) * scale();
+    case HATTN_INT4:
+        return int4_value(byte, d, lanes) * scale();
+    default:
+        return stored(floats, d);
+    }
+}
+
+Expr StoredSide::element(const ImageParam &floats, const ImageParam &granules, Expr d, Expr granule, Expr slot) const {
+    const auto of = [&](hattn_dtype of_type) { return element_of(of_type, floats, granules, d, granule, slot, true); };
+    return select(type == HATTN_FLOAT32, of(HATTN_FLOAT32),    //
+                  type == HATTN_FLOAT16, of(HATTN_FLOAT16),    //
+                  type == HATTN_BFLOAT16, of(HATTN_BFLOAT16),  //
+                  type == HATTN_INT8, of(HATTN_INT8), of(HATTN_INT4));
 }
 
 }  // namespace hattn::generators

@@ -13,11 +13,17 @@ namespace hattn::generators {
 // Keys that are stored evenly spaced. Chunks are whole multiples of it.
 inline constexpr int kGranuleKeys = 16;
 
+inline constexpr int kLineFloats = 16;  // of a cache line
+
 // Elements along D that share a scale, where every key has scales of its own.
 inline constexpr int kScaleBlock = 32;
 
 // Types in which keys and values may be stored: those of the interface.
 inline constexpr hattn_dtype kStorageTypes[] = {HATTN_FLOAT32, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_INT8, HATTN_INT4};
+
+constexpr int storage_bits(hattn_dtype type) {  // of an element
+    return type == HATTN_FLOAT32 ? 32 : type == HATTN_INT8 ? 8 : type == HATTN_INT4 ? 4 : 16;
+}
 
 // Those of queries and outputs.
 inline constexpr hattn_dtype kQueryTypes[] = {HATTN_FLOAT32, HATTN_FLOAT16, HATTN_BFLOAT16};
@@ -48,8 +54,13 @@ struct StoredSide {
 
     std::vector<Halide::Argument> arguments() const;
 
-    // In float32, but for channel_scales: a selection over all types. Only where it is computed in a stage that
-    // specialises on `type` (see schedules/stored.h) does a kernel read nothing but what is there.
+    // In float32, but for channel_scales, where the storage has this type. Vectors of int4 take whole words, of which
+    // heads may have `part_words`.
+    Halide::Expr element_of(hattn_dtype type, const Halide::ImageParam &floats, const Halide::ImageParam &granules,
+                            Halide::Expr d, Halide::Expr granule, Halide::Expr slot, bool part_words = false) const;
+
+    // The same where it may have any: a selection over all types. Only where it is computed in a stage that specialises
+    // on `type` (see schedules/stored.h) does a kernel read nothing but what is there.
     Halide::Expr element(const Halide::ImageParam &floats, const Halide::ImageParam &granules, Halide::Expr d,
                          Halide::Expr granule, Halide::Expr slot) const;
 };

@@ -244,11 +244,12 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;
     // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can
     // be hidden or are stored in another type.
-    const bool keeps_values = kernel.hooks != 0 || kernel.storage != KeyStorage::kFloat32;
+    const bool in_registers = kernel.storage == KeyStorage::kFloat32 || type_of_all(kernel.storage) != HATTN_FLOAT32;
+    const bool keeps_values = kernel.hooks != 0 || !in_registers;
     // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
-    const int64_t key_rows = kernel.storage == KeyStorage::kAny       ? tile.key_unroll * (key_dim + 2 * kLanes)
-                             : kernel.storage == KeyStorage::kFloat32 ? 0
-                                                                      : chunk * (key_dim + 4 * kLanes) / 2;
+    const int64_t key_rows = kernel.storage == KeyStorage::kAny ? tile.key_unroll * (key_dim + 2 * kLanes)
+                             : in_registers                     ? 0
+                                                                : chunk * (key_dim + 4 * kLanes) / 2;
     // Both products are stored before they are used, and weights a second time.
     const int64_t products =
         kernel.storage == KeyStorage::kBfloat16Matrices ? rows * (2 * chunk + value_dim + 2 * kLanes) : 0;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hattn/hattn.h"
+
 namespace hattn {
 
 enum class KernelKind {
@@ -25,11 +27,37 @@ enum class KernelKind {
 // What a kernel takes as keys and values.
 enum class KeyStorage {
     kFloat32,
-    kAny,              // any storage type, said at run time, each side its own; converted into float32
-    kBfloat16,         // bfloat16 on both sides, and queries that are; multiplied in pairs by the CPU's own instruction
-    kBfloat16Matrices  // the same types, multiplied by an instruction for small matrices
+    kAny,       // any storage type, said at run time, each side its own; converted into float32
+    kBfloat16,  // bfloat16 on both sides, and queries that are; multiplied in pairs by the CPU's own instruction
+    kBfloat16Matrices,  // the same types, multiplied by an instruction for small matrices
+    // This type on both sides, brought into float32 in registers.
+    kAllFloat16,
+    kAllBfloat16,
+    kAllInt8,
+    kAllInt4
 };
-inline constexpr const char *kStorageNames[] = {"float32", "any", "bfloat16", "bfloat16_matrices"};  // by KeyStorage
+inline constexpr const char *kStorageNames[] = {"float32",           "any",         "bfloat16",
+                                                "bfloat16_matrices", "all_float16", "all_bfloat16",
+                                                "all_int8",          "all_int4"};  // by KeyStorage
+
+inline constexpr KeyStorage kAllOfOneType[] = {KeyStorage::kAllFloat16, KeyStorage::kAllBfloat16, KeyStorage::kAllInt8,
+                                               KeyStorage::kAllInt4};
+
+// The type on both sides of kernels that bring it into float32 in registers; of others HATTN_FLOAT32.
+constexpr hattn_dtype type_of_all(KeyStorage storage) {
+    switch (storage) {
+    case KeyStorage::kAllFloat16:
+        return HATTN_FLOAT16;
+    case KeyStorage::kAllBfloat16:
+        return HATTN_BFLOAT16;
+    case KeyStorage::kAllInt8:
+        return HATTN_INT8;
+    case KeyStorage::kAllInt4:
+        return HATTN_INT4;
+    default:
+        return HATTN_FLOAT32;
+    }
+}
 
 // As in schedules/tile.h.
 struct KernelTile {
@@ -44,6 +72,10 @@ inline constexpr int64_t kGranuleKeys = 16;
 
 // Elements along D that share a scale, where every key has scales of its own, as in generators/stored_side.h.
 inline constexpr int64_t kScaleBlock = 32;
+
+// What heads are multiples of where kernels are for one type alone: what shares a scale, and no less than the elements
+// of a head that a tile updates at a time.
+inline constexpr int kWholeHead = 32;
 
 struct KernelInfo {
     const char *name;

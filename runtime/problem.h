@@ -31,6 +31,9 @@ struct Problem {
     bool any_storage() const {
         return k_dtype != HATTN_FLOAT32 || v_dtype != HATTN_FLOAT32;
     }
+    bool stored_as(hattn_dtype type) const {  // keys and values are
+        return k_dtype == type && v_dtype == type;
+    }
     // Those, and queries, are all bfloat16: kernels may multiply them as they are.
     bool all_bfloat16() const {
         return q_dtype == HATTN_BFLOAT16 && k_dtype == HATTN_BFLOAT16 && v_dtype == HATTN_BFLOAT16;

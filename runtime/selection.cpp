@@ -1,6 +1,7 @@
 #include "selection.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "kernel_registry.h"
@@ -8,6 +9,7 @@
 #include "selection_entry.h"
 #include "selection_rule.h"
 #include "status.h"
+#include "tensor.h"
 
 namespace hattn {
 
@@ -26,6 +28,11 @@ uint32_t hooks_of_values(uint32_t hooks) {
     return (hooks & hiding) != 0 ? hiding : 0;
 }
 
+// Whether kernels for this type alone take keys and values.
+bool takes_all(hattn_dtype type, const Problem &problem) {
+    return problem.stored_as(type) && problem.key_dim % kWholeHead == 0 && problem.value_dim % kWholeHead == 0;
+}
+
 // Whether a kernel takes keys and values as they are stored.
 bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     switch (kernel.storage) {
@@ -34,17 +41,42 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     case KeyStorage::kBfloat16:
     case KeyStorage::kBfloat16Matrices:
         return problem.all_bfloat16();
-    default:
+    case KeyStorage::kAny:
         return true;
+    default:
+        return takes_all(type_of_all(kernel.storage), problem);
     }
+}
+
+std::string taken_storage(const KernelInfo &kernel) {
+    const hattn_dtype all = type_of_all(kernel.storage);
+    if (all != HATTN_FLOAT32) {
+        return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +
+               " elements";
+    }
+    return kernel.storage == KeyStorage::kFloat32 ? "float32 keys and values" : "bfloat16 queries, keys and values";
+}
+
+// Those for the type of keys and values, if there are any, and for tiles of more rows those for any type.
+std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const Problem &problem, KeyStorage any) {
+    const std::vector<const KernelInfo *> others = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
+    std::vector<const KernelInfo *> found;
+    for (KeyStorage storage : kAllOfOneType) {
+        if (takes_all(type_of_all(storage), problem)) {
+            found = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
+        }
+    }
+    const int rows = found.empty() ? 0 : found.back()->tile.rows;
+    std::ranges::copy_if(others, std::back_inserter(found),
+                         [&](const KernelInfo *kernel) { return kernel->tile.rows > rows; });
+    return found;
 }
 
 void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &problem) {
     for (auto *list : kernels.all()) {
         if (list->front()->kind == kernel->kind) {
             require(takes_storage(*kernel, problem), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
-                    " takes ", kernel->storage == KeyStorage::kFloat32 ? "float32 keys" : "bfloat16 queries, keys",
-                    " and values, but the problem has others");
+                    " takes ", taken_storage(*kernel), ", but the problem has others");
             const uint32_t hooks = problem.hooks;
             const uint32_t wanted = kernel->kind == KernelKind::kUnfusedValues ? hooks_of_values(hooks) : hooks;
             require(serves(kernel->hooks, wanted), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel->name,
@@ -65,7 +97,9 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
 void add_packed(KernelSet &kernels, const KernelPacks &packs, uint32_t hooks) {
     const auto has_storage = [&](const KernelInfo &kernel) {
         return std::ranges::any_of(kernels.all(), [&](const auto *list) {
-            return list->front()->kind == kernel.kind && list->front()->storage == kernel.storage;
+            return std::ranges::any_of(*list, [&](const KernelInfo *own) {
+                return own->kind == kernel.kind && own->storage == kernel.storage;
+            });
         });
     };
     const auto has_second = [&](const KernelInfo &kernel) {
@@ -131,7 +165,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         const auto native = find_kernels(target, KernelKind::kFlash, KeyStorage::kBfloat16, problem.hooks);
         kernels.flash = native.empty() ? kernels.flash : native;
     }
-    kernels.split_kv = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
+    kernels.split_kv = split_kv_kernels(target, problem, any);
     kernels.unfused_scores = find_kernels(target, KernelKind::kUnfusedScores, any, problem.hooks);
     kernels.unfused_values = find_kernels(target, KernelKind::kUnfusedValues, any, hooks_of_values(problem.hooks));
     for (const auto *list : kernels.all()) {

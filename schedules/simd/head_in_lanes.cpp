@@ -44,7 +44,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
         .split(s.r, rows, s.r, tile.row_vectors)
         .reorder(inner, s.r, rows, block, s.over_chunks.x)
-        .partition(block, Partition::Always)
+        .partition(block, s.whole_heads ? Partition::Auto : Partition::Always)
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
@@ -63,12 +63,14 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .unroll(s.r);
     if (s.any_storage) {
         specialize_for_storage(s.chunk_output.update(), s.value_type);
-        if (tile.row_vectors > kFewRows) {
-            // Said to be the same for all.
-            s.chunk_value.compute_at(s.chunk_output, s.over_keys.x)
-                .bound_extent(s.d, lanes * tile.value_unroll)
-                .vectorize(s.d, lanes)
-                .unroll(s.d);
+    }
+    if ((s.any_storage || s.whole_heads) && tile.row_vectors > kFewRows) {
+        // Said to be the same for all.
+        s.chunk_value.compute_at(s.chunk_output, s.over_keys.x)
+            .bound_extent(s.d, lanes * tile.value_unroll)
+            .vectorize(s.d, lanes)
+            .unroll(s.d);
+        if (s.any_storage) {
             specialize_for_storage(s.chunk_value, s.value_type);
         }
     }
@@ -114,7 +116,7 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .unroll(s.k);
     lane_sums.update()
         .reorder(partial, s.r, s.k, vector, line)
-        .partition(line, Partition::Always)
+        .partition(line, s.whole_heads ? Partition::Auto : Partition::Always)
         .vectorize(partial, lanes)
         .unroll(s.r)
         .unroll(s.k)
