@@ -5,18 +5,16 @@ for each, so it sees all where all were built, else a sample.
 """
 
 import json
-import os
-import pathlib
 import re
-import shutil
 import subprocess
 
 import pytest
 
+import cuda_tools
 from cuda_kernels import GOLDEN, counts, launches, ptx_of
 from test_inner_loops import KERNELGEN
 
-PTXAS = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+PTXAS = cuda_tools.find("ptxas")
 BUILT = launches(sorted((KERNELGEN.parents[1] / "device").glob("cuda_*")))
 SAMPLE = (
     "flash_cuda_r64k64s16t4h128_softcap_bias_alibi_mask",

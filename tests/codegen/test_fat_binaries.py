@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+import cuda_tools
+
 SCRIPT = pathlib.Path(__file__).parents[2] / "cmake/HattnFatBinaries.cmake"
 KERNEL = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry kernel() { ret; }\n"
 ARCHITECTURES = (80, 90, 100, 120)
@@ -14,11 +16,7 @@ _PTX, _ELF = 1, 2
 _MAGIC = 0xBA55ED50
 
 
-def tool(name):
-    return shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
-
-
-TOOLS = {name: tool(name) for name in ("ptxas", "fatbinary", "cmake", "c++")}
+TOOLS = {**{name: cuda_tools.find(name) for name in ("ptxas", "fatbinary")}, **{name: shutil.which(name) for name in ("cmake", "c++")}}
 
 
 def images(data):
@@ -58,7 +56,7 @@ def test_images_of_a_fat_binary(tmp_path):
     for name in ("one", "other"):
         found = images((tmp_path / f"{name}.fatbin").read_bytes())
         assert sorted(found) == [(_PTX, 80), *((_ELF, architecture) for architecture in ARCHITECTURES)]
-        if listing := tool("cuobjdump"):
+        if listing := cuda_tools.find("cuobjdump"):
             listed = subprocess.run(
                 [listing, "--list-elf", tmp_path / f"{name}.fatbin"], capture_output=True, text=True
             )

@@ -1,0 +1,111 @@
+"""What the machine code of CUDA kernels does for one chunk of keys, counted; written to cuda_sass.json by
+
+    python tests/codegen/cuda_sass.py DIRECTORY...
+
+from the directories of a build tree (build/release/device/cuda_*), after a change that is meant to change it.
+"""
+
+import collections
+import functools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import cuda_tools
+import sass
+from cuda_kernels import launches, ptx_of
+
+GOLDEN = pathlib.Path(__file__).with_name("cuda_sass.json")
+CAPABILITIES = ("sm_80", "sm_90")
+# All for tensor cores, and of those in float32 what other hooks are added to.
+RECORDED = re.compile(r"(?:flash|split_kv)_cuda_r\d+k\d+s\d+t\d+h\d+(?:_b?float16\w*)?$")
+_COUNTED = ("HMMA", "FFMA", "MUFU", "LDSM", "LDS", "STS", "LDG", "LDGSTS", "STG", "BAR")
+_BY_WIDTH = ("LDS", "STS", "LDG", "LDGSTS", "STG")
+_LOCAL = ("LDL", "STL")
+
+
+def assemble(ptx, capability, cubin):
+    """What ptxas reports."""
+    command = [cuda_tools.find("ptxas"), "-v", f"-arch={capability}", str(ptx), "-o", str(cubin)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stderr
+
+
+def registers(report):
+    return int(re.search(r"Used (\d+) registers", report).group(1))
+
+
+def _kind(instruction):
+    """Such as LDG.128 or HMMA: with the bits of an access where these differ."""
+    if instruction.root not in _BY_WIDTH:
+        return instruction.root
+    width = next((part for part in instruction.name.split(".") if re.fullmatch(r"128|64|[US]?(?:16|8)", part)), "32")
+    return f"{instruction.root}.{width.lstrip('US')}"
+
+
+def _counts(code):
+    count = collections.Counter(_kind(instruction) for instruction in code if instruction.root in _COUNTED)
+    return {"instructions": len(code), **dict(sorted(count.items()))}
+
+
+def chunk_loop(code, found):
+    """The outermost loop that holds the kernel's products: all those of matrices, or most multiply-adds."""
+    root = "HMMA" if any(instruction.root == "HMMA" for instruction in code) else "FFMA"
+
+    def products(body):
+        return sum(code[at].root == root for at in body)
+
+    body = max(sass.outermost(found), key=products)
+    everywhere = products(range(len(code)))
+    if products(body) < everywhere if root == "HMMA" else 2 * products(body) <= everywhere:
+        raise ValueError(f"{products(body)} of {everywhere} {root} are in one loop")
+    return body
+
+
+def counts(cubin):
+    """Of the loop over chunks: loops in it, and paths of which a chunk takes one, count once. "loops" are those of multiply-adds."""
+    command = [cuda_tools.find("nvdisasm"), "--print-code", "--no-dataflow", str(cubin)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    code, labels = sass.entry(text)
+    found = sass.loops(code, labels)
+    body = chunk_loop(code, found)
+    innermost = [inner for inner in found.values() if inner < body and not any(other < inner for other in found.values())]
+    products = [_counts([code[at] for at in sorted(inner)]) for inner in sorted(innermost, key=min)]
+    result = {"local": sum(instruction.root in _LOCAL for instruction in code), **_counts([code[at] for at in sorted(body)])}
+    if products := [row for row in products if row.get("FFMA", 0) >= 8]:
+        result["loops"] = products
+    return result
+
+
+def measure(ptx, capability):
+    with tempfile.TemporaryDirectory() as directory:
+        cubin = pathlib.Path(directory, "kernel.cubin")
+        report = assemble(ptx, capability, cubin)
+        return {"registers": registers(report), **counts(cubin)}
+
+
+@functools.lru_cache(maxsize=None)
+def golden():
+    return json.loads(GOLDEN.read_text())
+
+
+def main(directories):
+    assembler = cuda_tools.version(cuda_tools.find("ptxas"))
+    kernels = dict(golden()["kernels"])  # a build may have some of the kernels only
+    for name, launch in sorted(launches(directories).items()):
+        if RECORDED.match(name):
+            with tempfile.NamedTemporaryFile("w", suffix=".ptx") as ptx:
+                ptx.write(ptx_of(launch["ptx"]))
+                ptx.flush()
+                kernels[name] = {capability: measure(ptx.name, capability) for capability in CAPABILITIES}
+    rows = ",\n".join(
+        f'  "{name}": {{\n' + ",\n".join(f'    "{capability}": {json.dumps(row)}' for capability, row in of.items()) + "}"
+        for name, of in sorted(kernels.items())
+    )
+    GOLDEN.write_text(f'{{"ptxas": "{assembler}", "kernels": {{\n{rows}\n}}}}\n')
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
