@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "access_forms.h"
+#include "async_copies.h"
 #include "fault.h"
 #include "warp_forms.h"
 
@@ -18,6 +19,7 @@ const Forms &forms() {
         Forms table;
         add_integer_forms(table);
         add_float_forms(table);
+        add_async_forms(table);
         add_conversion_forms(table);
         add_warp_forms(table);
         return table;
@@ -120,6 +122,9 @@ private:
             if (operand.kind != PtxOperand::Kind::kAddress) {
                 std::for_each(operand.words.begin(), operand.words.end(), take);
                 continue;
+            }
+            if (result.offset != 0) {
+                throw Fault(kInvalidPtx, "an offset of an address that is not the last");
             }
             result.offset = operand.words.size() > 1 ? static_cast<int64_t>(constant_bits(operand.words[1])) : 0;
             if (const int parameter = parameter_named(operand.words[0]); parameter >= 0) {

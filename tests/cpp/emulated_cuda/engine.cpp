@@ -1,5 +1,6 @@
 // The emulator behind the driver of ../stub_cuda. $HATTN_EMULATED_CUDA_WITHOUT_BARRIER=n leaves the n-th barrier of
-// every kernel out, counted from 1 through its text, for tests that are to notice.
+// every kernel out, counted from 1 through its text, and $HATTN_EMULATED_CUDA_WITHOUT_WAIT=n the n-th wait for copies,
+// for tests that are to notice.
 #include "stub_cuda/engine.h"
 
 #include <cstdio>
@@ -33,9 +34,13 @@ std::mutex &mutex() {
     return one;
 }
 
-int left_out_barrier() {
-    const char *value = std::getenv("HATTN_EMULATED_CUDA_WITHOUT_BARRIER");
+int number_in(const char *variable) {
+    const char *value = std::getenv(variable);
     return value ? std::atoi(value) : 0;
+}
+
+LeftOut left_out() {
+    return {number_in("HATTN_EMULATED_CUDA_WITHOUT_BARRIER"), number_in("HATTN_EMULATED_CUDA_WITHOUT_WAIT")};
 }
 
 }  // namespace
@@ -83,7 +88,7 @@ int launch(void *kernel, const LaunchSizes &sizes, void **arguments, std::string
     const auto &[blocks, threads, shared_bytes] = sizes;
     emulated_cuda::launch(*static_cast<const Program *>(kernel),
                           {{blocks[0], blocks[1], blocks[2]}, {threads[0], threads[1], threads[2]}, shared_bytes},
-                          arguments, allocations(), left_out_barrier());
+                          arguments, allocations(), left_out());
     return 0;
 } catch (const Fault &fault) {
     message = fault.what();

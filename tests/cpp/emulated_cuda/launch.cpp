@@ -21,27 +21,37 @@ std::vector<uint8_t> parameter_block(const Program &program, void *const *argume
     return block;
 }
 
-// The instruction of the n-th barrier, counted from 1.
-std::optional<size_t> barrier_at(const Program &program, int n) {
+// The n-th of them, counted from 1.
+template<typename Is>
+std::optional<size_t> instruction_at(const Program &program, int n, const Is &is) {
     for (size_t i = 0; i < program.code.size(); ++i) {
-        if (program.code[i].flow == Flow::kBarrier && --n == 0) {
+        if (is(program.code[i]) && --n == 0) {
             return i;
         }
     }
     return {};
 }
 
+std::optional<size_t> barrier_at(const Program &program, int n) {
+    return instruction_at(program, n, [](const Instruction &i) { return i.flow == Flow::kBarrier; });
+}
+
+std::optional<size_t> wait_at(const Program &program, int n) {
+    return instruction_at(program, n, [](const Instruction &i) { return i.text->starts_with("cp.async.wait_group"); });
+}
+
 class Launch {
 public:
     Launch(const Program &program, const LaunchShape &shape, void *const *arguments, Allocations &allocations,
-           std::optional<size_t> ignored_barrier)
+           const LeftOut &left_out)
         : shape_(shape),
           parameters_(parameter_block(program, arguments)),
           memory_(allocations, shape.shared_bytes),
           threads_(static_cast<int>(shape.threads[0] * shape.threads[1] * shape.threads[2])),
-          ignored_barrier_(ignored_barrier) {
+          ignored_barrier_(barrier_at(program, left_out.barrier)) {
         for (int first = 0; first < threads_; first += kLanes) {
-            warps_.emplace_back(program, parameters_.data(), memory_, first, threads_ - first);
+            warps_.emplace_back(program, parameters_.data(), memory_, first, threads_ - first,
+                                wait_at(program, left_out.wait));
         }
     }
 
@@ -122,8 +132,8 @@ private:
 }  // namespace
 
 void launch(const Program &program, const LaunchShape &shape, void *const *arguments, Allocations &allocations,
-            int without_barrier) {
-    Launch(program, shape, arguments, allocations, barrier_at(program, without_barrier)).run();
+            const LeftOut &left_out) {
+    Launch(program, shape, arguments, allocations, left_out).run();
 }
 
 }  // namespace hattn::emulated_cuda

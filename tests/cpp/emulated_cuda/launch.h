@@ -15,8 +15,14 @@ struct LaunchShape {
     uint32_t shared_bytes;
 };
 
-// `without_barrier`: one that is left out, counted from 1 through the program's text; 0: none. Throws Fault.
+// A barrier, and a wait for copies, that are left out: each counted from 1 through the program's text; 0: none.
+struct LeftOut {
+    int barrier = 0;
+    int wait = 0;
+};
+
+// Throws Fault.
 void launch(const Program &program, const LaunchShape &shape, void *const *arguments, Allocations &allocations,
-            int without_barrier = 0);
+            const LeftOut &left_out = {});
 
 }  // namespace hattn::emulated_cuda

@@ -68,7 +68,10 @@ void Allocations::clear_logs() {
 }
 
 Memory::Memory(Allocations &allocations, size_t shared_bytes)
-    : allocations_(allocations), shared_(shared_bytes, kNothing), shared_log_(shared_bytes) {}
+    : allocations_(allocations),
+      shared_(shared_bytes, kNothing),
+      under_way_(shared_bytes, false),
+      shared_log_(shared_bytes) {}
 
 Memory::Place Memory::locate(Space space, uint64_t address, size_t bytes, int lane) {
     if (address % bytes != 0) {
@@ -95,6 +98,7 @@ Memory::Place Memory::locate(Space space, uint64_t address, size_t bytes, int la
 
 const uint8_t *Memory::for_reading(Space space, uint64_t address, size_t bytes, int thread, int lane) {
     const Place place = locate(space, address, bytes, lane);
+    check_arrived("read", space, address, bytes, lane);
     Conflict conflict = place.log->read(moment_for(space), place.offset, bytes, thread);
     if (space == Space::kShared && conflict == Conflict::kNone &&
         !place.log->written_by_block(now_, place.offset, bytes)) {
@@ -106,11 +110,41 @@ const uint8_t *Memory::for_reading(Space space, uint64_t address, size_t bytes, 
 
 void Memory::write(Space space, uint64_t address, const uint8_t *data, size_t bytes, int thread, int lane) {
     const Place place = locate(space, address, bytes, lane);
+    check_arrived("write", space, address, bytes, lane);
     const bool same = std::memcmp(place.data, data, bytes) == 0;
     const Conflict conflict = place.log->write(moment_for(space), place.offset, bytes, thread);
     if (!same) {
         check(conflict, "write", space, address, bytes, lane);
         std::memcpy(place.data, data, bytes);
+    }
+}
+
+void Memory::start_write(uint64_t address, size_t bytes, int thread, int lane) {
+    const Place place = locate(Space::kShared, address, bytes, lane);
+    check_arrived("copy", Space::kShared, address, bytes, lane);
+    check(place.log->write(moment_for(Space::kShared), place.offset, bytes, thread), "copy", Space::kShared, address,
+          bytes, lane);
+    std::fill_n(under_way_.begin() + static_cast<std::ptrdiff_t>(address), bytes, true);
+}
+
+void Memory::finish_write(uint64_t address, const uint8_t *data, size_t bytes, int thread, int lane) {
+    const Place place = locate(Space::kShared, address, bytes, lane);
+    std::fill_n(under_way_.begin() + static_cast<std::ptrdiff_t>(address), bytes, false);
+    check(place.log->write(moment_for(Space::kShared), place.offset, bytes, thread), "copy", Space::kShared, address,
+          bytes, lane);
+    std::memcpy(place.data, data, bytes);
+}
+
+void Memory::check_arrived(const char *access, Space space, uint64_t address, size_t bytes, int lane) const {
+    if (space != Space::kShared) {
+        return;
+    }
+    const auto first = under_way_.begin() + static_cast<std::ptrdiff_t>(address);
+    if (std::find(first, first + static_cast<std::ptrdiff_t>(bytes), true) !=
+        first + static_cast<std::ptrdiff_t>(bytes)) {
+        throw Fault(kLaunchFailed,
+                    describe(access, space, address, bytes) + ": a copy there is under way, nobody has waited for it",
+                    lane);
     }
 }
 
@@ -139,6 +173,7 @@ void Memory::start_block() {
     next_interval();
     now_.first_of_block = now_.interval;
     std::fill(shared_.begin(), shared_.end(), kNothing);
+    std::fill(under_way_.begin(), under_way_.end(), false);
 }
 
 void Memory::pass_barrier() {

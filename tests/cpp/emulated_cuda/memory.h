@@ -44,6 +44,10 @@ public:
     // Writes, or leaves what is there where it is the same.
     void write(Space space, uint64_t address, const uint8_t *data, size_t bytes, int thread, int lane);
 
+    // Into shared memory, where nobody may read or write until it is finished.
+    void start_write(uint64_t address, size_t bytes, int thread, int lane);
+    void finish_write(uint64_t address, const uint8_t *data, size_t bytes, int thread, int lane);
+
     void start_launch();
     void start_block();
     void pass_barrier();
@@ -56,10 +60,12 @@ private:
     };
     Place locate(Space space, uint64_t address, size_t bytes, int lane);
     Moment moment_for(Space space) const;
+    void check_arrived(const char *access, Space space, uint64_t address, size_t bytes, int lane) const;
     void next_interval();
 
     Allocations &allocations_;
     std::vector<uint8_t> shared_;
+    std::vector<bool> under_way_;  // of its bytes
     AccessLog shared_log_;
     Moment now_;
 };

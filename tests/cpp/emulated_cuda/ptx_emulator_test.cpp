@@ -190,7 +190,7 @@ const Wrong kWrong[] = {
      kNeighbour,
      kLaunchFailed,
      "race with another thread",
-     {.shared_bytes = 128, .without_barrier = 1}},
+     {.shared_bytes = 128, .left_out = {.barrier = 1}}},
     {"SharedReadOfAnotherWarpWithoutBarrier",
      "mul.wide.u32 %rd2, %r1, 4;\nst.shared.b32 [%rd2], %r1;\nbar.sync 0;\nld.shared.b32 %r2, [4];\n"
      "setp.eq.b32 %p1, %r1, 1;\n@%p1 st.shared.b32 [4], 99;",
@@ -214,6 +214,71 @@ const Wrong kWrong[] = {
 
 INSTANTIATE_TEST_SUITE_P(All, PtxFault, testing::ValuesIn(kWrong),
                          [](const auto &parameter) { return parameter.param.name; });
+
+// Each thread copies 16 bytes, twice in groups of their own, and adds a word of its neighbour's to one of its own.
+constexpr const char *kCopies = R"(
+    mul.lo.u32 %r2, %r1, 16;
+    mul.wide.u32 %rd2, %r1, 16;
+    add.s64 %rd3, %rd1, %rd2;
+    cp.async.cg.shared.global [%r2], [%rd3], 16, 16;
+    cp.async.commit_group;
+    add.s32 %r3, %r2, 1024;
+    and.b32 %r4, %r2, 16;
+    cp.async.cg.shared.global [%r3], [%rd3+1024], 16, %r4;
+    cp.async.commit_group;
+    cp.async.wait_group 1;
+    bar.sync 0;
+    xor.b32 %r5, %r1, 1;
+    mul.wide.u32 %rd4, %r5, 16;
+    ld.shared.b32 %r6, [%rd4+4];
+    cp.async.wait_group 0;
+    ld.shared.b32 %r7, [%rd2+1032];
+    add.s32 %r8, %r6, %r7;
+    st.global.b32 [%rd3], %r8;)";
+
+TEST(PtxCopies, ArriveWhereTheyAreWaitedFor) {
+    std::vector<uint32_t> memory(512);
+    for (uint32_t i = 0; i < 512; ++i) {
+        memory[i] = i;
+    }
+    // What is stored in the end was read by others before, and they have ended.
+    EXPECT_NO_THROW(run(kCopies, memory, {.threads = 64, .shared_bytes = 2048}));
+    for (uint32_t thread = 0; thread < 64; ++thread) {
+        const uint32_t neighbours = (thread ^ 1u) * 4 + 1, own = thread % 2 == 0 ? 0 : 256 + thread * 4 + 2;
+        EXPECT_EQ(memory[thread * 4], neighbours + own) << thread;
+    }
+}
+
+TEST(PtxCopies, AreMissedWithoutWaitOrBarrier) {
+    const std::string body = kCopies, commit = "cp.async.commit_group;";
+    const size_t last = body.rfind(commit);
+    const std::string uncommitted = std::string(body).erase(last, commit.size());
+    const std::string unfinished = body + "\ncp.async.cg.shared.global [%r2], [%rd3], 16, 0;\nbar.sync 0;";
+    struct {
+        std::string body;
+        LeftOut left_out;
+        const char *message;
+    } const runs[] = {
+        {body, {}, "nothing was found"},
+        {body, {.wait = 1}, "under way"},
+        {body, {.wait = 2}, "under way"},
+        {body, {.barrier = 1}, "race with another thread"},
+        {uncommitted, {}, "under way"},
+        {unfinished, {}, "race with another thread"},
+        {"cp.async.cg.shared.global [0], [%rd1], 16, 0;", {}, "under way"},
+        {"mul.lo.u32 %r2, %r1, 16;\ncp.async.cg.shared.global [%r2], [%rd1], 16, 0;", {}, "ends while copies"},
+    };
+    for (const auto &[text, left_out, message] : runs) {
+        std::vector<uint32_t> memory(512);
+        std::string found = "nothing was found";
+        try {
+            run(text, memory, {.threads = 64, .shared_bytes = 2048, .left_out = left_out});
+        } catch (const Fault &fault) {
+            found = fault.what();
+        }
+        EXPECT_NE(found.find(message), std::string::npos) << found << "\n" << text;
+    }
+}
 
 TEST(PtxRace, IsNoneWithABarrierOrWhereNothingChanges) {
     std::vector<uint32_t> memory(64);

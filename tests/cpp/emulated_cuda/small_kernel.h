@@ -32,7 +32,7 @@ struct SmallLaunch {
     uint32_t threads = 32;
     uint32_t blocks = 1;
     uint32_t shared_bytes = 0;
-    int without_barrier = 0;
+    LeftOut left_out = {};
 };
 
 // Runs it on `memory`, which is copied to the device and back.
@@ -44,7 +44,7 @@ inline void run(const std::string &body, std::vector<uint32_t> &memory, const Sm
     std::copy(memory.begin(), memory.end(), device);
     void *arguments[] = {&address};
     launch(small_kernel(body), {{sizes.blocks, 1, 1}, {sizes.threads, 1, 1}, sizes.shared_bytes}, arguments,
-           allocations, sizes.without_barrier);
+           allocations, sizes.left_out);
     std::copy(device, device + memory.size(), memory.begin());
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "async_copies.h"
 #include "fault.h"
 
 namespace hattn::emulated_cuda {
@@ -19,14 +20,17 @@ void fill(Raw *lanes, uint64_t bits) {
 
 }  // namespace
 
-Warp::Warp(const Program &program, const uint8_t *parameters, Memory &memory, int first_thread, int threads)
+Warp::Warp(const Program &program, const uint8_t *parameters, Memory &memory, int first_thread, int threads,
+           std::optional<size_t> left_out)
     : program_(program),
       parameters_(parameters),
       memory_(memory),
       first_thread_(first_thread),
       existing_(threads >= kLanes ? ~uint32_t{0} : (uint32_t{1} << threads) - 1),
       // Registers that nothing has written to are NaN as numbers.
-      storage_((program.register_file_bytes + kAlignment) / sizeof(uint64_t), ~uint64_t{0}) {
+      storage_((program.register_file_bytes + kAlignment) / sizeof(uint64_t), ~uint64_t{0}),
+      left_out_(left_out),
+      copies_(kLanes) {
     void *start = storage_.data();
     size_t room = storage_.size() * sizeof(uint64_t);
     registers_ = static_cast<uint8_t *>(std::align(kAlignment, program.register_file_bytes, start, room));
@@ -39,11 +43,19 @@ Warp::Warp(const Program &program, const uint8_t *parameters, Memory &memory, in
     }
 }
 
+Warp::Warp(Warp &&) noexcept = default;
+Warp::~Warp() = default;
+
+AsyncCopies &Warp::copies(int lane) {
+    return copies_[static_cast<size_t>(lane)];
+}
+
 void Warp::start(const uint32_t (&special)[kSpecialRegisters][kLanes]) {
     for (int i = 0; i < kSpecialRegisters; ++i) {
         std::memcpy(lanes<uint32_t>(program_.special[i]), special[i], sizeof(special[i]));
     }
     groups_ = {{0, existing_}};
+    copies_.assign(kLanes, {});
 }
 
 Warp::Group Warp::take_group_behind() {
@@ -112,7 +124,7 @@ bool Warp::advance(Group &group) {
         ++group.next;
         return false;
     }
-    active_ = guarded(instruction, group.lanes);
+    active_ = group.next == left_out_ ? 0 : guarded(instruction, group.lanes);
     ++group.next;
     switch (instruction.flow) {
     case Flow::kNext:
@@ -136,6 +148,11 @@ bool Warp::advance(Group &group) {
         }
         return true;
     default:
+        for (int lane = 0; lane < kLanes; ++lane) {
+            if (is_active(lane) && !copies(lane).is_done()) {
+                fail(instruction, "a thread ends while copies of it are under way");
+            }
+        }
         group.lanes &= ~active_;
         return group.lanes != 0;
     }

@@ -3,18 +3,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "program.h"
 
 namespace hattn::emulated_cuda {
 
+class AsyncCopies;
 class Memory;
 
 class Warp {
 public:
     // Threads first_thread and on, of which the first `threads` exist. `parameters`: as Program::parameter_offsets.
-    Warp(const Program &program, const uint8_t *parameters, Memory &memory, int first_thread, int threads);
+    // `left_out`: an instruction that does nothing.
+    Warp(const Program &program, const uint8_t *parameters, Memory &memory, int first_thread, int threads,
+         std::optional<size_t> left_out = {});
+    Warp(Warp &&) noexcept;
+    ~Warp();
 
     void start(const uint32_t (&special)[kSpecialRegisters][kLanes]);
     // Until all threads are at a barrier or have ended. False: they have ended.
@@ -46,6 +52,7 @@ public:
     Memory &memory() {
         return memory_;
     }
+    AsyncCopies &copies(int lane);
 
 private:
     // Threads on the same path.
@@ -71,6 +78,8 @@ private:
     uint32_t active_ = 0;  // lanes that the instruction at hand is for
     size_t barrier_ = 0;
     bool stopped_ = false;
+    const std::optional<size_t> left_out_;
+    std::vector<AsyncCopies> copies_;  // of each lane
 };
 
 }  // namespace hattn::emulated_cuda
