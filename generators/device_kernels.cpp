@@ -10,6 +10,7 @@
 #include "merge.h"
 #include "runtime/device/loaded_code.h"
 #include "schedules/cuda/attention.h"
+#include "schedules/cuda/early_tiles.h"
 #include "schedules/cuda/matrix_calls.h"
 #include "schedules/cuda/thin_barriers.h"
 #include "schedules/cuda/warp_matrix.h"
@@ -54,17 +55,19 @@ namespace {
 
 // The pipeline owns its passes. `storage`: of outputs that have any type, else null.
 KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target, bool of_matrices) {
+                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target,
+                         const schedules::cuda::Tiles *of_matrices) {
     Pipeline pipeline(output);
     const DeviceUnits units;
     if (of_matrices) {
+        pipeline.add_custom_lowering_pass(new schedules::cuda::EarlyTiles(*of_matrices));
         pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix());
         pipeline.add_custom_lowering_pass(new schedules::cuda::ThinBarriers());
     }
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
     if (of_matrices) {
-        pipeline.add_custom_lowering_pass(new schedules::cuda::WideRows());
+        pipeline.add_custom_lowering_pass(new schedules::cuda::WideRows(*of_matrices));
     }
     if (storage) {
         const std::string typed = output.outputs() > 1 ? output.name() + ".0" : output.name();
@@ -81,7 +84,8 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
 }  // namespace
 
 KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                               TypeMacros types, const DeviceTarget &target, bool of_matrices) {
+                               TypeMacros types, const DeviceTarget &target,
+                               const schedules::cuda::Tiles *of_matrices) {
     const OutputStorage storage;
     types[storage.type.name()] = loaded_code::kOutputType;
     return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target, of_matrices);
@@ -95,7 +99,7 @@ TypeMacros type_macros(const AttentionInputs &inputs) {
 
 KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
                          TypeMacros types, const DeviceTarget &target) {
-    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target, false);
+    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target, nullptr);
 }
 
 namespace {
@@ -111,10 +115,11 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
                                                 .head = spec.tile.head,
                                                 .slices = spec.tile.slices});
     (matrices ? schedules::cuda::schedule_matrix_attention : schedules::gpu::schedule_attention)(stages, spec.tile);
+    const schedules::cuda::Tiles early = matrices ? schedules::cuda::early_tiles(stages) : schedules::cuda::Tiles();
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
     return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
-                           type_macros(inputs), target, matrices);
+                           type_macros(inputs), target, matrices ? &early : nullptr);
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {

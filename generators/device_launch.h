@@ -10,6 +10,7 @@
 #include "kernel_inputs.h"
 #include "kernel_spec.h"
 #include "merge.h"
+#include "schedules/cuda/early_tiles.h"
 #include "schedules/gpu/targets.h"
 #include "schedules/gpu/unit_launch.h"
 
@@ -47,10 +48,11 @@ TypeMacros type_macros(const AttentionInputs &inputs);
 KernelPipeline as_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                          const schedules::gpu::UnitColumns &columns, TypeMacros types,
                          const schedules::gpu::DeviceTarget &target);
-// The output, or the first of its Tuple, is of a type that is an argument as well. of_matrices: with products of
-// matrices for tensor cores.
+// The output, or the first of its Tuple, is of a type that is an argument as well. of_matrices: where there are
+// products of matrices for tensor cores, the tiles that they take early; else null.
 KernelPipeline as_typed_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                                const schedules::gpu::UnitColumns &columns, TypeMacros types,
-                               const schedules::gpu::DeviceTarget &target, bool of_matrices = false);
+                               const schedules::gpu::DeviceTarget &target,
+                               const schedules::cuda::Tiles *of_matrices = nullptr);
 
 }  // namespace hattn::generators

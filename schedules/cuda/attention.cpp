@@ -256,4 +256,8 @@ void schedule_matrix_attention(AttentionStages &stages, const Tile &tile) {
     Schedule(stages, tile).apply();
 }
 
+Tiles early_tiles(const AttentionStages &stages) {
+    return {stages.key_rows.name(), stages.hides_keys ? "" : stages.value_rows.name()};
+}
+
 }  // namespace hattn::schedules::cuda

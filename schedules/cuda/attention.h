@@ -1,6 +1,7 @@
 // The schedule of attention on tensor cores.
 #pragma once
 
+#include "early_tiles.h"
 #include "generators/attention_stages.h"
 #include "schedules/gpu/tile.h"
 
@@ -10,7 +11,10 @@ namespace hattn::schedules::cuda {
 // elements of the head where it computes the output. Tiles have kFragmentSlices slices for each part and two rows of a
 // thread. Queries, and per chunk keys and values, are in shared memory; scores, weights and the state in registers, as
 // fragments of the instruction's matrices, but for weights where there are several parts. Needs stages in fragments,
-// and the passes of warp_matrix.h and, after it, gpu/thread_registers.h.
+// and the passes of early_tiles.h, warp_matrix.h and, after it, gpu/thread_registers.h.
 void schedule_matrix_attention(generators::AttentionStages &stages, const gpu::Tile &tile);
+
+// Which of its stages bring rows early. Values are not among them where they depend on which keys are seen.
+Tiles early_tiles(const generators::AttentionStages &stages);
 
 }  // namespace hattn::schedules::cuda

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <regex>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
+
+#include "ptx_lines.h"
 
 namespace hattn::schedules::cuda {
 
@@ -15,16 +17,22 @@ namespace {
 
 constexpr size_t kMostOperands = 10;
 
+enum class Kind { kProduct, kLoad, kCopy, kOrder };
+
 struct Instruction {
     const char *call, *name;
     size_t operands;
+    Kind kind;
 };
 // Of two that start alike the longer one first.
 constexpr Instruction kInstructions[] = {
-    {kFloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", kMostOperands},
-    {kBfloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", kMostOperands},
-    {kTransposedLoadCall, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", 1},
-    {kMatrixLoadCall, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", 1},
+    {kFloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", kMostOperands, Kind::kProduct},
+    {kBfloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", kMostOperands, Kind::kProduct},
+    {kTransposedLoadCall, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", 1, Kind::kLoad},
+    {kMatrixLoadCall, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", 1, Kind::kLoad},
+    {kCopyCall, "cp.async.cg.shared.global", 6, Kind::kCopy},
+    {kCommitCall, "cp.async.commit_group", 0, Kind::kOrder},
+    {kWaitCall, "cp.async.wait_group", 1, Kind::kOrder},
 };
 
 const Instruction *instruction_in(const std::string &line) {
@@ -35,64 +43,6 @@ const Instruction *instruction_in(const std::string &line) {
     }
     return nullptr;
 }
-
-[[noreturn]] void fail(const std::string &line) {
-    throw std::runtime_error("PTX calls an instruction for matrices in an unknown way: " + line);
-}
-
-bool mentions(const std::string &line, const std::set<std::string> &names) {
-    static const std::regex name(R"(%rd\d+)");
-    const std::sregex_iterator first(line.begin(), line.end(), name);
-    return std::any_of(first, std::sregex_iterator(), [&](const auto &match) { return names.count(match.str()) > 0; });
-}
-
-// How the code takes 64-bit registers apart, each in one of two ways:
-//
-//     mov.b64 {%r1, %r2}, %rd1;
-//     cvt.u32.u64 %r1, %rd1;    { .reg .b32 tmp; mov.b64 {tmp, %r2}, %rd1; }
-class UnpackedWords {
-public:
-    using Words = std::array<std::string, 2>;
-
-    // Whether a line is one of these.
-    bool take(const std::string &line) {
-        static const std::regex both(R"(\s*mov\.b64\s+\{(%r\d+), (%r\d+)\}, (%rd\d+);)");
-        static const std::regex lower(R"(\s*cvt\.u32\.u64\s+(%r\d+), (%rd\d+);)");
-        static const std::regex upper(R"(\s*\{ \.reg \.b32 tmp; mov\.b64 \{tmp, (%r\d+)\}, (%rd\d+); \})");
-        std::smatch match;
-        if (std::regex_match(line, match, both)) {
-            add(match[3], 0, match[1]);
-            add(match[3], 1, match[2]);
-        } else if (std::regex_match(line, match, lower)) {
-            add(match[2], 0, match[1]);
-        } else if (std::regex_match(line, match, upper)) {
-            add(match[2], 1, match[1]);
-        } else {
-            return false;
-        }
-        return true;
-    }
-
-    const Words &of(const std::string &name) const {
-        const auto found = words_.find(name);
-        if (found == words_.end() || found->second[0].empty() || found->second[1].empty() || repeated_.count(name)) {
-            fail(name + " is not taken apart once");
-        }
-        return found->second;
-    }
-
-private:
-    void add(const std::string &name, size_t which, const std::string &word) {
-        std::string &own = words_[name][which];
-        if (!own.empty()) {
-            repeated_.insert(name);
-        }
-        own = word;
-    }
-
-    std::set<std::string> repeated_;
-    std::map<std::string, Words> words_;
-};
 
 // One call: from "{ // callseq" to "}", which LLVM writes as
 //
@@ -110,50 +60,30 @@ public:
         if (std::regex_match(line, match, store)) {
             const size_t operand = std::stoul(match[1]);
             if (operand >= kMostOperands) {
-                fail(line);
+                fail_at(line);
             }
-            operands_[operand] = match[2];
+            operands[operand] = match[2];
         } else if (std::regex_match(line, match, load)) {
-            results_ = {match[1], match[2]};
+            results = {match[1], match[2]};
         } else if (line.find("call.uni") != std::string::npos) {
-            instruction_ = instruction_in(line);
+            instruction = instruction_in(line);
         }
-        text_ += line + "\n";
+        text += line + "\n";
     }
 
-    // The instruction, or the call of another function as it was.
-    std::string text(const UnpackedWords &unpacked) const {
-        if (!instruction_) {
-            return text_;
+    void check() const {
+        const auto end = operands.begin() + instruction->operands;
+        const bool has_results = instruction->kind == Kind::kProduct || instruction->kind == Kind::kLoad;
+        if (results[0].empty() == has_results ||
+            std::any_of(operands.begin(), end, [](auto &o) { return o.empty(); })) {
+            fail_at(text);
         }
-        const auto end = operands_.begin() + instruction_->operands;
-        if (results_[0].empty() || std::any_of(operands_.begin(), end, [](auto &o) { return o.empty(); })) {
-            fail(text_);
-        }
-        const auto &[d0, d1] = unpacked.of(results_[0]);
-        const auto &[d2, d3] = unpacked.of(results_[1]);
-        const auto &[c0, c1, c2, c3, a0, a1, a2, a3, b0, b1] = operands_;
-        std::ostringstream out;
-        out << instruction_->name << " {" << d0 << ", " << d1 << ", " << d2 << ", " << d3 << "}, ";
-        if (instruction_->operands == 1) {
-            out << '[' << c0 << "];\n";
-        } else {
-            out << '{' << a0 << ", " << a1 << ", " << a2 << ", " << a3 << "}, {" << b0 << ", " << b1 << "}, {" << c0
-                << ", " << c1 << ", " << c2 << ", " << c3 << "};\n";
-        }
-        return out.str();
     }
 
-    // Registers that the instruction does without.
-    std::set<std::string> packed_results() const {
-        return instruction_ ? std::set<std::string>(results_.begin(), results_.end()) : std::set<std::string>();
-    }
-
-private:
-    std::string text_;
-    std::array<std::string, kMostOperands> operands_;
-    std::array<std::string, 2> results_;
-    const Instruction *instruction_ = nullptr;
+    std::string text;
+    std::array<std::string, kMostOperands> operands;
+    std::array<std::string, 2> results;
+    const Instruction *instruction = nullptr;  // null: a call of another function
 };
 
 // Device code in pieces: lines, and calls in their place.
@@ -166,52 +96,115 @@ public:
             in_declaration =
                 in_declaration || (line.find(".extern .func") != std::string::npos && instruction_in(line));
             if (line.find("{ // callseq") != std::string::npos) {
-                calls_.emplace_back();
+                pieces_.push_back({"", CallSequence()});
                 in_call = true;
             }
             if (in_call) {
-                calls_.back().take(line);
+                pieces_.back().call->take(line);
             } else if (!in_declaration) {
-                lines_.push_back({line, calls_.size()});
                 words_.take(line);
+                for (const std::string &name : written_in(line)) {
+                    ++written_[name];
+                }
+                loads_.take(line, pieces_.size());
+                pieces_.push_back({line, {}});
             }
             in_declaration = in_declaration && line.find(';') == std::string::npos;
             in_call = in_call && line.find("} // callseq") == std::string::npos;
         }
     }
 
-    std::string with_instructions() const {
-        std::set<std::string> packed;
-        for (const CallSequence &call : calls_) {
-            packed.merge(call.packed_results());
+    std::string with_instructions() {
+        std::set<std::string> packed, copied;
+        for (size_t i = 0; i < pieces_.size(); ++i) {
+            if (const auto &call = pieces_[i].call; call && call->instruction) {
+                call->check();
+                packed.insert(call->results.begin(), call->results.end());
+                pieces_[i].text = instruction_at(i, copied);
+            }
         }
         std::string result;
-        size_t calls = 0;
-        const auto add_calls = [&](size_t end) {
-            for (; calls < end; ++calls) {
-                result += calls_[calls].text(words_);
+        for (const auto &[text, call] : pieces_) {
+            const std::string &line = call && !call->instruction ? call->text : text;
+            if (mentions(line, copied) || (!call && mentions(line, packed) && !UnpackedWords().take(line))) {
+                fail_at(line);
             }
-        };
-        for (const auto &[line, calls_before] : lines_) {
-            add_calls(calls_before);
-            if (!mentions(line, packed)) {
+            if (call) {
+                result += call->instruction ? line + "\n" : line;
+            } else if (!line.empty() && !mentions(line, packed)) {
                 result += line + "\n";
-            } else if (!UnpackedWords().take(line)) {
-                fail(line);
             }
         }
-        add_calls(calls_.size());
         return result;
     }
 
 private:
-    struct Line {
-        std::string text;
-        size_t calls_before;
+    struct Piece {
+        std::string text;  // a line, or what takes a call's place
+        std::optional<CallSequence> call;
     };
-    std::vector<Line> lines_;
-    std::vector<CallSequence> calls_;
+
+    // `copied`: registers that are gone.
+    std::string instruction_at(size_t place, std::set<std::string> &copied) {
+        const CallSequence &call = *pieces_[place].call;
+        const auto &[c0, c1, c2, c3, a0, a1, a2, a3, b0, b1] = call.operands;
+        const std::string name = call.instruction->name;
+        switch (call.instruction->kind) {
+        case Kind::kOrder:
+            return name + (c0.empty() ? ";" : " " + c0 + ";");
+        case Kind::kCopy:
+            return name + " [" + c0 + "], [" + copied_from(place, {c2, c3, a0, a1}, copied) + "], 16, " + c1 + ";";
+        case Kind::kLoad:
+            return name + " " + words_of(place) + ", [" + c0 + "];";
+        default:
+            return name + " " + words_of(place) + ", {" + a0 + ", " + a1 + ", " + a2 + ", " + a3 + "}, {" + b0 + ", " +
+                   b1 + "}, {" + c0 + ", " + c1 + ", " + c2 + ", " + c3 + "};";
+        }
+    }
+
+    // The registers that the code puts the words of the result in. That is now done by the instruction, which is
+    // before: right if they have no other value there.
+    std::string words_of(size_t place) const {
+        const CallSequence &call = *pieces_[place].call;
+        std::string list;
+        for (const std::string &result : call.results) {
+            for (const std::string &name : words_.of(result)) {
+                if (written_.at(name) != 1) {
+                    fail_at(name + " has other values too");
+                }
+                list += (list.empty() ? "" : ", ") + name;
+            }
+        }
+        return "{" + list + "}";
+    }
+
+    // The load goes, and its address is used where the call is.
+    std::string copied_from(size_t place, const std::array<std::string, 4> &words, std::set<std::string> &copied) {
+        const WideLoads::WideLoad &load = loads_.of(words);
+        for (const std::string &word : words) {
+            if (!copied.insert(word).second || written_.at(word) != 1) {
+                fail_at(word + " is not copied once");
+            }
+        }
+        const std::string address = load.address.substr(0, load.address.find('+'));
+        for (size_t i = load.place + 1; i < place; ++i) {
+            const std::vector<std::string> written = written_in(pieces_[i].text);
+            const bool is_changed = std::count(written.begin(), written.end(), address) != 0;
+            if (!pieces_[i].call && (is_changed || is_end_of_block(pieces_[i].text))) {
+                fail_at(pieces_[i].text);
+            }
+        }
+        if (load.place > place) {
+            fail_at(pieces_[load.place].text);
+        }
+        pieces_[load.place].text.clear();
+        return load.address;
+    }
+
+    std::vector<Piece> pieces_;
     UnpackedWords words_;
+    WideLoads loads_;
+    std::map<std::string, int> written_;  // how often
 };
 
 }  // namespace
@@ -220,7 +213,7 @@ std::string replace_matrix_calls(const std::string &ptx) {
     const std::string result = DeviceCode(ptx).with_instructions();
     for (const Instruction &instruction : kInstructions) {
         if (const size_t at = result.find(instruction.call); at != std::string::npos) {
-            fail(result.substr(at, 80));
+            fail_at(result.substr(at, 80));
         }
     }
     return result;

@@ -1,4 +1,4 @@
-// Matrix products of a warp in compiled device code.
+// What Halide has no instructions for, in compiled device code: matrix products of a warp, copies under way.
 #pragma once
 
 #include <string>
@@ -17,6 +17,15 @@ inline constexpr const char *kBfloat16Call = "hattn_mma_m16n8k16_bf16";
 // registers as 128 bits. Others than products, they read memory and stay in their place.
 inline constexpr const char *kMatrixLoadCall = "hattn_load_matrix_m8n8_x4";
 inline constexpr const char *kTransposedLoadCall = "hattn_load_matrix_m8n8_x4_transposed";
+
+// cp.async.cg.shared.global of 16 bytes: of an address in shared memory, in bytes, how many bytes there are to copy, 16
+// or 0, in front of zeros, and the four words that are there as a load from memory has them: the call becomes a copy
+// from where that load is from, and the load goes.
+inline constexpr const char *kCopyCall = "hattn_copy_16_bytes";
+// cp.async.commit_group: what the thread has started since the last one is a group.
+inline constexpr const char *kCommitCall = "hattn_commit_copies";
+// cp.async.wait_group: until all groups of the thread but so many, a constant, are there.
+inline constexpr const char *kWaitCall = "hattn_wait_for_copies";
 
 // Halide has no instruction of that name, and LLVM's intrinsic returns what Halide cannot hold. So the code calls a
 // function, and here every call in the text becomes the instruction. Throws std::runtime_error where a call is not as

@@ -3,6 +3,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "matrix_calls.h"
+
 namespace hattn::schedules::cuda {
 
 using namespace Halide;
@@ -44,7 +46,36 @@ Expr words_of(const Expr &value) {
     fail(value);
 }
 
+// Of words from memory, or zeros, under a condition.
+Stmt copy_of(const Expr &words, const Expr &word_index) {
+    Expr bytes = 4 * kWords, from = words;
+    if (const Select *select = words.as<Select>()) {
+        const Broadcast *condition = select->condition.as<Broadcast>();
+        if (!condition || !is_const_zero(select->false_value)) {
+            fail(words);
+        }
+        bytes = Select::make(condition->value, bytes, 0);
+        from = select->true_value;
+    }
+    const Ramp *to = word_index.as<Ramp>();
+    if (!from.as<Load>() || !to) {
+        fail(words);
+    }
+    std::vector<Expr> arguments = {to->base * 4, bytes};
+    const std::string name = unique_name("copied");
+    for (int i = 0; i < kWords; ++i) {
+        arguments.push_back(Shuffle::make_extract_element(Variable::make(from.type(), name), i));
+    }
+    return LetStmt::make(name, from, Evaluate::make(Call::make(Int(32), kCopyCall, arguments, Call::Extern)));
+}
+
 }  // namespace
+
+Stmt WideRows::visit(const ProducerConsumer *stage) {
+    const bool is_tile = stage->name == early_.next || stage->name == early_.now;
+    const ScopedValue<bool> early(is_early_, is_early_ || (stage->is_producer && is_tile));
+    return IRMutator::visit(stage);
+}
 
 // Parts of such values go where they are used, so that indices show them.
 Stmt WideRows::visit(const LetStmt *let) {
@@ -60,6 +91,9 @@ Stmt WideRows::visit(const Store *store) {
         fail(store->predicate);
     }
     const Expr value = substitute_in_all_lets(store->value);
+    if (is_early_) {
+        return copy_of(words_of(value), words_at(store->index));
+    }
     return Store::make(store->name, words_of(value), words_at(store->index), store->param, const_true(kWords),
                        ModulusRemainder(kWords, 0));
 }

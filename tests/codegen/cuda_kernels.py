@@ -24,6 +24,8 @@ _COUNTED_OF_MATRICES = {  # in kernels for tensor cores alone
     "matrix_loads": r"ldmatrix\.sync",
     "wide_loads": r"ld\.global\.nc\.v4\.b32",
     "narrow_loads": r"ld\.global\.nc\.b16",
+    "copies": r"cp\.async\.cg",
+    "waits": r"cp\.async\.wait_group",
 }
 
 

@@ -1,4 +1,5 @@
-// Kernels need their barriers, and the emulator finds it where one is missing: each in turn is left out.
+// Kernels need their barriers and their waits for copies, and the emulator finds it where one is missing: each in turn
+// is left out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,11 @@ struct Kernels {
     const char *on_tensor_cores = nullptr;  // how
     int64_t head = 64;
     bool masked = false;
+    int waits = 0;  // for copies
 };
+
+constexpr const char *kWithoutBarrier = "HATTN_EMULATED_CUDA_WITHOUT_BARRIER";
+constexpr const char *kWithoutWait = "HATTN_EMULATED_CUDA_WITHOUT_WAIT";
 
 class Barriers : public testing::TestWithParam<Kernels> {
 protected:
@@ -29,13 +34,14 @@ protected:
         }
     }
     void TearDown() override {
-        unsetenv("HATTN_EMULATED_CUDA_WITHOUT_BARRIER");
+        unsetenv(kWithoutBarrier);
+        unsetenv(kWithoutWait);
     }
 
     // Of several chunks of keys, so that the ends of their loop meet.
-    static test::Outcome run_without(int barrier, const Kernels &kernels) {
+    static test::Outcome run_without(const char *what, int number, const Kernels &kernels) {
         const hattn_algorithm algorithm = kernels.algorithm;
-        setenv("HATTN_EMULATED_CUDA_WITHOUT_BARRIER", std::to_string(barrier).c_str(), 1);
+        setenv(what, std::to_string(number).c_str(), 1);
         cases::Case c;
         c.name = "barriers";
         c.query_length = algorithm == HATTN_ALGORITHM_FLASH ? 70 : 3;
@@ -55,11 +61,11 @@ protected:
 // are not missed.
 TEST_P(Barriers, AreMissed) {
     const int barriers = GetParam().barriers;
-    EXPECT_TRUE(run_without(0, GetParam()).ok());
+    EXPECT_TRUE(run_without(kWithoutBarrier, 0, GetParam()).ok());
     int missed = 0;
     std::string list;
     for (int barrier = 1; barrier <= barriers; ++barrier) {
-        const test::Outcome outcome = run_without(barrier, GetParam());
+        const test::Outcome outcome = run_without(kWithoutBarrier, barrier, GetParam());
         missed += outcome.ok() ? 0 : 1;
         list += outcome.ok() ? '.' : 'x';
         if (!outcome.ok()) {
@@ -69,14 +75,23 @@ TEST_P(Barriers, AreMissed) {
     }
     RecordProperty("missed", list);
     EXPECT_GE(missed, GetParam().needed) << list;
-    EXPECT_TRUE(run_without(barriers + 1, GetParam()).ok()) << "there are more";
+    EXPECT_TRUE(run_without(kWithoutBarrier, barriers + 1, GetParam()).ok()) << "there are more";
+}
+
+TEST_P(Barriers, AndWaitsAreMissed) {
+    const int waits = GetParam().waits;
+    for (int wait = 1; wait <= waits; ++wait) {
+        EXPECT_EQ(run_without(kWithoutWait, wait, GetParam()).status, HATTN_INTERNAL_ERROR) << wait;
+    }
+    EXPECT_TRUE(run_without(kWithoutWait, waits + 1, GetParam()).ok()) << "there are more";
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, Barriers,
-    testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5}, Kernels{HATTN_ALGORITHM_FLASH, 15, 5, "on_tensor_cores"},
-                    Kernels{HATTN_ALGORITHM_FLASH, 16, 6, "on_tensor_cores_in_parts", 256},
-                    Kernels{HATTN_ALGORITHM_FLASH, 21, 7, "on_tensor_cores_masked", 64, true},
+    testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5},
+                    Kernels{HATTN_ALGORITHM_FLASH, 16, 7, "on_tensor_cores", 64, false, 2},
+                    Kernels{HATTN_ALGORITHM_FLASH, 17, 8, "on_tensor_cores_in_parts", 256, false, 2},
+                    Kernels{HATTN_ALGORITHM_FLASH, 21, 8, "on_tensor_cores_masked", 64, true, 1},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5}, Kernels{HATTN_ALGORITHM_NAIVE, 17, 1},
                     Kernels{HATTN_ALGORITHM_UNFUSED, 10, 3}),
     [](const auto &parameter) {

@@ -1,0 +1,70 @@
+// Calls in device code become instructions, where that is right.
+#include "schedules/cuda/matrix_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace {
+
+namespace cuda = hattn::schedules::cuda;
+
+// As LLVM writes it.
+std::string call(const std::string &name, const std::vector<std::string> &operands, const std::string &results) {
+    std::string text = "{ // callseq 0, 0\n";
+    for (size_t i = 0; i < operands.size(); ++i) {
+        const std::string param = "param" + std::to_string(i);
+        text += ".param .b32 " + param + ";\nst.param.b32 [" + param + "], " + operands[i] + ";\n";
+    }
+    return text + "call.uni (retval0), " + name + ", (param0);\n" + results + "} // callseq 0\n";
+}
+
+const std::string kMatrices = call(cuda::kMatrixLoadCall, {"%r1"}, "ld.param.v2.b64 {%rd1, %rd2}, [retval0];\n");
+const std::string kUnpacked = "mov.b64 {%r2, %r3}, %rd1;\nmov.b64 {%r4, %r5}, %rd2;\n";
+const std::string kLoad = "ld.global.nc.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1+16];\n";
+const std::string kCopy = call(cuda::kCopyCall, {"%r1", "%r6", "%r2", "%r3", "%r4", "%r5"}, "");
+
+TEST(MatrixCalls, BecomeInstructions) {
+    EXPECT_EQ(cuda::replace_matrix_calls(kMatrices + kUnpacked),
+              "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%r1];\n");
+    EXPECT_EQ(cuda::replace_matrix_calls(kLoad + "bar.sync 0;\n" + kCopy),
+              "bar.sync 0;\ncp.async.cg.shared.global [%r1], [%rd1+16], 16, %r6;\n");
+    EXPECT_EQ(cuda::replace_matrix_calls(call(cuda::kCommitCall, {}, "") + call(cuda::kWaitCall, {"1"}, "")),
+              "cp.async.commit_group;\ncp.async.wait_group 1;\n");
+    const std::string other = call("of_others", {"%r1"}, "");
+    EXPECT_EQ(cuda::replace_matrix_calls(other), other);
+}
+
+TEST(MatrixCalls, AreRefusedWhereRegistersHaveOtherValues) {
+    const std::string wrong[] = {
+        kMatrices + "mov.b32 %r2, 0;\n" + kUnpacked,
+        kMatrices + kUnpacked + "ld.global.v2.b32 {%r9, %r4}, [%rd4];\n",
+        kMatrices + "mov.b64 {%r2, %r3}, %rd1;\n",
+        kMatrices + kUnpacked + "mov.b64 {%r6, %r7}, %rd1;\n",
+        kMatrices + kUnpacked + "add.s64 %rd3, %rd1, 1;\n",
+    };
+    for (const std::string &text : wrong) {
+        EXPECT_THROW(cuda::replace_matrix_calls(text), std::runtime_error) << text;
+    }
+}
+
+TEST(MatrixCalls, AreRefusedWhereACopyIsNotOfALoad) {
+    const std::string wrong[] = {
+        kCopy,
+        kCopy + kLoad,
+        kLoad + "add.s64 %rd1, %rd1, 8;\n" + kCopy,
+        kLoad + "$L__BB0_1:\n" + kCopy,
+        kLoad + kCopy + "add.s32 %r7, %r4, 1;\n",
+        kLoad + kCopy + kCopy,
+        kLoad + kCopy + call(cuda::kMatrixLoadCall, {"%r4"}, "ld.param.v2.b64 {%rd7, %rd8}, [retval0];\n") +
+            "mov.b64 {%r12, %r13}, %rd7;\nmov.b64 {%r14, %r15}, %rd8;\n",
+        kLoad + kCopy + call("of_others", {"%r5"}, ""),
+        "mov.b32 %r3, 0;\n" + kLoad + kCopy,
+        "ld.global.nc.v4.b32 {%r3, %r2, %r4, %r5}, [%rd1];\n" + kCopy,
+    };
+    for (const std::string &text : wrong) {
+        EXPECT_THROW(cuda::replace_matrix_calls(text), std::runtime_error) << text;
+    }
+}
+
+}  // namespace
