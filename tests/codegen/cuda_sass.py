@@ -20,8 +20,8 @@ from cuda_kernels import launches, ptx_of
 
 GOLDEN = pathlib.Path(__file__).with_name("cuda_sass.json")
 CAPABILITIES = ("sm_80", "sm_90")
-# All for tensor cores, and of those in float32 what other hooks are added to.
-RECORDED = re.compile(r"(?:flash|split_kv)_cuda_r\d+k\d+s\d+t\d+h\d+(?:_b?float16\w*)?$")
+# All for tensor cores, and of those in float32 some, without hooks.
+RECORDED = re.compile(r"(?:flash|split_kv)_cuda_r\d+k\d+s\d+t\d+h(?:64|128|256|\d+_b?float16\w*)$")
 _COUNTED = ("HMMA", "FFMA", "MUFU", "LDSM", "LDS", "STS", "LDG", "LDGSTS", "STG", "BAR")
 _BY_WIDTH = ("LDS", "STS", "LDG", "LDGSTS", "STG")
 _LOCAL = ("LDL", "STL")
@@ -93,7 +93,8 @@ def golden():
 
 def main(directories):
     assembler = cuda_tools.version(cuda_tools.find("ptxas"))
-    kernels = dict(golden()["kernels"])  # a build may have some of the kernels only
+    # A build may have some of the kernels only.
+    kernels = {name: rows for name, rows in golden()["kernels"].items() if RECORDED.match(name)}
     for name, launch in sorted(launches(directories).items()):
         if RECORDED.match(name):
             with tempfile.NamedTemporaryFile("w", suffix=".ptx") as ptx:
