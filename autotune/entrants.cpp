@@ -14,8 +14,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr double kOracleBudget = 2e6;   // multiply-adds per problem
-constexpr double kTaskSeconds = 20e-6;  // more tasks than one per so much work help no machine
+constexpr double kOracleBudget = 2e6;        // multiply-adds per problem
+constexpr double kLeastTaskSeconds = 20e-6;  // more tasks than one per so much work help no machine
 
 // To which kernels of a target may round weights: where they multiply 16-bit numbers as they are.
 hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dtype dtype) {
@@ -135,7 +135,7 @@ private:
 // Whether a machine with many cores would have less use for them than with the default.
 bool occupies_fewer_cores(const Trial &trial, Trial &usual, const Problems &problems) {
     for (size_t i = 0; i < problems.size(); ++i) {
-        const double useful = std::ceil(usual.seconds(i, 2) / kTaskSeconds);
+        const double useful = std::ceil(usual.seconds(i, 2) / kLeastTaskSeconds);
         const double wanted = std::min(usual.explain(i).at("tasks").get<double>(), useful);
         if (trial.explain(i).at("tasks").get<double>() < wanted) {
             return true;

@@ -101,7 +101,7 @@ int64_t weights_of(const Problem &problem, const KernelSet &kernels, int64_t hea
 
 WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kernels, int32_t threads) {
     WorkspaceLayout layout;
-    constexpr int64_t kFloat = sizeof(float);
+    constexpr int64_t kElementBytes = sizeof(float);
     if (problem.batch == 0 || problem.query_length == 0) {
         return layout;
     }
@@ -126,12 +126,12 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     };
     layout.tasks_offset =
         place((layout.task_capacity + most_merges(layout.task_capacity)) * static_cast<int64_t>(sizeof(Task)));
-    layout.states_offset = place(layout.state_floats * kFloat);
-    layout.weights_offset = place(layout.weight_floats * kFloat);
-    layout.sinks_offset = place(problem.query_heads * kFloat);
+    layout.states_offset = place(layout.state_floats * kElementBytes);
+    layout.weights_offset = place(layout.weight_floats * kElementBytes);
+    layout.sinks_offset = place(problem.query_heads * kElementBytes);
     const bool keeps_lse = problem.scores == HATTN_SCORES_PROBABILITIES;
-    layout.lse_offset = place(keeps_lse ? checked_multiply(head_rows, kFloat, "workspace") : 0);
-    layout.worker_stride = static_cast<size_t>(layout.segment_floats * kFloat + layout.scratch_bytes);
+    layout.lse_offset = place(keeps_lse ? checked_multiply(head_rows, kElementBytes, "workspace") : 0);
+    layout.worker_stride = static_cast<size_t>(layout.segment_floats * kElementBytes + layout.scratch_bytes);
     layout.workers_offset = place(checked_multiply(static_cast<int64_t>(layout.worker_stride), threads, "workspace"));
     layout.bytes = static_cast<size_t>(used);
     return layout;

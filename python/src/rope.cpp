@@ -9,7 +9,7 @@
 namespace hattn_python {
 namespace {
 
-constexpr const char *kBatch = "the batch of x";
+constexpr const char *kBatchOfX = "the batch of x";
 
 const float *add_table(const nb::object &object, const char *name, Array &array, int64_t &positions) {
     if (object.is_none())
@@ -69,7 +69,7 @@ nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOpt
     const int64_t batch = from_tensor.extent[0];
     const RopeCall call(&rope, positions, batch, from_tensor.extent[2]);
     const auto integers = [&](nb::handle object, const char *name) {
-        return object.is_none() ? std::vector<int32_t>() : Array::readable(object, name).integers(batch, kBatch);
+        return object.is_none() ? std::vector<int32_t>() : Array::readable(object, name).integers(batch, kBatchOfX);
     };
     const std::vector<int32_t> starts = integers(offsets, "offsets"), rows = integers(lengths, "lengths");
     hattn_context *context = Session::current().context();

@@ -9,8 +9,7 @@ namespace hattn {
 
 namespace {
 
-constexpr float kNoAngle = 0.0f, kOne = 1.0f;
-const halide_type_t kFloat = halide_type_of<float>(), kHalf = halide_type_of<uint16_t>();
+constexpr float kNoAngle = 0.0f, kNoScale = 1.0f;
 
 // These kernels serve heads of any size.
 const DeviceKernelInfo &kernel_of(const DeviceQueue &queue, KernelKind kind) {
@@ -109,7 +108,7 @@ RowConversion::RowConversion(DeviceQueue &queue, const DeviceRows &from, const D
 
 RowQuantization::RowQuantization(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to,
                                  const DeviceRows &scales, bool computes_scales, std::span<const RowRun> runs)
-    : one_(queue, &kOne, 1, "scale"),
+    : one_(queue, &kNoScale, 1, "scale"),
       records_(
           quantize_records(from, to, scales, computes_scales, runs, kernel_of(queue, KernelKind::kQuantize).tile.rows)),
       table_(queue, std::span<const QuantizeRecord>(records_)),

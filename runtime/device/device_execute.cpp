@@ -17,9 +17,6 @@ namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
-// Elements of the views of one memory.
-const halide_type_t kFloat = halide_type_of<float>(), kHalf = halide_type_of<uint16_t>();
-
 // lse as wanted, or memory of the device alone that has its shape.
 hattn_tensor lse_tensor(const hattn_attention_args &args) {
     if (args.lse.data) {

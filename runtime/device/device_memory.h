@@ -15,6 +15,9 @@
 
 namespace hattn {
 
+// Elements of the views of one memory.
+inline const halide_type_t kFloat = halide_type_of<float>(), kHalf = halide_type_of<uint16_t>();
+
 // A mirror is as large as what it mirrors, element by element at the same offsets, gaps included. It is a part of the
 // queue's workspace as long as there is room, else memory of its own.
 class DeviceMemory {

@@ -13,12 +13,12 @@ namespace hattn {
 
 namespace {
 
-constexpr float kOne = 1.0f;
+constexpr float kUnitScale = 1.0f;
 constexpr int64_t kScaleBytes = sizeof(float);
 
 hattn_tensor one() {
     hattn_tensor tensor = HATTN_TENSOR_INIT;
-    tensor.data = const_cast<float *>(&kOne);
+    tensor.data = const_cast<float *>(&kUnitScale);
     std::fill(tensor.extent, tensor.extent + 4, 1);
     return tensor;
 }

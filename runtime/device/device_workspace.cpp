@@ -13,7 +13,7 @@ namespace hattn {
 namespace {
 
 constexpr const char *kWhat = "device_workspace";
-constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kFloatBytes = sizeof(float);
 // Units of unfused between whose two launches weights are kept: 32 MiB of 8 rows and 512 keys each, and enough blocks
 // for any GPU.
 constexpr int64_t kMostWeightUnits = 2048;
@@ -70,9 +70,9 @@ void add_weights(const DevicePlan &plan, const DeviceWorkspace &workspace, Sizes
         device.add(workspace.weight_units, sizeof(UnfusedRecord));
     }
     const int64_t rows = checked_multiply(workspace.weight_units, tile.rows, kWhat);
-    device.add(checked_multiply(rows, tile.keys, kWhat), kFloat);
-    device.add(rows, kFloat);
-    device.add(rows, kFloat);
+    device.add(checked_multiply(rows, tile.keys, kWhat), kFloatBytes);
+    device.add(rows, kFloatBytes);
+    device.add(rows, kFloatBytes);
 }
 
 }  // namespace
@@ -99,18 +99,18 @@ DeviceWorkspace lay_out_device_workspace(const Problem &problem, const DevicePla
         for (const hattn_dtype side : {problem.k_dtype, problem.v_dtype}) {
             sizes->add(workspace.granules, sizeof(int32_t));
             sizes->add(is_quantized(side) ? workspace.granules : 1, sizeof(int32_t));  // of scales
-            sizes->add(1, kFloat);  // scales of channels that are none
-            sizes->add(1, kFloat);  // scales of keys that are none
+            sizes->add(1, kFloatBytes);  // scales of channels that are none
+            sizes->add(1, kFloatBytes);  // scales of keys that are none
         }
-        sizes->add(problem.query_heads, kFloat);                              // slopes
-        sizes->add(problem.query_heads + plan.attention->tile.rows, kFloat);  // sinks
-        sizes->add(1, kFloat);                                                // bias that is none
-        sizes->add(1, 1);                                                     // mask that is none
+        sizes->add(problem.query_heads, kFloatBytes);                              // slopes
+        sizes->add(problem.query_heads + plan.attention->tile.rows, kFloatBytes);  // sinks
+        sizes->add(1, kFloatBytes);                                                // bias that is none
+        sizes->add(1, 1);                                                          // mask that is none
     }
     device.add(checked_multiply(problem.query_heads, problem.total_rows(), kWhat),
-               kFloat);  // log-sum-exp, if not wanted
-    device.add(checked_multiply(std::max<int64_t>(workspace.state_rows, 1), problem.value_dim, kWhat), kFloat);
-    device.add(std::max<int64_t>(workspace.state_rows, 1), kFloat);
+               kFloatBytes);  // log-sum-exp, if not wanted
+    device.add(checked_multiply(std::max<int64_t>(workspace.state_rows, 1), problem.value_dim, kWhat), kFloatBytes);
+    device.add(std::max<int64_t>(workspace.state_rows, 1), kFloatBytes);
     if (plan.values) {
         add_weights(plan, workspace, host, device);
     }

@@ -1,6 +1,13 @@
 #include "case_list.h"
 
+#include <utility>
+
 namespace hattn::cases {
+
+void add(std::vector<Case> &list, std::string name, Case c) {
+    c.name = std::move(name);
+    list.push_back(std::move(c));
+}
 
 const std::vector<Case> &all_cases() {
     static const std::vector<Case> cases = [] {

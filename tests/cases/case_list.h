@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "case.h"
 
 namespace hattn::cases {
+
+// Appends c under that name.
+void add(std::vector<Case> &list, std::string name, Case c);
 
 // Names are unique and do not change from run to run.
 const std::vector<Case> &all_cases();

@@ -7,12 +7,7 @@ namespace hattn::cases {
 
 namespace {
 
-void add(std::vector<Case> &list, std::string name, Case c) {
-    c.name = std::move(name);
-    list.push_back(std::move(c));
-}
-
-Case base(int64_t query_length, int64_t kv_length) {
+Case two_sequences(int64_t query_length, int64_t kv_length) {
     Case c;
     c.batch = 2;
     c.query_heads = 4;
@@ -48,9 +43,9 @@ std::string hook_name(unsigned bits) {
 void add_combinations(std::vector<Case> &list) {
     for (unsigned bits = 0; bits < kHookCombinations; ++bits) {
         std::string name = "hooks" + hook_name(bits);
-        Case c = with_hooks(base(23, 75), bits);
+        Case c = with_hooks(two_sequences(23, 75), bits);
         add(list, name, c);
-        add(list, name + "_one_row", with_hooks(base(1, 140), bits));
+        add(list, name + "_one_row", with_hooks(two_sequences(1, 140), bits));
         c.causal = true;
         c.sinks = Sinks::kNormal;
         add(list, name + "_causal_sinks", c);
@@ -71,7 +66,7 @@ void add_broadcasts(std::vector<Case> &list) {
         }
         std::string suffix = dimensions.empty() ? "_one" : "_" + dimensions;
         for (int64_t query_length : {1, 11}) {
-            Case c = base(query_length, 67);
+            Case c = two_sequences(query_length, 67);
             std::string rows = "_queries_" + std::to_string(query_length);
             Case bias = c;
             bias.bias = varying(dimensions);
@@ -95,7 +90,7 @@ void add_operand_values(std::vector<Case> &list) {
     for (int64_t query_length : {1, 20}) {
         std::string rows = "_queries_" + std::to_string(query_length);
         for (auto [values, name] : kBias) {
-            Case c = base(query_length, 72);
+            Case c = two_sequences(query_length, 72);
             c.bias = varying("hqk");
             c.bias_values = values;
             add(list, std::string("bias_") + name + rows, c);
@@ -105,7 +100,7 @@ void add_operand_values(std::vector<Case> &list) {
             add(list, std::string("bias_") + name + "_sinks_softcap" + rows, c);
         }
         for (auto [values, name] : kMask) {
-            Case c = base(query_length, 72);
+            Case c = two_sequences(query_length, 72);
             c.mask = varying("bqk");
             c.mask_values = values;
             add(list, std::string("mask_") + name + rows, c);
@@ -119,7 +114,7 @@ void add_operand_values(std::vector<Case> &list) {
 
 void add_scalars(std::vector<Case> &list) {
     for (float softcap : {0.01f, 0.5f, 5.0f, 30.0f, 50.0f, 1000.0f}) {
-        Case c = base(13, 50);
+        Case c = two_sequences(13, 50);
         c.softcap = softcap;
         c.scale = 1.0f;  // scores well beyond the smaller caps
         add(list, "softcap_" + std::to_string(static_cast<int>(softcap * 100.0f)) + "_hundredths", c);
@@ -127,7 +122,7 @@ void add_scalars(std::vector<Case> &list) {
     const std::pair<float, const char *> kScales[] = {
         {0.0f, "zero"}, {1.0f, "one"}, {-0.5f, "negative"}, {3.0f, "three"}, {1e-6f, "tiny"}};
     for (auto [scale, name] : kScales) {
-        Case c = base(9, 41);
+        Case c = two_sequences(9, 41);
         c.scale = scale;
         add(list, std::string("scale_") + name, c);
         c.query_length = 1;
@@ -143,13 +138,13 @@ void add_sinks(std::vector<Case> &list) {
                                                      {Sinks::kHuge, "huge"},
                                                      {Sinks::kMixed, "mixed"}};
     for (auto [sinks, name] : kSinks) {
-        Case c = base(14, 66);
+        Case c = two_sequences(14, 66);
         c.sinks = sinks;
         add(list, std::string("sinks_") + name, c);
         c.causal = true;
         c.causal_offsets = {-6, 30};  // the first rows of one sequence see nothing
         add(list, std::string("sinks_") + name + "_empty_rows", c);
-        Case one_row = base(1, 530);
+        Case one_row = two_sequences(1, 530);
         one_row.sinks = sinks;
         add(list, std::string("sinks_") + name + "_one_row", one_row);
         one_row.mask = varying("b");
@@ -165,7 +160,7 @@ void add_sinks(std::vector<Case> &list) {
 void add_trees(std::vector<Case> &list) {
     for (int64_t rows : {2, 7, 30}) {
         for (int64_t keys : {40, 700}) {
-            Case c = base(rows, keys);
+            Case c = two_sequences(rows, keys);
             c.mask = varying("qk");
             c.mask_values = MaskValues::kTree;
             add(list, "tree_q" + std::to_string(rows) + "_k" + std::to_string(keys), c);
@@ -180,13 +175,13 @@ void add_score_outputs(std::vector<Case> &list) {
                                                             {HATTN_SCORES_PROBABILITIES, "probabilities"}};
     for (auto [mode, name] : kModes) {
         for (unsigned bits = 0; bits < kHookCombinations; ++bits) {
-            Case c = with_hooks(base(bits % 2 ? 9 : 1, 70), bits);
+            Case c = with_hooks(two_sequences(bits % 2 ? 9 : 1, 70), bits);
             c.scores = mode;
             c.causal = bits % 3 != 0;
             c.sinks = bits % 5 == 0 ? Sinks::kNormal : Sinks::kNone;
             add(list, std::string("scores_") + name + hook_name(bits), c);
         }
-        Case c = base(21, 150);
+        Case c = two_sequences(21, 150);
         c.scores = mode;
         c.softcap = 2.0f;
         c.window_left = 30;

@@ -11,11 +11,6 @@ std::string signed_number(int64_t value) {
     return value < 0 ? "minus_" + std::to_string(-value) : std::to_string(value);
 }
 
-void add(std::vector<Case> &list, std::string name, Case c) {
-    c.name = std::move(name);
-    list.push_back(std::move(c));
-}
-
 Case base(int64_t query_length, int64_t kv_length) {
     Case c;
     c.query_length = query_length;

@@ -23,11 +23,6 @@ Case with_heads(Case c, int64_t query_heads, int64_t kv_heads) {
     return c;
 }
 
-void add(std::vector<Case> &list, std::string name, Case c) {
-    c.name = std::move(name);
-    list.push_back(std::move(c));
-}
-
 // A prefill tile with a ragged edge, and one row against more keys than a chunk.
 void add_prefill_and_decode(std::vector<Case> &list, const std::string &name, Case c) {
     c.causal = true;

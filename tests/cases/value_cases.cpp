@@ -7,11 +7,6 @@ namespace hattn::cases {
 
 namespace {
 
-void add(std::vector<Case> &list, std::string name, Case c) {
-    c.name = std::move(name);
-    list.push_back(std::move(c));
-}
-
 Case base(Data data, int64_t query_length, int64_t kv_length) {
     Case c;
     c.data = data;

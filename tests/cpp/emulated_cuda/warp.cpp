@@ -11,7 +11,7 @@ namespace hattn::emulated_cuda {
 
 namespace {
 
-constexpr size_t kAlignment = 64;  // of the register file: whole vectors of the host
+constexpr size_t kRegisterAlignment = 64;  // of the register file: whole vectors of the host
 
 template<typename Raw>
 void fill(Raw *lanes, uint64_t bits) {
@@ -28,12 +28,12 @@ Warp::Warp(const Program &program, const uint8_t *parameters, Memory &memory, in
       first_thread_(first_thread),
       existing_(threads >= kLanes ? ~uint32_t{0} : (uint32_t{1} << threads) - 1),
       // Registers that nothing has written to are NaN as numbers.
-      storage_((program.register_file_bytes + kAlignment) / sizeof(uint64_t), ~uint64_t{0}),
+      storage_((program.register_file_bytes + kRegisterAlignment) / sizeof(uint64_t), ~uint64_t{0}),
       left_out_(left_out),
       copies_(kLanes) {
     void *start = storage_.data();
     size_t room = storage_.size() * sizeof(uint64_t);
-    registers_ = static_cast<uint8_t *>(std::align(kAlignment, program.register_file_bytes, start, room));
+    registers_ = static_cast<uint8_t *>(std::align(kRegisterAlignment, program.register_file_bytes, start, room));
     for (const Constant &constant : program.constants) {
         if (constant.bytes == 8) {
             fill(lanes<uint64_t>(constant.slot), constant.bits);
