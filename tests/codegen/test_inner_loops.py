@@ -186,6 +186,44 @@ def test_stored_lines_are_where_the_bytes_are(name, emit):
     assert fetches and not [fetch for fetch in fetches if re.search(r",[248]\)", fetch)], f"{name}: {fetches}"
 
 
+TYPED_NAME = re.compile(
+    r"(?P<dtype>float16|bfloat16|int8|int4)_split_kv_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
+)
+BITS = {"float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
+CONVERSIONS = {"float16": r"\bvcvtph2ps\b", "bfloat16": r"\bvpmovzxwd\b", "int8": r"\bvpmovsxbd\b", "int4": r"\bvpsrlvd\b"}
+
+
+def test_there_are_kernels_for_one_type():
+    found = {(match["dtype"], match["target"]) for match in map(TYPED_NAME.match, kernel_names(TYPED_NAME, ("",)))}
+    assert found == {(dtype, target) for dtype in BITS for target in REGISTERS}
+
+
+@pytest.mark.parametrize("name", kernel_names(TYPED_NAME, ("",)))
+def test_kernels_for_one_type(name, emit):
+    """A pass over a line of float32 asks for the part of a line that these keys have, and no element is gathered or inserted."""
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    _, values = expected_blocks(match)
+    vectors = LINE_FLOATS // isa.lanes  # of a key, in a pass
+    keys = int(match["u"])
+    asked = 2 * max(1, keys * BITS[match["dtype"]] // 32)
+    conversion = CONVERSIONS[match["dtype"]]
+    loops = innermost_loops(text, isa)
+    found = "\n".join(loop.text() for loop in loops if loop.fmas)
+    whole = [loop for loop in loops if loop.fmas == loop.count(isa.whole_fma) > 0 and not loop.count(r"\bvp?(insr|insert|extr)[bwdqp]")]
+    # Each vector of keys is converted once for all rows.
+    passes = [loop for loop in whole if (loop.count(conversion), loop.count(isa.fetch)) == (keys * vectors, asked)]
+    assert passes, f"{name}: no loop of {keys * vectors} conversions and {asked} fetches; loops with FMAs:\n{found}"
+    if match["dtype"] in ("float16", "bfloat16"):  # scales leave no such number, and may take one register too many
+        fmas = int(match["v"]) * keys * vectors
+        assert any(loop.fmas == fmas and not loop.count(isa.vector_stack) for loop in passes), f"{name}: no loop of {fmas} FMAs:\n{found}"
+    products = [loop for loop in whole if not loop.count(isa.fetch) and not loop.count(isa.vector_stack)]
+    once = any(loop.count(conversion) * values == int(match["d"]) * loop.fmas for loop in products if loop.fmas % values == 0)
+    assert once, f"{name}: no loop of {values} FMAs that converts values once for all rows:\n{found}"
+
+
 BFLOAT16_NAME = re.compile(r"bfloat16_flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 PAIR_GROUP = 4  # pairs along the head in one pass of the score loop, see generators/attention_stages.cpp
 
