@@ -31,8 +31,8 @@ Expr word_at(const std::function<Expr(Expr)> &byte, const Expr &first) {
 }  // namespace
 
 // By itself, an element takes one byte. Eight lanes along d share a word, sixteen choose from two: words are loaded
-// once and shifted by each lane, nothing is gathered. Adding 8 to the four bits, which flips the first, and taking it
-// off again extends their sign.
+// once and shifted by each lane, nothing is gathered. Signs are extended by adding 8 to the four bits, which flips the
+// first, and taking it off again; of words, whose upper bits are others', by shifts to the top and back.
 Expr int4_value(const std::function<Expr(Expr)> &byte, const Expr &d, int lanes) {
     const auto signed_value = [](const Expr &bits) { return cast<float>(cast<int32_t>(bits ^ Expr(8u)) - 8); };
     if (lanes == 1) {
@@ -40,7 +40,8 @@ Expr int4_value(const std::function<Expr(Expr)> &byte, const Expr &d, int lanes)
     }
     Expr word = lanes <= 8 ? word_at(byte, d / 8 * 4)
                            : select(d % 16 < 8, word_at(byte, d / 16 * 8), word_at(byte, d / 16 * 8 + 4));
-    return signed_value((word >> cast<uint32_t>(d % 8 * 4)) & Expr(15u));
+    constexpr int kOthers = 28;
+    return cast<float>(reinterpret<int32_t>((word >> cast<uint32_t>(d % 8 * 4)) << kOthers) >> kOthers);
 }
 
 Expr typed_value(const Expr &type, Expr floats, const Expr &bits) {

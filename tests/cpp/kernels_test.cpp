@@ -34,13 +34,14 @@ std::vector<Kernel> kernels() {
     test::ContextPtr context = test::make_context();
     const nlohmann::json info = test::info_of(context.get());
     // Conversions are not chosen by name, and neither are score outputs of other types than the cases'. Kernels for
-    // bfloat16 alone have a test of their own, bfloat16_kernels_test.
+    // some types alone have tests of their own, bfloat16_kernels_test and one_type_kernels_test.
     const std::set<std::string> conversions = {"widen", "narrow", "block_scales", "quantize"};
     const std::set<std::string> score_outputs = {"scores", "probabilities"};
     for (const nlohmann::json &row : info.at("kernels")) {
-        const std::string algorithm = row.at("algorithm");
-        if (conversions.contains(algorithm) || std::string(row.at("storage")).starts_with("bfloat16") ||
-            (row.at("storage") == "any" && score_outputs.contains(algorithm))) {
+        const std::string algorithm = row.at("algorithm"), storage = row.at("storage");
+        const bool of_some_types = storage.starts_with("bfloat16") || storage.starts_with("all_");
+        if (conversions.contains(algorithm) || of_some_types ||
+            (storage == "any" && score_outputs.contains(algorithm))) {
             continue;
         }
         list.push_back({row.at("name"), row.at("target"), row.at("algorithm"), row.at("hooks"), row.at("runnable")});

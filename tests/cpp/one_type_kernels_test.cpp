@@ -1,0 +1,155 @@
+// Kernels for keys and values of one type, by name, on every small case without hooks whose heads they take: those of
+// the library that this CPU runs, and the stand-ins of the pack that HATTN_PACKS names. And what the planner gives
+// them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "case_list.h"
+#include "support/json_text.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "support/typed_run.h"
+#include "typed_problem.h"
+
+namespace {
+
+using namespace hattn;
+using cases::ScaleKind;
+
+constexpr int64_t kWholeHead = 32;
+
+// Each type on both sides, beside queries and outputs of several, with every kind of scale.
+constexpr cases::StoredTypes kOneType[] = {
+    {"float16", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16},
+    {"float16", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT32},
+    {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
+    {"bfloat16", HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16},
+    {"int8", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, ScaleKind::kKey, ScaleKind::kKey},
+    {"int8", HATTN_FLOAT16, HATTN_INT8, HATTN_INT8, HATTN_FLOAT16, ScaleKind::kChannel, ScaleKind::kHead},
+    {"int4", HATTN_FLOAT32, HATTN_INT4, HATTN_INT4, HATTN_FLOAT32, ScaleKind::kKey, ScaleKind::kKey},
+    {"int4", HATTN_BFLOAT16, HATTN_INT4, HATTN_INT4, HATTN_FLOAT32, ScaleKind::kTensor, ScaleKind::kChannel},
+};
+
+struct Kernel {
+    std::string name;
+    std::string type;  // of keys and values
+};
+
+void PrintTo(const Kernel &kernel, std::ostream *stream) {
+    *stream << kernel.name;
+}
+
+const nlohmann::json &info() {
+    static const nlohmann::json all = test::info_of(test::make_context().get());
+    return all;
+}
+
+std::vector<Kernel> kernels() {
+    std::vector<Kernel> list;
+    for (const nlohmann::json &row : info().at("kernels")) {
+        const std::string storage = row.at("storage"), prefix = "all_";
+        if (storage.starts_with(prefix) && row.at("runnable")) {
+            list.push_back({row.at("name"), storage.substr(prefix.size())});
+        }
+    }
+    return list;
+}
+
+bool fits(const cases::Case &c) {
+    return c.hooks().empty() && c.key_dim % kWholeHead == 0 && c.value_dim % kWholeHead == 0 && c.work() > 0.0 &&
+           c.work() <= cases::kSmallWork;
+}
+
+class OneTypeKernel : public testing::TestWithParam<Kernel> {};
+
+TEST_P(OneTypeKernel, MatchesOracle) {
+    constexpr int kFewest = 20;
+    // One thread: further ones allocate when they start.
+    test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
+    int runs = 0;
+    for (const cases::Case &c : cases::all_cases()) {
+        if (!fits(c)) {
+            continue;
+        }
+        for (const cases::StoredTypes &types : kOneType) {
+            if (types.name == GetParam().type) {
+                SCOPED_TRACE(cases::describe(c));
+                cases::TypedProblem problem(c, types);
+                ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32));
+                ++runs;
+            }
+        }
+    }
+    EXPECT_GE(runs, kFewest);
+}
+
+hattn_status plan_status(hattn_context *context, const cases::TypedProblem &problem) {
+    hattn_plan *plan = nullptr;
+    const hattn_status status = hattn_plan_create(context, &problem.desc, &plan);
+    hattn_plan_destroy(plan);
+    return status;
+}
+
+TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
+    test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
+    cases::Case c;
+    c.name = "one_type_kernel_of_others";
+    c.key_dim = c.value_dim = kWholeHead;
+    const cases::TypedProblem mixed(c, {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32});
+    EXPECT_EQ(plan_status(context.get(), mixed), HATTN_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(hattn_last_error(context.get())).find("takes " + GetParam().type), std::string::npos);
+
+    const auto own = std::ranges::find_if(kOneType, [](const auto &types) { return types.name == GetParam().type; });
+    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_OK) << hattn_last_error(context.get());
+    c.value_dim = kWholeHead + kWholeHead / 2;
+    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(hattn_last_error(context.get())).find("multiples of 32"), std::string::npos);
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OneTypeKernel);
+INSTANTIATE_TEST_SUITE_P(Of, OneTypeKernel, testing::ValuesIn(kernels()),
+                         [](const testing::TestParamInfo<Kernel> &kernel) {
+                             return test::as_test_name(kernel.param.name);
+                         });
+
+// The kernel that decodes one row of two heads per kv head.
+std::string kernel_of(const cases::StoredTypes &types, int64_t dim, bool with_mask) {
+    cases::Case c;
+    c.name = "decode_of_one_type";
+    c.query_heads = 4;
+    c.kv_heads = 2;
+    c.query_length = 1;
+    c.kv_length = 600;
+    c.key_dim = c.value_dim = dim;
+    if (with_mask) {
+        c.mask = cases::varying("bhqk");
+    }
+    const cases::TypedProblem problem(c, types);
+    test::ContextPtr context = test::make_context();
+    hattn_plan *plan = nullptr;
+    EXPECT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_OK) << hattn_last_error(context.get());
+    const test::PlanPtr owner(plan);
+    return test::explanation_of(plan).at("kernel");
+}
+
+TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
+    if (std::ranges::none_of(kernels(),
+                             [](const Kernel &kernel) { return kernel.name.find("_on_") == std::string::npos; })) {
+        GTEST_SKIP() << "no kernel for one type runs on this machine";
+    }
+    for (const cases::StoredTypes &types : kOneType) {
+        const std::string own = std::string(types.name) + "_split_kv_";
+        EXPECT_TRUE(kernel_of(types, 64, false).starts_with(own)) << kernel_of(types, 64, false);
+        EXPECT_TRUE(kernel_of(types, 80, false).starts_with("stored_split_kv_")) << kernel_of(types, 80, false);
+        EXPECT_TRUE(kernel_of(types, 64, true).starts_with("stored_split_kv_")) << kernel_of(types, 64, true);
+    }
+    const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32};
+    EXPECT_TRUE(kernel_of(mixed, 64, false).starts_with("stored_split_kv_")) << kernel_of(mixed, 64, false);
+}
+
+}  // namespace
