@@ -50,7 +50,8 @@ def test_kernels_for_bfloat16_alone_serve_it_where_the_cpu_can(rng, types):
 
 def test_what_kernels_need_beside_their_target():
     for kernel in hattn.info()["kernels"]:
-        assert kernel["storage"] in ("float32", "any", "bfloat16", "bfloat16_matrices")
+        types = [f"all_{dtype}" for dtype in ("float16", "bfloat16", "int8", "int4")]
+        assert kernel["storage"] in ("float32", "any", "bfloat16", "bfloat16_matrices", *types)
         assert ("avx512bf16" in kernel["needs"]) == kernel["storage"].startswith("bfloat16")
         assert ("amx_bf16" in kernel["needs"]) == kernel["untested_on_hardware"] == (kernel["storage"] == "bfloat16_matrices")
         assert kernel["target"] in TARGETS or not kernel["runnable"]
