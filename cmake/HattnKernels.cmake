@@ -38,6 +38,8 @@ function(hattn_add_kernels_to target)
     set(objects ${files})
     list(FILTER objects INCLUDE REGEX "\\.o$")
     set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON)
+    # A program may bring a table of its own, which is then taken in its place.
+    set_source_files_properties(${files} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     target_sources(${target} PRIVATE ${files})
     add_dependencies(${target} hattn_kernels)
 endfunction()
