@@ -20,8 +20,9 @@ struct StageOptions {
     int chunk = 0;  // keys per chunk; 0: a single chunk of all keys (scores materialised)
     int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;     // see ScoreContext
-    // With each line of the dot products of a block of so many keys, ask for as many lines of the keys so much further
-    // on, over any storage with rows in the lanes a chunk, and of the block's values. 0: for none.
+    // With each line of the dot products of a block of so many keys, ask for as many lines as they have in their type,
+    // of the keys so much further on, over any storage with rows in the lanes a chunk, and of the block's values. 0:
+    // for none.
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
@@ -120,10 +121,10 @@ struct ScoreStages {
     bool whole_lines =
         false;  // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
     bool any_storage = false;
-    bool whole_heads = false;  // as AttentionInputs, as the next
-    hattn_dtype all_type = HATTN_FLOAT32;
-    bool in_pairs = false;     // products are of bfloat16 numbers, pairs of which lie side by side
-    bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
+    bool whole_heads = false;              // heads are multiples of kWholeHead
+    hattn_dtype all_type = HATTN_FLOAT32;  // see AttentionInputs
+    bool in_pairs = false;                 // products are of bfloat16 numbers, pairs of which lie side by side
+    bool in_matrices = false;              // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
     hattn_dtype matrix_type = HATTN_FLOAT32;  // else: both products are of matrices, of bits of this type
     bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
         return matrix_type != HATTN_FLOAT32;

@@ -59,7 +59,7 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     if (type_of_all(found->spec.storage) != HATTN_FLOAT32 &&
         (!found->target.split_kv.has_head_in_lanes(tile) || tile.value_unroll * found->target.lanes > kWholeHead)) {
         throw std::invalid_argument("kernel '" + name +
-                                    "': over one type its target has no tiles, or not of so many rows or values");
+                                    "': over one type tiles have up to 8 rows, and values of at most 32 elements");
     }
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");

@@ -85,7 +85,7 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
         return target.matrices.flash_tiles;
     }
     if (type_of_all(family.storage) != HATTN_FLOAT32) {
-        return target.typed_split_kv_tiles;
+        return target.one_type_split_kv_tiles;
     }
     const bool stored_split = family.storage == KeyStorage::kAny && family.kind == KernelKind::kSplitKv;
     std::vector<Tile> tiles = stored_split ? target.stored_split_kv_tiles : tiles_of(target, family.kind);

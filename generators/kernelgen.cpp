@@ -47,6 +47,14 @@ const KernelFamily &family_of(const std::string &name) {
     return *family;
 }
 
+const KernelFamily &family_with_candidates(const std::string &name) {
+    const KernelFamily &family = family_of(name);
+    if (family.storage != KeyStorage::kFloat32) {
+        throw std::invalid_argument("kernel family '" + name + "' has no candidates, those over float32 have");
+    }
+    return family;
+}
+
 // All kernels of one family for one target, as one object file.
 void write_object(const Architecture &architecture, const std::string &target_name, const std::string &family,
                   const std::string &path) {
@@ -137,7 +145,7 @@ void list_kernels(const Architecture &architecture) {
 // Names, of kernels without hooks.
 void list_candidates(const Architecture &architecture, const std::string &target_name, const std::string &family_name) {
     const TargetRow target = resolve_target(architecture, target_name);
-    const KernelFamily &family = family_of(family_name);
+    const KernelFamily &family = family_with_candidates(family_name);
     for (const schedules::Tile &tile : candidates(target, family.kind)) {
         std::cout << KernelSpec{family.kind, family.storage, 0, tile}.name(target.name) << "\n";
     }
@@ -148,7 +156,7 @@ void list_candidates(const Architecture &architecture, const std::string &target
 void pack_candidates(const Architecture &architecture, const std::string &path, const std::string &target_name,
                      const std::string &family_name) {
     TargetRow target = resolve_target(architecture, target_name);
-    const KernelFamily &family = family_of(family_name);
+    const KernelFamily &family = family_with_candidates(family_name);
     HookMask all_hooks = 0;
     for (const KernelSpec &spec : kernels_of(target, family)) {
         all_hooks |= spec.hooks;

@@ -1,5 +1,7 @@
 #include "stored_side.h"
 
+#include <iterator>
+
 #include "number_formats.h"
 
 namespace hattn::generators {
@@ -67,10 +69,11 @@ Expr StoredSide::element_of(hattn_dtype of_type, const ImageParam &floats, const
 
 Expr StoredSide::element(const ImageParam &floats, const ImageParam &granules, Expr d, Expr granule, Expr slot) const {
     const auto of = [&](hattn_dtype of_type) { return element_of(of_type, floats, granules, d, granule, slot, true); };
-    return select(type == HATTN_FLOAT32, of(HATTN_FLOAT32),    //
-                  type == HATTN_FLOAT16, of(HATTN_FLOAT16),    //
-                  type == HATTN_BFLOAT16, of(HATTN_BFLOAT16),  //
-                  type == HATTN_INT8, of(HATTN_INT8), of(HATTN_INT4));
+    Expr selected = of(*std::rbegin(kStorageTypes));  // what remains
+    for (auto other = std::rbegin(kStorageTypes) + 1; other != std::rend(kStorageTypes); ++other) {
+        selected = select(type == *other, of(*other), selected);
+    }
+    return selected;
 }
 
 }  // namespace hattn::generators

@@ -58,7 +58,7 @@ struct UnfusedValues {
     bool hides_keys = false;
     bool fetches_chunk = false;
     bool any_storage = false;
-    bool whole_heads = false;       // as AttentionInputs
+    bool whole_heads = false;       // there are no such kernels
     Halide::Param<int> value_type;  // used with any_storage
 };
 

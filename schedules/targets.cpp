@@ -77,8 +77,8 @@ std::vector<TargetRow> x86_64_targets() {
             .flash_tiles = {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}},
             .split_kv_tiles =
                 {{1, 32, 1, 2, 4}, {2, 32, 2, 2, 4}, {4, 32, 4, 2, 2}, {8, 32, 4, 2, 2}, {16, 32, 2, 4, 4}},
-            .stored_split_kv_tiles = {{2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}, {16, 32, 2, 4, 4}},
-            .typed_split_kv_tiles = {{1, 64, 1, 4, 4}, {2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
+            .stored_split_kv_tiles = {{2, 64, 2, 4, 4}, {8, 64, 4, 2, 2}, {16, 32, 2, 4, 4}},
+            .one_type_split_kv_tiles = {{1, 64, 1, 4, 4}, {2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
             .unfused_scores_tiles =
                 {{1, 32, 1, 4}, {2, 64, 2, 2}, {4, 64, 4, 2}, {8, 64, 1, 8}, {16, 64, 2, 4}, {32, 64, 4, 2}},
             .unfused_values_tiles = {{1, 32, 1, 1, 8},
@@ -101,8 +101,8 @@ std::vector<TargetRow> x86_64_targets() {
             .split_kv_tiles =
                 {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}, {16, 32, 1, 8, 8}},
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
-            .stored_split_kv_tiles = {{2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}, {16, 32, 1, 8, 8}},
-            .typed_split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
+            .stored_split_kv_tiles = {{2, 64, 2, 4, 2}, {8, 64, 8, 2, 1}, {16, 32, 1, 8, 8}},
+            .one_type_split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
             .unfused_values_tiles = {{1, 64, 1, 1, 4},
@@ -224,7 +224,6 @@ TargetRow resolve_target(const Architecture &architecture, const std::string &na
         inherit(row.naive_tiles, parent.naive_tiles);
         inherit(row.flash_tiles, parent.flash_tiles);
         inherit(row.split_kv_tiles, parent.split_kv_tiles);
-        inherit(row.typed_split_kv_tiles, parent.typed_split_kv_tiles);
         inherit(row.unfused_scores_tiles, parent.unfused_scores_tiles);
         inherit(row.unfused_values_tiles, parent.unfused_values_tiles);
     }

@@ -57,14 +57,15 @@ TEST_P(GuardedTypes, TouchNothingOutside) {
     for (const cases::StoredTypes &types : kTypes) {
         for (int64_t query_length : {1, 19}) {
             for (int64_t kv_length : {1, 61, 300}) {
-                for (int64_t dim : {1, 7, 16, 33, 67}) {
+                for (int64_t dim : {1, 7, 16, 32, 33, 67, 96}) {
                     cases::Case c;
                     c.name = "guarded_types_" + std::to_string(dim);
                     c.query_heads = 4;
                     c.kv_heads = 2;
                     c.query_length = query_length;
                     c.kv_length = kv_length;
-                    c.key_dim = c.value_dim = dim;
+                    c.key_dim = dim;
+                    c.value_dim = dim == 96 ? 64 : dim;
                     c.mask = cases::varying(dim == 16 ? "qk" : "");
                     c.mask.given = dim == 16;
                     cases::TypedProblem problem(c, types);

@@ -21,7 +21,7 @@ namespace {
 using namespace hattn;
 using cases::ScaleKind;
 
-constexpr int64_t kWholeHead = 32;
+constexpr int64_t kWholeHead = 32;  // as docs/decisions/0039 says, whatever the library has
 
 // Each type on both sides, beside queries and outputs of several, with every kind of scale.
 constexpr cases::StoredTypes kOneType[] = {

@@ -95,9 +95,10 @@ def test_score_outputs_are_float32(rng, dtype, mode):
     np.testing.assert_allclose(scores, expected.scores[mode], rtol=RTOL, atol=ATOL)
 
 
+@pytest.mark.parametrize("queries", [1, 37])
 @pytest.mark.parametrize("dtype", stored.TYPES)
-def test_bits_do_not_depend_on_threads_batch_layout_or_packing(rng, dtype):
-    q, k, v = inputs(rng, ("bfloat16", dtype, dtype), batch=3, queries=37, keys=1100, dim=32)
+def test_bits_do_not_depend_on_threads_batch_layout_or_packing(rng, dtype, queries):
+    q, k, v = inputs(rng, ("bfloat16", dtype, dtype), batch=3, queries=queries, keys=1100, dim=32)
     options = {"causal": True}
     out = hattn.attention(q.array, k.array, v.array, threads=1, **options, **scales_of(k, v))
     assert_same_bits(hattn.attention(q.array, k.array, v.array, threads=2, **options, **scales_of(k, v)), out)
@@ -109,11 +110,11 @@ def test_bits_do_not_depend_on_threads_batch_layout_or_packing(rng, dtype):
     by_rows = hattn.attention(*swapped, layout="bshd", **options, **swapped_scales)
     assert_same_bits(np.ascontiguousarray(by_rows.swapaxes(1, 2)), out)
 
-    ends = np.arange(4) * 37, np.arange(4) * 1100
-    packed = [pack(side.array, lengths) for side, lengths in zip((q, k, v), ([37] * 3, [1100] * 3, [1100] * 3))]
+    ends = np.arange(4) * queries, np.arange(4) * 1100
+    packed = [pack(side.array, lengths) for side, lengths in zip((q, k, v), ([queries] * 3, [1100] * 3, [1100] * 3))]
     packed_scales = {name: pack(scale, [1100] * 3) for name, scale in scales_of(k, v).items()}
     result = hattn.attention(*packed, cu_seqlens_q=ends[0], cu_seqlens_k=ends[1], **options, **packed_scales)
-    assert_same_bits(result, pack(out, [37] * 3))
+    assert_same_bits(result, pack(out, [queries] * 3))
 
 
 def single_key(values, **options):
