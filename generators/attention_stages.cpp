@@ -92,7 +92,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     }
     Expr value = in_fragments() ? value_of_row(inputs, stored_granule) : nearest_value(inputs, d, slot, stored_granule);
     if (hides_keys) {
-        in_fragments() ? find_keys_seen_in_fragments(options.rows)
+        in_fragments() ? find_keys_seen_in_fragments(options.rows, options.thread_rows)
                        : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, cast(value.type(), 0));
     }

@@ -33,6 +33,7 @@ struct StageOptions {
     int head = 0;    // 0: as many elements as there are
     int slices = 0;  // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type: a
                      // multiple of kFragmentSlices
+    int thread_rows = 2;  // of each of these, in the threads that hold its rows; a multiple of 2
 
     // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
     // which a value of a row is repeated along the other dimension. Nothing is carried from chunk to chunk.
@@ -185,7 +186,7 @@ struct AttentionStages : ScoreStages {
     // the thread n % kFragmentSlices of part n / kFragmentSlices.
     Halide::Var group{"row_group"};  // of rows
     Halide::RDom over_groups;        // of the tile; defined if a hook can hide keys
-    Halide::Func group_weight;       // (k, group, c) the larger weight of a thread's two rows; likewise
+    Halide::Func group_weight;       // (k, group, c) the largest weight of a thread's rows; likewise
     Halide::RDom over_slice;         // (column, eight) of the keys of a slice in a chunk
     Halide::RDom over_chunk_keys;
     Halide::Func slice_max;       // (r, slice, c) of logits
@@ -213,7 +214,7 @@ private:
     void take_fragment_maxima(int slices);
     Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule) const;
     void find_seen_keys(const Halide::Expr &rows);  // of the tile; defines key_seen
-    void find_keys_seen_in_fragments(int rows);     // likewise
+    void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
     // Of both: the state of a slice and its update by a chunk, of which are given the maximum of its logits and the sum
     // of their weights; and the element with a number of a slice's Tuple.
     void carry_state(const Halide::Expr &own_max, const Halide::Expr &own_sum, int elements);

@@ -113,7 +113,8 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
                                                 .chunk = spec.tile.keys,
                                                 .unit = kLog2E,
                                                 .head = spec.tile.head,
-                                                .slices = spec.tile.slices});
+                                                .slices = spec.tile.slices,
+                                                .thread_rows = spec.tile.thread_rows});
     (matrices ? schedules::cuda::schedule_matrix_attention : schedules::gpu::schedule_attention)(stages, spec.tile);
     const schedules::cuda::Tiles early = matrices ? schedules::cuda::early_tiles(stages) : schedules::cuda::Tiles();
     start_inputs_at_zero(inputs);
@@ -180,6 +181,13 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
     return text + hook_suffix(hooks);
 }
 
+namespace {
+
+// Of a thread on tensor cores. With four, what hooks need does not fit in registers.
+constexpr int kRowsWithHooks = 2;
+
+}  // namespace
+
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind) {
     if (is_plain(kind)) {
         return plain_kernels_of(target, kind);
@@ -197,7 +205,9 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
     for (const schedules::gpu::Tile &tile : kind == KernelKind::kFlash ? target.matrix_flash_tiles : no_tiles) {
         for (hattn_dtype type : kMatrixTypes) {
             for (HookMask hooks : hook_sets()) {
-                specs.push_back({kind, hooks, tile, type});
+                if (hooks == 0 || tile.thread_rows <= kRowsWithHooks) {
+                    specs.push_back({kind, hooks, tile, type});
+                }
             }
         }
     }
@@ -218,7 +228,8 @@ namespace {
 bool is_of_few(const DeviceKernelSpec &spec, const std::set<int> &sizes) {
     const bool smallest = spec.tile.head == *sizes.begin(), largest = spec.tile.head == *sizes.rbegin();
     if (spec.multiplies_matrices()) {
-        return !smallest && std::ranges::count(fewest_hook_sets(), spec.hooks) > 0;
+        const bool is_half_of_largest = 2 * spec.tile.head == *sizes.rbegin();
+        return (largest || is_half_of_largest) && std::ranges::count(fewest_hook_sets(), spec.hooks) > 0;
     }
     return smallest || largest;
 }

@@ -30,8 +30,8 @@ struct DeviceKernelSpec {
 using schedules::gpu::DeviceTarget;
 
 // A device and which of its kernels a build has, by a word. "cuda": all. "cuda:few": every size without hooks, and the
-// smallest and the largest with every set of them; of those that multiply matrices, all but the smallest with the fewest
-// sets. For builds that are to be quick and small: they serve whatever all of them do, some of it more slowly.
+// smallest and the largest with every set of them; of those that multiply matrices, the largest and that of half its
+// size with the fewest sets. For builds that are to be quick and small: they serve whatever all of them do, some of it more slowly.
 struct DeviceChoice {
     explicit DeviceChoice(const std::string &word);
     const DeviceTarget &target;

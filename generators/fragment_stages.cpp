@@ -30,10 +30,6 @@ Expr of_all_slices(int slices, Value value, Expr (*join)(Expr, Expr)) {
     return all;
 }
 
-Expr larger(Expr a, Expr b) {
-    return max(std::move(a), std::move(b));
-}
-
 Expr sum_of(Expr a, Expr b) {
     return std::move(a) + std::move(b);
 }
@@ -76,19 +72,23 @@ void AttentionStages::take_fragment_maxima(int slices) {
     over_slice = RDom({{0, kFragmentVector}, {0, part_columns(chunk, slices) / kFragmentColumns}}, "over_slice");
     Expr key = column_of(slice, over_slice.y * kFragmentVector + over_slice.x, chunk, slices);
     slice_max(r, slice, c) = kMaskedScore;
-    slice_max(r, slice, c) = max(slice_max(r, slice, c), logits(r, key, c));
+    slice_max(r, slice, c) = max_of_cuda(slice_max(r, slice, c), logits(r, key, c));
     row_max(r, slice, c) = of_all_slices(
-        slices, [&](int other) { return slice_max(r, other, c); }, larger);
+        slices, [&](int other) { return slice_max(r, other, c); }, max_of_cuda);
 }
 
-// Weights are in registers: threads meet over the larger of their two rows.
-void AttentionStages::find_keys_seen_in_fragments(int rows) {
+// Weights are in registers: threads meet over the largest of their rows.
+void AttentionStages::find_keys_seen_in_fragments(int rows, int thread_rows) {
     group_weight = Func("group_weight");
-    over_groups = RDom(0, rows / 2, "over_groups");
-    Expr row = group / kFragmentGroups * kFragmentRows + group % kFragmentGroups;
-    group_weight(k, group, c) = max(weights(row, k, c), weights(row + kFragmentGroups, k, c));
+    over_groups = RDom(0, rows / thread_rows, "over_groups");
+    Expr row = group / kFragmentGroups * (thread_rows * kFragmentGroups) + group % kFragmentGroups;
+    Expr largest = weights(row, k, c);
+    for (int other = 1; other < thread_rows; ++other) {
+        largest = max_of_cuda(largest, weights(row + other * kFragmentGroups, k, c));
+    }
+    group_weight(k, group, c) = largest;
     key_seen(k, c) = 0.0f;
-    key_seen(k, c) = max(key_seen(k, c), group_weight(k, over_groups, c));
+    key_seen(k, c) = max_of_cuda(key_seen(k, c), group_weight(k, over_groups, c));
 }
 
 void AttentionStages::carry_fragments(const AttentionInputs &inputs, const StageOptions &options) {
@@ -105,7 +105,7 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     slice_sum(r, slice, c) += weights(r, key, c);
 
     over_chunk_keys = RDom(0, chunk, "over_chunk_keys");
-    weight_bits(k, r, c) = half_bits(matrix_type, weights(r, k, c));
+    weight_bits(k, r, c) = half_bits_of_cuda(matrix_type, weights(r, k, c));
     value_rows(d, k, c) = chunk_value(d, k % kGranuleKeys, k / kGranuleKeys, c);
     chunk_output(r, element, slice, c) = 0.0f;
     chunk_output(r, element, slice, c) +=

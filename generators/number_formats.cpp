@@ -64,8 +64,11 @@ Expr bfloat16_bits(Expr value) {
     return cast<uint16_t>(select(is_nan, upper | constant(0x40), rounded));
 }
 
-Expr half_bits(hattn_dtype type, Expr value) {
-    return type == HATTN_FLOAT16 ? float16_bits(std::move(value)) : bfloat16_bits(std::move(value));
+Expr half_bits_of_cuda(hattn_dtype type, Expr value) {
+    using Internal::Call;
+    return type == HATTN_FLOAT16
+               ? float16_bits(std::move(value))
+               : cast<uint16_t>(Call::make(UInt(32), kBfloat16BitsCall, {std::move(value)}, Call::PureExtern));
 }
 
 }  // namespace hattn::generators

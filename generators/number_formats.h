@@ -23,6 +23,9 @@ Halide::Expr typed_value(const Halide::Expr &type, Halide::Expr floats, const Ha
 // The nearest number, ties to even; what is too large becomes infinite, a NaN stays one.
 Halide::Expr float16_bits(Halide::Expr value);
 Halide::Expr bfloat16_bits(Halide::Expr value);
-Halide::Expr half_bits(hattn_dtype type, Halide::Expr value);
+// Either of these by an instruction of CUDA. Of bfloat16 it stands for a function with the result in the lower half,
+// vectors of two of which schedules/cuda/warp_matrix.h makes the instruction.
+inline constexpr const char *kBfloat16BitsCall = "hattn_bfloat16_bits";
+Halide::Expr half_bits_of_cuda(hattn_dtype type, Halide::Expr value);
 
 }  // namespace hattn::generators

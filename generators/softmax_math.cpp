@@ -18,13 +18,31 @@ Expr exp2_nonpositive(Expr x) {
     return p * reinterpret<float>((n + 127) << 23);
 }
 
+namespace {
+
+Expr instruction_of_cuda(const char *name, std::vector<Expr> operands) {
+    return Internal::Call::make(Float(32), name, std::move(operands), Internal::Call::PureExtern);
+}
+
+Expr reciprocal_of_cuda(Expr x) {
+    return instruction_of_cuda("llvm.nvvm.rcp.approx.ftz.f", {std::move(x)});
+}
+
+}  // namespace
+
 Expr exp2_of_cuda(Expr x) {
-    return Internal::Call::make(Float(32), "llvm.nvvm.ex2.approx.ftz.f", {std::move(x)}, Internal::Call::PureExtern);
+    return instruction_of_cuda("llvm.nvvm.ex2.approx.ftz.f", {std::move(x)});
+}
+
+Expr max_of_cuda(Expr a, Expr b) {
+    return instruction_of_cuda("llvm.nvvm.fmax.f", {std::move(a), std::move(b)});
 }
 
 Expr tanh_via_exp2(Expr x, Exp2 exp2) {
     Expr t = exp2(abs(x) * (-2.0f * kLog2E));
-    Expr magnitude = (1.0f - t) / (1.0f + t);
+    // Where an instruction's error of 2^-22 will do for powers, it will for reciprocals.
+    const bool by_instruction = exp2 == exp2_of_cuda;
+    Expr magnitude = by_instruction ? (1.0f - t) * reciprocal_of_cuda(1.0f + t) : (1.0f - t) / (1.0f + t);
     return select(x < 0.0f, -magnitude, magnitude);
 }
 

@@ -20,9 +20,12 @@ Halide::Expr exp2_nonpositive(Halide::Expr x);
 // The same by CUDA's instruction, ex2.approx.ftz.f32: relative error at most 2^-22, anything below 2^-126 exactly 0.
 Halide::Expr exp2_of_cuda(Halide::Expr x);
 
+// The larger of two numbers by CUDA's instruction; Halide compiles max() of two floats to a comparison and a choice.
+Halide::Expr max_of_cuda(Halide::Expr a, Halide::Expr b);
+
 using Exp2 = Halide::Expr (*)(Halide::Expr x);
 
-// tanh(x), absolute error below 2e-7.
+// tanh(x), absolute error below 2e-7; with exp2_of_cuda() below 2^-20.
 Halide::Expr tanh_via_exp2(Halide::Expr x, Exp2 exp2 = exp2_nonpositive);
 
 // -inf is only recognised by its bits (see above).

@@ -24,10 +24,11 @@ constexpr int kLoadsAtOnce = 4;  // of 16 bytes, by a thread
 // lie in different banks where rows are so many elements longer than a multiple of 64. 16 bytes stay aligned.
 constexpr int kRowPadding = 8;
 
-// Loop variables. part: of the columns, for warps of their own. x: threads of a warp where they do not hold fragments,
-// y: warps of all parts.
+// Loop variables. matrix: of those that a warp has, one below the other. part: of the columns, for warps of their own.
+// x: threads of a warp where they do not hold fragments, y: warps of all parts.
 struct Loops {
-    Var block{"block"}, warp{"warp"}, in_row{"in_row"}, half{kMatrixHalf}, group{"group"};
+    Var block{"block"}, warp{"warp"}, in_warp{"in_warp"}, matrix{"matrix"}, in_row{"in_row"}, half{kMatrixHalf};
+    Var group{"group"};
     Var part{"part"}, in_part{"in_part"};
     Var tile{"tile"}, in_tile{"in_tile"}, thread{"thread"}, column{kMatrixColumn}, lane{"lane"};
     Var x{"x"}, y{"y"}, in_x{"in_x"}, in_y{"in_y"}, element{"block_element"};
@@ -66,7 +67,9 @@ private:
     // Rows of the tile over warps and groups of threads.
     template<typename Stage>
     Stage deal_rows(Stage stage) const {
-        return stage.split(s.r, v.warp, v.in_row, kFragmentRows).split(v.in_row, v.half, v.group, kFragmentGroups);
+        return stage.split(s.r, v.warp, v.in_warp, tile_.rows / warps())
+            .split(v.in_warp, v.matrix, v.in_row, kFragmentRows)
+            .split(v.in_row, v.half, v.group, kFragmentGroups);
     }
 
     template<typename Stage>
@@ -78,6 +81,12 @@ private:
     template<typename Stage>
     Stage over_slices(Stage stage) const {
         return over_threads(deal_rows(stage).split(s.slice, v.part, v.thread, kFragmentSlices));
+    }
+
+    // The rows of a thread.
+    template<typename Stage>
+    void each_row(Stage stage) const {
+        stage.reorder(v.half, v.matrix, v.lane, v.warp, v.part).unroll(v.half).unroll(v.matrix);
     }
 
     template<typename Stage>
@@ -93,13 +102,18 @@ private:
         return over_threads(deal_columns(deal_rows(stage), columns, count));
     }
 
+    // The values of a thread.
+    template<typename Stage>
+    Stage each_value(Stage stage) const {
+        return stage.reorder(v.column, v.half, v.tile, v.matrix, v.lane, v.warp, v.part)
+            .unroll(v.half)
+            .unroll(v.tile)
+            .unroll(v.matrix);
+    }
+
     template<typename Stage>
     void values_in_fragments(Stage stage, const Var &columns, int count) const {
-        over_columns(stage, columns, count)
-            .reorder(v.column, v.half, v.tile, v.lane, v.warp, v.part)
-            .unroll(v.column)
-            .unroll(v.half)
-            .unroll(v.tile);
+        each_value(over_columns(stage, columns, count)).unroll(v.column);
     }
 
     // A product of matrices, a 16 x 8 x 16 one for each step and tile.
@@ -107,8 +121,9 @@ private:
     void multiply(Stage stage, const RVar &sum) const {
         RVar step("step"), in_step(kMatrixSum);
         stage.split(sum, step, in_step, kMatrixDepth)
-            .reorder(v.column, v.half, in_step, v.tile, step, v.lane, v.warp, v.part)
+            .reorder(v.column, v.half, in_step, v.tile, v.matrix, step, v.lane, v.warp, v.part)
             .unroll(v.tile)
+            .unroll(v.matrix)
             .unroll(step);
     }
 
@@ -137,7 +152,7 @@ private:
     }
 
     int warps() const {
-        return tile_.rows / kFragmentRows;
+        return tile_.rows / (tile_.thread_rows * kFragmentGroups);
     }
 
     int parts() const {
@@ -173,9 +188,12 @@ private:
         s.row_normaliser.store_in(MemoryType::Register);
         for (Func f : {s.state, s.slice_total, s.row_normaliser, s.row_lse}) {
             f.compute_at(s.output, v.block).bound_extent(s.r, tile_.rows).bound(s.slice, 0, tile_.slices);
-            over_slices(f).reorder(v.half, v.lane, v.warp, v.part).unroll(v.half);
+            each_row(over_slices(f));
         }
-        over_slices(s.state.update()).reorder(v.half, v.lane, v.warp, v.part, s.over_chunks).unroll(v.half);
+        over_slices(s.state.update())
+            .reorder(v.half, v.matrix, v.lane, v.warp, v.part, s.over_chunks)
+            .unroll(v.half)
+            .unroll(v.matrix);
     }
 
     void scores() {
@@ -191,16 +209,18 @@ private:
 
     void softmax() {
         for (Func f : {s.slice_max, s.slice_sum}) {
-            over_slices(f).reorder(v.half, v.lane, v.warp, v.part).unroll(v.half);
+            each_row(over_slices(f));
             over_slices(f.update())
-                .reorder(s.over_slice.x, s.over_slice.y, v.half, v.lane, v.warp, v.part)
+                .reorder(s.over_slice.x, s.over_slice.y, v.half, v.matrix, v.lane, v.warp, v.part)
                 .unroll(s.over_slice.x)
                 .unroll(s.over_slice.y)
-                .unroll(v.half);
+                .unroll(v.half)
+                .unroll(v.matrix);
         }
-        over_slices(s.row_max).reorder(v.half, v.lane, v.warp, v.part).unroll(v.half);
+        each_row(over_slices(s.row_max));
         values_in_fragments(s.weights, s.k, tile_.keys);
-        values_in_fragments(s.weight_bits, s.k, tile_.keys);
+        // A register of two, by one instruction.
+        each_value(over_columns(s.weight_bits, s.k, tile_.keys)).vectorize(v.column);
         // Warps that multiply a part of the values take weights of keys from all parts.
         if (parts() == 1) {
             s.weight_bits.store_in(MemoryType::Register);
@@ -213,7 +233,7 @@ private:
     void seen_keys() {
         s.group_weight.compute_at(chunk_loop_)
             .bound(s.k, 0, tile_.keys)
-            .bound(s.group, 0, tile_.rows / 2)
+            .bound(s.group, 0, tile_.rows / tile_.thread_rows)
             .bound_extent(s.c, 1)
             .bound_storage(s.k, tile_.keys + kRowPadding)
             .split(s.group, v.warp, v.group, kFragmentGroups);
@@ -236,11 +256,7 @@ private:
         const auto over_elements = [&](auto stage) {
             return over_slices(stage.split(s.element, v.tile, v.column, kFragmentVector));
         };
-        over_elements(s.chunk_output)
-            .reorder(v.column, v.half, v.tile, v.lane, v.warp, v.part)
-            .unroll(v.column)
-            .unroll(v.half)
-            .unroll(v.tile);
+        each_value(over_elements(s.chunk_output)).unroll(v.column);
         multiply(over_elements(s.chunk_output.update()), s.over_chunk_keys);
     }
 

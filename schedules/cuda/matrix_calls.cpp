@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMostOperands = 10;
 
-enum class Kind { kProduct, kLoad, kCopy, kOrder };
+enum class Kind { kProduct, kLoad, kCopy, kOrder, kConversion };
 
 struct Instruction {
     const char *call, *name;
@@ -33,6 +33,7 @@ constexpr Instruction kInstructions[] = {
     {kCopyCall, "cp.async.cg.shared.global", 6, Kind::kCopy},
     {kCommitCall, "cp.async.commit_group", 0, Kind::kOrder},
     {kWaitCall, "cp.async.wait_group", 1, Kind::kOrder},
+    {kBfloat16PairCall, "cvt.rn.bf16x2.f32", 2, Kind::kConversion},
 };
 
 const Instruction *instruction_in(const std::string &line) {
@@ -51,11 +52,14 @@ const Instruction *instruction_in(const std::string &line) {
 //     .param .align 16 .b8 retval0[16];
 //     call.uni (retval0), NAME, (param0, ...);
 //     ld.param.v2.b64 {%rd1, %rd2}, [retval0];
+//
+// and with one result, which is a .b32 and may be unused, ld.param.b32 %r2, [retval0].
 class CallSequence {
 public:
     void take(const std::string &line) {
         static const std::regex store(R"(\s*st\.param\.b32\s+\[param(\d+)\], (\S+);)");
         static const std::regex load(R"(\s*ld\.param\.v2\.b64\s+\{(%rd\d+), (%rd\d+)\}, \[retval0\];)");
+        static const std::regex load_word(R"(\s*ld\.param\.b32\s+(%r\d+), \[retval0\];)");
         std::smatch match;
         if (std::regex_match(line, match, store)) {
             const size_t operand = std::stoul(match[1]);
@@ -65,6 +69,8 @@ public:
             operands[operand] = match[2];
         } else if (std::regex_match(line, match, load)) {
             results = {match[1], match[2]};
+        } else if (std::regex_match(line, match, load_word)) {
+            word = match[1];
         } else if (line.find("call.uni") != std::string::npos) {
             instruction = instruction_in(line);
         }
@@ -74,7 +80,7 @@ public:
     void check() const {
         const auto end = operands.begin() + instruction->operands;
         const bool has_results = instruction->kind == Kind::kProduct || instruction->kind == Kind::kLoad;
-        if (results[0].empty() == has_results ||
+        if (results[0].empty() == has_results || (instruction->kind == Kind::kConversion && word.empty()) ||
             std::any_of(operands.begin(), end, [](auto &o) { return o.empty(); })) {
             fail_at(text);
         }
@@ -83,6 +89,7 @@ public:
     std::string text;
     std::array<std::string, kMostOperands> operands;
     std::array<std::string, 2> results;
+    std::string word;                          // the only result
     const Instruction *instruction = nullptr;  // null: a call of another function
 };
 
@@ -154,6 +161,8 @@ private:
             return name + (c0.empty() ? ";" : " " + c0 + ";");
         case Kind::kCopy:
             return name + " [" + c0 + "], [" + copied_from(place, {c2, c3, a0, a1}, copied) + "], 16, " + c1 + ";";
+        case Kind::kConversion:
+            return name + " " + call.word + ", " + c1 + ", " + c0 + ";";
         case Kind::kLoad:
             return name + " " + words_of(place) + ", [" + c0 + "];";
         default:

@@ -27,6 +27,9 @@ inline constexpr const char *kCommitCall = "hattn_commit_copies";
 // cp.async.wait_group: until all groups of the thread but so many, a constant, are there.
 inline constexpr const char *kWaitCall = "hattn_wait_for_copies";
 
+// cvt.rn.bf16x2.f32: of two float32 numbers the nearest bfloat16 ones, the first in the lower half of 32 bits.
+inline constexpr const char *kBfloat16PairCall = "hattn_bfloat16_pair";
+
 // Halide has no instruction of that name, and LLVM's intrinsic returns what Halide cannot hold. So the code calls a
 // function, and here every call in the text becomes the instruction. Throws std::runtime_error where a call is not as
 // LLVM 21 writes it.

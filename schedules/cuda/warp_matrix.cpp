@@ -6,6 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "generators/number_formats.h"
 #include "matrix_calls.h"
 #include "matrix_nest.h"
 
@@ -273,6 +274,18 @@ Stmt WarpMatrix::visit(const Allocate *allocation) {
         shared_ = allocation->name;
     }
     return IRMutator::visit(allocation);
+}
+
+Expr WarpMatrix::visit(const Cast *cast) {
+    const Call *bits = cast->value.as<Call>();
+    if (cast->type != UInt(16, 2) || !bits || bits->name != generators::kBfloat16BitsCall) {
+        return IRMutator::visit(cast);
+    }
+    const Expr numbers = mutate(bits->args[0]);
+    return Halide::reinterpret(
+        cast->type, Call::make(UInt(32), kBfloat16PairCall,
+                               {Shuffle::make_extract_element(numbers, 0), Shuffle::make_extract_element(numbers, 1)},
+                               Call::PureExtern));
 }
 
 // Values made of a thread's coordinates go where they are used, so that indices show them.

@@ -29,6 +29,8 @@ inline constexpr const char *kMatrixColumn = "matrix_column";  // which of a thr
 // first has to be at an even index, since they are loaded as one. A may also be in registers, where each lane has
 // stored just what the instruction takes from it: the product of one nest, rounded, is such an operand of another.
 //
+// Two float32 numbers that are rounded to bfloat16 side by side (number_formats.h) are one call as well.
+//
 // Throws std::runtime_error where there is a loop over matrix_sum that is no such nest.
 class WarpMatrix : public Halide::Internal::IRMutator {
     using IRMutator::visit;
@@ -37,6 +39,7 @@ class WarpMatrix : public Halide::Internal::IRMutator {
     Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
     Halide::Internal::Stmt visit(const Halide::Internal::Block *block) override;
     Halide::Internal::Stmt visit(const Halide::Internal::Allocate *allocation) override;
+    Halide::Expr visit(const Halide::Internal::Cast *cast) override;
 
     Halide::Internal::Stmt multiply(const std::vector<Halide::Internal::Stmt> &nests) const;
 
