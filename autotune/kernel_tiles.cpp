@@ -70,7 +70,15 @@ std::vector<AlgorithmKernels> kernels_for(const Bench &bench, const Request &req
             continue;
         }
         const json &rows = kernels_of(bench.info, shape, target);
-        const json usual = row_named(rows, explain(algorithm).at("kernel"));
+        json usual;
+        try {
+            usual = row_named(rows, explain(algorithm).at("kernel"));
+        } catch (const hattn::Error &error) {
+            if (error.status() == HATTN_NOT_SUPPORTED) {
+                continue;  // kernels of this algorithm need more shared memory than the device has
+            }
+            throw;
+        }
         AlgorithmKernels kernels{algorithm, {}};
         for (const json &row : rows) {
             if (can_replace(row, usual)) {

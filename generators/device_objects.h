@@ -13,8 +13,8 @@ namespace hattn::generators {
 bool has_fat_binaries(const DeviceTarget &target);
 
 // Kernels of a kind for a device, a word of DeviceChoice: each as an object of its own, since Halide gives the device
-// code of every kernel the same name; a response file that names them, for a linker; what their launches ask for, for
-// tests; and their PTX.
+// code of every kernel the same name; a response file that names them, for a linker; what their launches ask for,
+// for the table and for tests; and their PTX.
 void write_device_objects(const std::string &device, KernelKind kind, const std::string &directory);
 
 }  // namespace hattn::generators

@@ -7,7 +7,8 @@
 
 namespace hattn::generators {
 
-// Of some devices, which may be none: words of DeviceChoice.
-void write_device_table(std::ostream &out, const std::vector<std::string> &device_words);
+// Of some devices, which may be none: words of DeviceChoice. What launches take is read from where
+// write_device_objects() has left it for `<folder>/<device>_<kind>`. Throws std::runtime_error where it has not.
+void write_device_table(std::ostream &out, const std::string &folder, const std::vector<std::string> &device_words);
 
 }  // namespace hattn::generators

@@ -203,8 +203,8 @@ The architecture is x86-64 or aarch64, by default that of this machine. Commands
   device-objects DEVICE KIND FOLDER
                                 compile the kernels of a kind for a device, an object each
   table FILE.cpp                write the table of all kernels
-  device-table FILE.cpp DEVICE...
-                                write the table of the devices' kernels
+  device-table FILE.cpp FOLDER DEVICE...
+                                write the table of the devices' kernels, whose objects are in FOLDER/DEVICE_KIND
   runtime FILE.o DEVICE...      write Halide's runtime: thread pool, devices
   emit KERNEL DIRECTORY         write code and lowered statement of one kernel
   list                          print every kernel's name
@@ -226,8 +226,10 @@ int run_command(const Architecture &architecture, const std::vector<std::string>
         write_device_objects(words[1], family_of(words[2]).kind, words[3]);
     } else if (command == "table" && words.size() == 2) {
         write_source(words[1], [&](std::ostream &out) { write_kernel_table(architecture, out); });
-    } else if (command == "device-table" && words.size() >= 2) {
-        write_source(words[1], [&](std::ostream &out) { write_device_table(out, {words.begin() + 2, words.end()}); });
+    } else if (command == "device-table" && words.size() >= 3) {
+        write_source(words[1], [&](std::ostream &out) {
+            write_device_table(out, words[2], {words.begin() + 3, words.end()});
+        });
     } else if (command == "runtime" && words.size() >= 2) {
         write_runtime(architecture, words[1], {words.begin() + 2, words.end()});
     } else if (command == "emit" && words.size() == 3) {

@@ -63,6 +63,7 @@ ordered_json found_json(const DeviceTargetInfo &target, const TuningTable &tunin
         const DeviceStamp stamp = device_stamp(target, id);
         ordered_json device = {{"device_id", id}};
         device.update(device_stamp_json(stamp));
+        device["shared_bytes"] = driver.shared_bytes(id);
         device["tuning_entries"] = tuning.entries_of_device(stamp.key());
         found.push_back(std::move(device));
     }
@@ -80,6 +81,7 @@ ordered_json devices_json(const TuningTable &tuning) {
                                    {"hooks", hook_name_list(kernel.hooks)},
                                    {"tile", tile_json(kernel.tile)},
                                    {"matrix_type", matrix_type_json(kernel)},
+                                   {"shared_bytes", kernel.shared_bytes},
                                    {"fat_binary", kernel.fat_binary != nullptr}});
             }
         }

@@ -17,7 +17,7 @@ using cuda::api;
 using cuda::Result;
 
 // CUdevice_attribute.
-constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;
+constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76, kSharedBytesOptIn = 97;
 constexpr int kOldestCapability = 8;
 // Handles up to this one are default streams, which belong to whatever context is current.
 constexpr uintptr_t kLastDefaultStream = 2;
@@ -114,6 +114,10 @@ public:
                 std::to_string(attribute_of(device, kCapabilityMajor)) + "." +
                     std::to_string(attribute_of(device, kCapabilityMinor)),
                 std::to_string(version), attribute_of(device, kMultiprocessors), static_cast<int64_t>(bytes)};
+    }
+
+    int64_t shared_bytes(int32_t device_id) const override {
+        return attribute_of(device_of(device_id), kSharedBytesOptIn);
     }
 
     void open(DeviceQueue &queue, const hattn_queue *given) const override {

@@ -58,6 +58,25 @@ std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
     return reason;
 }
 
+// What a device says once and for all.
+struct Answer {
+    std::string unusable;
+    int64_t shared_bytes = 0;
+};
+
+const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
+    static std::mutex mutex;
+    static std::map<std::pair<hattn_device, int32_t>, Answer> answers;
+    const std::lock_guard lock(mutex);
+    const auto [found, is_new] = answers.try_emplace({target.device, device_id});
+    Answer &answer = found->second;
+    if (is_new) {
+        answer.unusable = try_device(target, device_id);
+        answer.shared_bytes = answer.unusable.empty() ? device_driver(target.device).shared_bytes(device_id) : 0;
+    }
+    return answer;
+}
+
 }  // namespace
 
 const DeviceDriver &device_driver(hattn_device device) {
@@ -80,14 +99,11 @@ std::string compiled_devices() {
 }
 
 const std::string &device_unusable(const DeviceTargetInfo &target, int32_t device_id) {
-    static std::mutex mutex;
-    static std::map<std::pair<hattn_device, int32_t>, std::string> answers;
-    const std::lock_guard lock(mutex);
-    const auto [answer, is_new] = answers.try_emplace({target.device, device_id});
-    if (is_new) {
-        answer->second = try_device(target, device_id);
-    }
-    return answer->second;
+    return answer_of(target, device_id).unusable;
+}
+
+DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id) {
+    return {target, answer_of(target, device_id).shared_bytes};
 }
 
 const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {

@@ -16,6 +16,14 @@ std::string compiled_devices();  // "cpu, opencl"
 // Why the machine has no such device that works; "" if it has one. Looks once, by allocating a little memory there.
 const std::string &device_unusable(const DeviceTargetInfo &target, int32_t device_id);
 
+// A device whose kernels are wanted.
+struct DeviceLimits {
+    const DeviceTargetInfo &target;
+    int64_t shared_bytes;  // the most that a work group may take
+};
+// Of one that works. It is asked once.
+DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id);
+
 // The kernels for a device that works. Throws StatusError if the build has none or the machine no such device.
 const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id);
 

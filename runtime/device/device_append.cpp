@@ -13,7 +13,7 @@ constexpr float kNoAngle = 0.0f, kNoScale = 1.0f;
 
 // These kernels serve heads of any size.
 const DeviceKernelInfo &kernel_of(const DeviceQueue &queue, KernelKind kind) {
-    return device_kernel(queue.target, kind, 0, 0);
+    return device_kernel(device_limits(queue.target, queue.device_id), kind, 0, 0);
 }
 
 // Visits rows of one head, as many as a unit has: visit(run, head, first of its rows, their number).

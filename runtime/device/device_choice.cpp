@@ -51,18 +51,71 @@ bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type) {
     return kernel.matrix_type == HATTN_FLOAT32 || kernel.matrix_type == matrix_type;
 }
 
+// Of all the kernels for a problem, those that a device has room for.
+struct Candidates {
+    const DeviceKernelInfo *best = nullptr;
+    const DeviceKernelInfo *smallest = nullptr;  // the one with the least shared memory, of all
+    int64_t largest_head = 0;                    // of all with such hooks
+};
+
+Candidates candidates(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
+                      hattn_dtype matrix_type) {
+    const auto rank = [](const DeviceKernelInfo &kernel) {
+        return std::tuple(kernel.matrix_type == HATTN_FLOAT32, kernel.tile.head, __builtin_popcount(kernel.hooks));
+    };
+    Candidates found;
+    for (const DeviceKernelInfo &kernel : device_table().kernels) {
+        if (kernel.kind != kind || std::string_view(kernel.target) != device.target.name ||
+            !serves(kernel.hooks, hooks) || !multiplies(kernel, matrix_type)) {
+            continue;
+        }
+        const int64_t room = kernel.tile.head > 0 ? kernel.tile.head : head;
+        found.largest_head = std::max(found.largest_head, room);
+        if (room < head) {
+            continue;
+        }
+        if (!found.smallest || kernel.shared_bytes < found.smallest->shared_bytes) {
+            found.smallest = &kernel;
+        }
+        if (kernel.shared_bytes <= device.shared_bytes && (!found.best || rank(kernel) < rank(*found.best))) {
+            found.best = &kernel;
+        }
+    }
+    return found;
+}
+
 // Null if there is none, or it would compute much more than the usual one.
-const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelInfo &usual, const Problem &problem) {
+const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelInfo &usual, const Problem &problem,
+                                    const DeviceLimits &device) {
     const DeviceKernelInfo *found = nullptr;
     for (const DeviceKernelInfo &kernel : device_table().kernels) {
         if (kernel.kind == usual.kind && std::string_view(kernel.target) == usual.target && kernel.tile == tile &&
             serves(kernel.hooks, problem.hooks) && multiplies(kernel, matrix_type_of(problem)) &&
+            kernel.shared_bytes <= device.shared_bytes &&
             (!found || __builtin_popcount(kernel.hooks) < __builtin_popcount(found->hooks))) {
             found = &kernel;
         }
     }
     const bool fits = head_of(problem) <= tile.head && tile.head <= kMostPadding * usual.tile.head;
     return fits ? found : nullptr;
+}
+
+// Null if the device has room for none.
+const DeviceKernelInfo *usual_kernel(const DeviceLimits &device, hattn_algorithm algorithm, const Problem &problem) {
+    return candidates(device, kind_of(algorithm), problem.hooks, head_of(problem), matrix_type_of(problem)).best;
+}
+
+// The algorithm for its shape, else the next one that the device has room for; the first one if there is none.
+hattn_algorithm algorithm_by_rule(const Problem &problem, const DeviceLimits &device) {
+    const bool few_rows = problem.query_length * problem.group_size() <= kDecodeRows;
+    const hattn_algorithm first = few_rows ? HATTN_ALGORITHM_SPLIT_KV : HATTN_ALGORITHM_FLASH,
+                          second = few_rows ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV;
+    for (const hattn_algorithm algorithm : {first, second, HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_UNFUSED}) {
+        if (usual_kernel(device, algorithm, problem)) {
+            return algorithm;
+        }
+    }
+    return first;
 }
 
 }  // namespace
@@ -72,48 +125,31 @@ hattn_dtype matrix_type_of(const Problem &problem) {
     return alike ? problem.q_dtype : HATTN_FLOAT32;
 }
 
-const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head,
+const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
                                       hattn_dtype matrix_type) {
-    const DeviceKernelInfo *best = nullptr;
-    int64_t largest = 0;
-    const auto rank = [](const DeviceKernelInfo &kernel) {
-        return std::tuple(kernel.matrix_type == HATTN_FLOAT32, kernel.tile.head, __builtin_popcount(kernel.hooks));
-    };
-    const auto room = [&](const DeviceKernelInfo &kernel) { return kernel.tile.head > 0 ? kernel.tile.head : head; };
-    for (const DeviceKernelInfo &kernel : device_table().kernels) {
-        if (kernel.kind == kind && std::string_view(kernel.target) == target.name && serves(kernel.hooks, hooks) &&
-            multiplies(kernel, matrix_type)) {
-            largest = std::max<int64_t>(largest, room(kernel));
-            if (room(kernel) >= head && (!best || rank(kernel) < rank(*best))) {
-                best = &kernel;
-            }
-        }
-    }
-    require(best, HATTN_NOT_SUPPORTED, "key_dim and value_dim: the larger is ", head, ", but kernels for ", target.name,
-            " hold heads of at most ", largest);
-    return *best;
+    const Candidates found = candidates(device, kind, hooks, head, matrix_type);
+    require(found.smallest, HATTN_NOT_SUPPORTED, "key_dim and value_dim: the larger is ", head, ", but kernels for ",
+            device.target.name, " hold heads of at most ", found.largest_head);
+    require(found.best, HATTN_NOT_SUPPORTED, "device: has ", device.shared_bytes,
+            " bytes of shared memory for a work group, but ", found.smallest->name, ", which takes the least, takes ",
+            found.smallest->shared_bytes);
+    return *found.best;
 }
 
-DeviceChoice choose_for_device(const Problem &problem, const DeviceTargetInfo &target, hattn_algorithm asked,
+DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &device, hattn_algorithm asked,
                                const TuningGrids &measured) {
-    const auto usual = [&](hattn_algorithm algorithm) {
-        const DeviceKernelInfo &kernel =
-            device_kernel(target, kind_of(algorithm), problem.hooks, head_of(problem), matrix_type_of(problem));
-        return DeviceChoice{algorithm, &kernel, usual_split_keys(algorithm, kernel)};
-    };
     const int64_t rows = std::max<int64_t>(problem.query_length, 1);
     const TuningEntry *entry = nearest_entry(measured, problem, rows, problem.kv_length);
     if (entry && (entry->algorithm == HATTN_ALGORITHM_FLASH || entry->algorithm == HATTN_ALGORITHM_SPLIT_KV)) {
-        DeviceChoice choice = usual(entry->algorithm);
-        const DeviceKernelInfo *kernel = kernel_with(entry->device_tile, *choice.kernel, problem);
-        choice.kernel = kernel ? kernel : choice.kernel;
-        choice.split_keys = entry->split_keys;
-        choice.decider = Decider::kMachine;
-        choice.entry = entry;
-        return choice;
+        if (const DeviceKernelInfo *usual = usual_kernel(device, entry->algorithm, problem)) {
+            const DeviceKernelInfo *tuned = kernel_with(entry->device_tile, *usual, problem, device);
+            return {entry->algorithm, tuned ? tuned : usual, entry->split_keys, Decider::kMachine, entry};
+        }
     }
-    const bool few_rows = problem.query_length * problem.group_size() <= kDecodeRows;
-    return usual(asked != HATTN_ALGORITHM_AUTO ? asked : few_rows ? HATTN_ALGORITHM_SPLIT_KV : HATTN_ALGORITHM_FLASH);
+    const hattn_algorithm algorithm = asked != HATTN_ALGORITHM_AUTO ? asked : algorithm_by_rule(problem, device);
+    const DeviceKernelInfo &kernel =
+        device_kernel(device, kind_of(algorithm), problem.hooks, head_of(problem), matrix_type_of(problem));
+    return {algorithm, &kernel, usual_split_keys(algorithm, kernel)};
 }
 
 }  // namespace hattn

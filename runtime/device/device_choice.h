@@ -1,7 +1,7 @@
 // Which kernel and split a device plan takes: what an entry of a tuning database says, else a rule.
 #pragma once
 
-#include "device_table.h"
+#include "device.h"
 #include "runtime/selection.h"
 
 namespace hattn {
@@ -18,13 +18,14 @@ struct DeviceChoice {
 // The type of queries, keys and values if tensor cores might multiply them, else float32.
 hattn_dtype matrix_type_of(const Problem &problem);
 
-// A kernel for matrices of that type if there is one, of those the one with the least padding, of those the one with
-// the fewest hooks. A tile's head of 0 is any. Throws StatusError if heads are too large.
-const DeviceKernelInfo &device_kernel(const DeviceTargetInfo &target, KernelKind kind, uint32_t hooks, int64_t head,
+// Of kernels that the device has shared memory for: one for matrices of that type if there is one, of those the one
+// with the least padding, of those the one with the fewest hooks. A tile's head of 0 is any. Throws StatusError if
+// heads are too large, or the device too small.
+const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
                                       hattn_dtype matrix_type = HATTN_FLOAT32);
 
 // asked: an algorithm, or auto. measured: this machine's entries for such problems on the device.
-DeviceChoice choose_for_device(const Problem &problem, const DeviceTargetInfo &target, hattn_algorithm asked,
+DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &device, hattn_algorithm asked,
                                const TuningGrids &measured);
 
 }  // namespace hattn

@@ -26,6 +26,8 @@ public:
     virtual std::string unusable(int32_t device_id) const = 0;
     virtual int32_t count() const = 0;
     virtual DeviceIdentity identity(int32_t device_id) const = 0;
+    // The most that a work group may take.
+    virtual int64_t shared_bytes(int32_t device_id) const = 0;
 
     // These throw StatusError.
     // Finds the context and queue of `given`, or the library's own if it is null.

@@ -10,14 +10,14 @@ namespace hattn {
 namespace {
 
 // The kernels beside the one of the algorithm.
-void add_kernels(const Problem &problem, const DeviceTargetInfo &target, DevicePlan &plan) {
+void add_kernels(const Problem &problem, const DeviceLimits &limits, DevicePlan &plan) {
     const int64_t head = std::max(problem.key_dim, problem.value_dim);
     if (plan.algorithm == HATTN_ALGORITHM_UNFUSED) {
-        plan.values = &device_kernel(target, KernelKind::kUnfusedValues, 0, head);
+        plan.values = &device_kernel(limits, KernelKind::kUnfusedValues, 0, head);
     }
     if (problem.scores != HATTN_SCORES_NONE) {
         const bool probabilities = problem.scores == HATTN_SCORES_PROBABILITIES;
-        plan.scores = &device_kernel(target, probabilities ? KernelKind::kProbabilities : KernelKind::kScores,
+        plan.scores = &device_kernel(limits, probabilities ? KernelKind::kProbabilities : KernelKind::kScores,
                                      hooks_of_scores(problem), head);
     }
 }
@@ -32,12 +32,13 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
     const DeviceStamp stamp = device_stamp(target, problem.device_id);
     TuningFamily family = family_of(problem, asked, nullptr);
     family.device = stamp.key();
-    const DeviceChoice choice = choose_for_device(problem, target, asked, tuning.machine.find(family));
+    const DeviceLimits limits = device_limits(target, problem.device_id);
+    const DeviceChoice choice = choose_for_device(problem, limits, asked, tuning.machine.find(family));
     const bool shares_keys = choice.split_keys > 0;
     DevicePlan plan{.target = &target,
                     .algorithm = choice.algorithm,
                     .attention = choice.kernel,
-                    .merge = &device_kernel(target, KernelKind::kMerge, 0, problem.value_dim),
+                    .merge = &device_kernel(limits, KernelKind::kMerge, 0, problem.value_dim),
                     .heads = shares_keys ? std::min<int64_t>(choice.kernel->tile.rows, problem.group_size()) : 1,
                     .split_keys = choice.split_keys,
                     .why_algorithm = forced                          ? "HATTN_FORCE=" + force.text + "; "
@@ -48,7 +49,7 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
                     .family = family,
                     .cell = tuning_cell(problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length),
                     .stamp = stamp};
-    add_kernels(problem, target, plan);
+    add_kernels(problem, limits, plan);
     plan.workspace = lay_out_device_workspace(problem, plan);
     return plan;
 }

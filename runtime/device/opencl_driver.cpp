@@ -22,8 +22,8 @@ using opencl::Result;
 
 // cl.h
 constexpr Count kPlatformName = 0x0902, kDeviceName = 0x102B, kDriverVersion = 0x102D, kDeviceVersion = 0x102F,
-                kComputeUnits = 0x1002, kGlobalMemory = 0x101F, kContextDeviceCount = 0x1083, kQueueContext = 0x1090,
-                kQueueProperties = 0x1093, kRegion = 0x1220;
+                kComputeUnits = 0x1002, kGlobalMemory = 0x101F, kLocalMemory = 0x1023, kContextDeviceCount = 0x1083,
+                kQueueContext = 0x1090, kQueueProperties = 0x1093, kRegion = 0x1220;
 constexpr intptr_t kContextPlatform = 0x1084;
 constexpr uint64_t kCpu = 2, kGpu = 4, kAccelerator = 8, kAllTypes = 0xFFFFFFFF, kOutOfOrder = 1, kReadWrite = 1;
 
@@ -116,6 +116,10 @@ public:
                 text_of(api().device_info, device, kDriverVersion),
                 value_of<Count>(api().device_info, device, kComputeUnits, 0),
                 static_cast<int64_t>(value_of<uint64_t>(api().device_info, device, kGlobalMemory, 0))};
+    }
+
+    int64_t shared_bytes(int32_t) const override {
+        return static_cast<int64_t>(value_of<uint64_t>(api().device_info, own_queue().device, kLocalMemory, 0));
     }
 
     void open(DeviceQueue &queue, const hattn_queue *given) const override {

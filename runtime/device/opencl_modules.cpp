@@ -27,7 +27,7 @@ using opencl::Result;
 
 // cl.h
 constexpr Count kContextDevices = 0x1081, kMaxConstantBytes = 0x1020, kMaxConstantArguments = 0x1021,
-                kBuildLog = 0x1183;
+                kBuildLog = 0x1183, kLocalMemory = 0x1023;
 
 int report(Result result, const std::string &what) {
     if (result == opencl::kSuccess) {
@@ -62,11 +62,27 @@ std::string build_log(void *program, void *device) {
     return result == opencl::kSuccess ? log.c_str() : "its log is longer than " + std::to_string(log.size());
 }
 
+// Plans see to it for the library's own device; an application's queue may be of another one.
+bool fits(const DeviceKernelInfo *kernel, void *device) {
+    uint64_t local_bytes = 0;
+    api().device_info(device, kLocalMemory, sizeof(local_bytes), &local_bytes, nullptr);
+    if (!kernel || static_cast<uint64_t>(kernel->shared_bytes) <= local_bytes) {
+        return true;
+    }
+    note_device_error(HATTN_NOT_SUPPORTED, std::string("queue: its device has ") + std::to_string(local_bytes) +
+                                               " bytes of local memory for a work group, but " + kernel->name +
+                                               " takes " + std::to_string(kernel->shared_bytes));
+    return false;
+}
+
 int build(const DeviceQueue &queue, const std::string &text, LoadedKernel &kernel) {
     void *device = nullptr;
     Result result = api().context_info(queue.context, kContextDevices, sizeof(device), &device, nullptr);
     if (result != opencl::kSuccess) {
         return report(result, "clGetContextInfo");
+    }
+    if (!fits(queue.kernel, device)) {
+        return halide_error_code_gpu_device_error;
     }
     const char *const source = text.c_str();
     void *const program = api().create_program(queue.context, 1, const_cast<const char **>(&source), nullptr, &result);

@@ -107,6 +107,7 @@ def test_info_describes_the_device(queue):
     (found,) = DEVICES["opencl"]["found"]
     assert found["device_id"] == 0 and found["name"] and found["driver"]
     assert found["compute_units"] >= 1 and found["memory_bytes"] > 0
+    assert 16 << 10 <= found["shared_bytes"] <= found["memory_bytes"]
     assert found["capability"].startswith("OpenCL ")
     assert not any(kernel["fat_binary"] for kernel in DEVICES["opencl"]["kernels"])
 

@@ -1,8 +1,9 @@
 // A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels are
 // engine.h's, and every module, attribute, copy, launch and wait is a line of the file that $HATTN_STUB_CUDA_LOG names.
 // $HATTN_STUB_CUDA_FAIL names a function that fails, $HATTN_STUB_CUDA_DEVICES says how many GPUs there are (1),
-// $HATTN_STUB_CUDA_CAPABILITY (80) and $HATTN_STUB_CUDA_VERSION (12000) what they and the driver are. Signatures from
-// the CUDA Driver API documentation; a handle is any pointer.
+// $HATTN_STUB_CUDA_CAPABILITY (80), $HATTN_STUB_CUDA_SHARED (166912, the bytes of shared memory that a block may take)
+// and $HATTN_STUB_CUDA_VERSION (12000) what they and the driver are. Signatures from the CUDA Driver API documentation;
+// a handle is any pointer.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -40,6 +41,11 @@ void log(const char *format, Values... values) {
 int setting(const char *name, int otherwise) {
     const char *value = std::getenv(name);
     return value ? std::atoi(value) : otherwise;
+}
+
+// Of a block of threads, once cuFuncSetAttribute has asked for it. 163 KiB: that of compute capability 8.0.
+int shared_limit() {
+    return setting("HATTN_STUB_CUDA_SHARED", 163 * 1024);
 }
 
 Result unless_failing(const char *function, Result failure) {
@@ -132,12 +138,13 @@ Result cuDeviceTotalMem_v2(size_t *bytes, int) {
     return kSuccess;
 }
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
-    constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;
+    constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76, kSharedBytesOptIn = 97;
     const int capability = setting("HATTN_STUB_CUDA_CAPABILITY", 80);
-    *value = attribute == kMultiprocessors   ? 4
-             : attribute == kCapabilityMajor ? capability / 10
-             : attribute == kCapabilityMinor ? capability % 10
-                                             : 0;
+    *value = attribute == kMultiprocessors    ? 4
+             : attribute == kCapabilityMajor  ? capability / 10
+             : attribute == kCapabilityMinor  ? capability % 10
+             : attribute == kSharedBytesOptIn ? shared_limit()
+                                              : 0;
     return kSuccess;
 }
 Result cuDevicePrimaryCtxRetain(void **context, int device) {
@@ -215,7 +222,11 @@ Result cuModuleGetFunction(void **function, void *module, const char *name) {
     return engine::find_kernel(&found.kernel, loaded.of_engine, name);
 }
 Result cuFuncSetAttribute(void *function, int attribute, int value) {
+    constexpr int kMaxDynamicSharedBytes = 8;
     log("attribute %d=%d\n", attribute, value);
+    if (attribute != kMaxDynamicSharedBytes || value > shared_limit()) {
+        return kInvalidValue;
+    }
     static_cast<Function *>(function)->shared_limit = value;
     return kSuccess;
 }
