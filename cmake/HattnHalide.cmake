@@ -18,3 +18,30 @@ if (NOT Halide_FOUND)
                         "or configure with -DHATTN_FETCH_HALIDE=ON, or set HATTN_KERNEL_DIR to "
                         "kernels compiled elsewhere")
 endif ()
+
+# Tensor cores need the very Halide that requirements/halide.txt pins: replace_matrix_calls() finds its instructions in the
+# text that this one's LLVM writes (schedules/cuda/matrix_calls.h).
+if (HATTN_DEVICES MATCHES "cuda")
+    file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/requirements/halide.txt HATTN_PINNED_HALIDE REGEX "^halide==")
+    string(REGEX MATCH "[0-9]+(\\.[0-9]+)*" HATTN_PINNED_HALIDE "${HATTN_PINNED_HALIDE}")
+    if (NOT Halide_VERSION VERSION_EQUAL HATTN_PINNED_HALIDE)
+        message(FATAL_ERROR "HATTN_DEVICES: is \"${HATTN_DEVICES}\", but kernels for cuda are compiled by Halide "
+                            "${HATTN_PINNED_HALIDE} alone, and ${Halide_DIR} has ${Halide_VERSION}: set Halide_DIR to the "
+                            "folder of HalideConfig.cmake of ${HATTN_PINNED_HALIDE} (./dev build unpacks it into "
+                            ".deps/halide), or leave cuda out of HATTN_DEVICES")
+    endif ()
+    # Its package does not say which backends it has, the library does.
+    if (NOT CMAKE_CROSSCOMPILING)
+        try_run(HATTN_HALIDE_LACKS_NVPTX HATTN_HALIDE_COMPILES
+            SOURCES ${PROJECT_SOURCE_DIR}/cmake/check_nvptx.cpp
+            CXX_STANDARD 17
+            LINK_LIBRARIES Halide::Halide)
+        if (NOT HATTN_HALIDE_COMPILES OR HATTN_HALIDE_LACKS_NVPTX)
+            unset(HATTN_HALIDE_LACKS_NVPTX CACHE)  # it is asked again, for Halide_DIR may be another one
+            unset(HATTN_HALIDE_COMPILES CACHE)
+            message(FATAL_ERROR "HATTN_DEVICES: is \"${HATTN_DEVICES}\", but the Halide in ${Halide_DIR} has no NVPTX backend "
+                                "(or no program runs with it): set Halide_DIR to the folder of HalideConfig.cmake of one "
+                                "whose LLVM has it, as the one that ./dev build unpacks, or leave cuda out of HATTN_DEVICES")
+        endif ()
+    endif ()
+endif ()
