@@ -15,6 +15,11 @@ constexpr int64_t kDecodeRows = 16;
 
 constexpr int64_t kSplitKeys = 512;
 
+// Tiles for tensor cores with two tiles of the instruction one below the other, of which a chunk takes so much of the
+// machine code per row that others do (decision 0042).
+constexpr int kManyThreadRows = 4;
+constexpr double kWorkOfManyRows = 0.85;
+
 // Heads padded to more than this many times what they would be by default have no chance.
 constexpr int kMostPadding = 2;
 
@@ -51,6 +56,13 @@ bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type) {
     return kernel.matrix_type == HATTN_FLOAT32 || kernel.matrix_type == matrix_type;
 }
 
+// Instructions for so many rows of a sequence and head, in the unit of a padded row of tiles with few rows of a thread.
+double work(const DeviceKernelInfo &kernel, int64_t rows) {
+    const int64_t tiles = (rows + kernel.tile.rows - 1) / kernel.tile.rows;
+    const double of_row = kernel.tile.thread_rows >= kManyThreadRows ? kWorkOfManyRows : 1.0;
+    return static_cast<double>(tiles * kernel.tile.rows) * of_row;
+}
+
 // Of all the kernels for a problem, those that a device has room for.
 struct Candidates {
     const DeviceKernelInfo *best = nullptr;
@@ -59,9 +71,10 @@ struct Candidates {
 };
 
 Candidates candidates(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
-                      hattn_dtype matrix_type) {
-    const auto rank = [](const DeviceKernelInfo &kernel) {
-        return std::tuple(kernel.matrix_type == HATTN_FLOAT32, kernel.tile.head, __builtin_popcount(kernel.hooks));
+                      hattn_dtype matrix_type, int64_t rows) {
+    const auto rank = [&](const DeviceKernelInfo &kernel) {
+        return std::tuple(kernel.matrix_type == HATTN_FLOAT32, kernel.tile.head, __builtin_popcount(kernel.hooks),
+                          work(kernel, rows));
     };
     Candidates found;
     for (const DeviceKernelInfo &kernel : device_table().kernels) {
@@ -102,7 +115,9 @@ const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelIn
 
 // Null if the device has room for none.
 const DeviceKernelInfo *usual_kernel(const DeviceLimits &device, hattn_algorithm algorithm, const Problem &problem) {
-    return candidates(device, kind_of(algorithm), problem.hooks, head_of(problem), matrix_type_of(problem)).best;
+    return candidates(device, kind_of(algorithm), problem.hooks, head_of(problem), matrix_type_of(problem),
+                      problem.query_length)
+        .best;
 }
 
 // The algorithm for its shape, else the next one that the device has room for; the first one if there is none.
@@ -126,8 +141,8 @@ hattn_dtype matrix_type_of(const Problem &problem) {
 }
 
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
-                                      hattn_dtype matrix_type) {
-    const Candidates found = candidates(device, kind, hooks, head, matrix_type);
+                                      hattn_dtype matrix_type, int64_t rows) {
+    const Candidates found = candidates(device, kind, hooks, head, matrix_type, rows);
     require(found.smallest, HATTN_NOT_SUPPORTED, "key_dim and value_dim: the larger is ", head, ", but kernels for ",
             device.target.name, " hold heads of at most ", found.largest_head);
     require(found.best, HATTN_NOT_SUPPORTED, "device: has ", device.shared_bytes,
@@ -147,8 +162,8 @@ DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &devic
         }
     }
     const hattn_algorithm algorithm = asked != HATTN_ALGORITHM_AUTO ? asked : algorithm_by_rule(problem, device);
-    const DeviceKernelInfo &kernel =
-        device_kernel(device, kind_of(algorithm), problem.hooks, head_of(problem), matrix_type_of(problem));
+    const DeviceKernelInfo &kernel = device_kernel(device, kind_of(algorithm), problem.hooks, head_of(problem),
+                                                   matrix_type_of(problem), problem.query_length);
     return {algorithm, &kernel, usual_split_keys(algorithm, kernel)};
 }
 

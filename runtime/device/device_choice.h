@@ -19,10 +19,11 @@ struct DeviceChoice {
 hattn_dtype matrix_type_of(const Problem &problem);
 
 // Of kernels that the device has shared memory for: one for matrices of that type if there is one, of those the one
-// with the least padding, of those the one with the fewest hooks. A tile's head of 0 is any. Throws StatusError if
-// heads are too large, or the device too small.
+// with the least padding, of those the one with the fewest hooks, of those the one with the least work for so many rows
+// of each sequence and head. A tile's head of 0 is any. Throws StatusError if heads are too large, or the device too
+// small.
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
-                                      hattn_dtype matrix_type = HATTN_FLOAT32);
+                                      hattn_dtype matrix_type = HATTN_FLOAT32, int64_t rows = 0);
 
 // asked: an algorithm, or auto. measured: this machine's entries for such problems on the device.
 DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &device, hattn_algorithm asked,

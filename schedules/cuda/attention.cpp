@@ -130,17 +130,20 @@ private:
     // From memory to shared memory: the threads of a warp read neighbouring elements of a row, or blocks of elements,
     // which wide_rows.h makes one load each.
     Func &load_rows(Func &f, const Var &row) const {
-        const int blocks = tile_.head / kAlignedElements, rows = kWarp / blocks;
+        // All threads take part: of a row that is no power of two long, as many blocks at a time as are one.
+        const int blocks = tile_.head / kAlignedElements & -(tile_.head / kAlignedElements), rows = kWarp / blocks;
         f.bound(s.d, 0, tile_.head)
             .specialize(s.rows_aligned == 1)
-            .split(s.d, v.x, v.element, kAlignedElements)
+            .split(s.d, v.in_row, v.element, kAlignedElements)
+            .split(v.in_row, v.in_row, v.x, blocks)
             .split(row, v.in_y, v.y, warps() * parts() * rows)
             .split(v.y, v.y, v.in_x, rows)
             .fuse(v.x, v.in_x, v.x)
             .split(v.y, v.part, v.warp, warps())
-            .reorder(v.element, v.in_y, v.x, v.warp, v.part)
+            .reorder(v.element, v.in_row, v.in_y, v.x, v.warp, v.part)
             .vectorize(v.element)
-            .unroll(v.in_y, kLoadsAtOnce)
+            .unroll(v.in_row)
+            .unroll(v.in_y, blocks == tile_.head / kAlignedElements ? kLoadsAtOnce : 1)
             .never_partition_all()
             .gpu_threads(v.x, v.warp, v.part);
         return f.split(s.d, v.in_x, v.x, kWarp)
@@ -219,8 +222,11 @@ private:
         }
         each_row(over_slices(s.row_max));
         values_in_fragments(s.weights, s.k, tile_.keys);
-        // A register of two, by one instruction.
-        each_value(over_columns(s.weight_bits, s.k, tile_.keys)).vectorize(v.column);
+        // Two in a register, by one instruction. That of float16 numbers LLVM finds by itself where they go to shared
+        // memory; given vectors, LLVM 21 stores the lower halves of float32 numbers there.
+        const bool by_itself = parts() > 1 && s.matrix_type == HATTN_FLOAT16;
+        auto rounded = each_value(over_columns(s.weight_bits, s.k, tile_.keys));
+        by_itself ? rounded.unroll(v.column) : rounded.vectorize(v.column);
         // Warps that multiply a part of the values take weights of keys from all parts.
         if (parts() == 1) {
             s.weight_bits.store_in(MemoryType::Register);

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "generators/number_formats.h"
 #include "ptx_lines.h"
 
 namespace hattn::schedules::cuda {
@@ -220,8 +221,12 @@ private:
 
 std::string replace_matrix_calls(const std::string &ptx) {
     const std::string result = DeviceCode(ptx).with_instructions();
+    std::vector<const char *> calls = {generators::kBfloat16BitsCall};  // by themselves
     for (const Instruction &instruction : kInstructions) {
-        if (const size_t at = result.find(instruction.call); at != std::string::npos) {
+        calls.push_back(instruction.call);
+    }
+    for (const char *call : calls) {
+        if (const size_t at = result.find(call); at != std::string::npos) {
             fail_at(result.substr(at, 80));
         }
     }

@@ -31,6 +31,9 @@ TEST(MatrixCalls, BecomeInstructions) {
               "bar.sync 0;\ncp.async.cg.shared.global [%r1], [%rd1+16], 16, %r6;\n");
     EXPECT_EQ(cuda::replace_matrix_calls(call(cuda::kCommitCall, {}, "") + call(cuda::kWaitCall, {"1"}, "")),
               "cp.async.commit_group;\ncp.async.wait_group 1;\n");
+    EXPECT_EQ(cuda::replace_matrix_calls(
+                  call(cuda::kBfloat16PairCall, {"%r1", "%r2"}, "ld.param.b32 %r3, [retval0];\n")),
+              "cvt.rn.bf16x2.f32 %r3, %r2, %r1;\n");
     const std::string other = call("of_others", {"%r1"}, "");
     EXPECT_EQ(cuda::replace_matrix_calls(other), other);
 }

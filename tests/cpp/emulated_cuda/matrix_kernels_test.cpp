@@ -107,6 +107,11 @@ std::vector<cases::Case> all_cases() {
             c.value_dim = dim == 29 ? 31 : dim == 40 ? 17 : dim;
         });
     }
+    // Tiles with fewer rows.
+    add("short", [](cases::Case &c) {
+        c.query_length = 41;
+        c.causal = true;
+    });
     add("causal", [](cases::Case &c) { c.causal = true; });
     add("ragged", [](cases::Case &c) {
         c.batch = 4;
@@ -261,6 +266,27 @@ TEST(MatrixKernelChoice, IsOfFlashOverTypesThatAreAlike) {
     EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_FLOAT16};
     EXPECT_EQ(matrix_type(plain, mixed, HATTN_ALGORITHM_AUTO), HATTN_FLOAT32);
+}
+
+// Of two tiles for one size of heads the larger one, where it does not compute many rows that are not there.
+TEST(MatrixKernelChoice, IsOfTheTileWithLessWork) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    const auto tile_rows = [](int64_t rows, float softcap) {
+        cases::Case c = base("rows");
+        c.query_length = rows;
+        c.softcap = softcap;
+        cases::TypedProblem problem(c, kTypes[0]);
+        problem.desc.device = HATTN_CUDA;
+        const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
+        return test::explanation_of(plan.get()).at("tile").at("rows").get<int>();
+    };
+    EXPECT_EQ(tile_rows(64, 0), 64);
+    EXPECT_EQ(tile_rows(65, 0), 128);
+    EXPECT_EQ(tile_rows(130, 0), 64) << "192 rows, not 256";
+    EXPECT_EQ(tile_rows(1100, 0), 128) << "1152 rows either way";
+    EXPECT_EQ(tile_rows(1100, 2.0f), 64) << "with hooks there is no other";
 }
 
 }  // namespace
