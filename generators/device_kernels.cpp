@@ -214,18 +214,24 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
     return specs;
 }
 
-DeviceChoice::DeviceChoice(const std::string &word)
-    : target(schedules::gpu::find_device_target(word.substr(0, word.find(':')))),
-      few(word.find(':') != std::string::npos) {
-    if (few && !word.ends_with(":few")) {
-        throw std::invalid_argument("device '" + word + "': only :few may follow its name");
-    }
-}
-
 namespace {
 
-// Whether a kernel with hooks is one of few. `sizes` are those of its like.
+DeviceChoice::Part part_named(const std::string &word) {
+    const size_t colon = word.find(':');
+    const std::string part = colon == std::string::npos ? "" : word.substr(colon);
+    if (part != "" && part != ":few" && part != ":rest") {
+        throw std::invalid_argument("device '" + word + "': only :few or :rest may follow its name");
+    }
+    return part == ""       ? DeviceChoice::Part::kAll
+           : part == ":few" ? DeviceChoice::Part::kFew
+                            : DeviceChoice::Part::kRest;
+}
+
+// Whether a kernel is one of few. `sizes` are those of its like.
 bool is_of_few(const DeviceKernelSpec &spec, const std::set<int> &sizes) {
+    if (spec.hooks == 0) {
+        return true;
+    }
     const bool smallest = spec.tile.head == *sizes.begin(), largest = spec.tile.head == *sizes.rbegin();
     if (spec.multiplies_matrices()) {
         const bool is_half_of_largest = 2 * spec.tile.head == *sizes.rbegin();
@@ -236,6 +242,9 @@ bool is_of_few(const DeviceKernelSpec &spec, const std::set<int> &sizes) {
 
 }  // namespace
 
+DeviceChoice::DeviceChoice(const std::string &word)
+    : target(schedules::gpu::find_device_target(word.substr(0, word.find(':')))), part(part_named(word)) {}
+
 std::vector<DeviceKernelSpec> kernels_of(const DeviceChoice &choice, KernelKind kind) {
     std::vector<DeviceKernelSpec> specs = kernels_of(choice.target, kind);
     std::map<bool, std::set<int>> sizes;
@@ -243,7 +252,8 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceChoice &choice, KernelKind 
         sizes[spec.multiplies_matrices()].insert(spec.tile.head);
     }
     std::erase_if(specs, [&](const DeviceKernelSpec &spec) {
-        return choice.few && spec.hooks != 0 && !is_of_few(spec, sizes[spec.multiplies_matrices()]);
+        const bool of_few = is_of_few(spec, sizes[spec.multiplies_matrices()]);
+        return choice.part != DeviceChoice::Part::kAll && of_few != (choice.part == DeviceChoice::Part::kFew);
     });
     return specs;
 }

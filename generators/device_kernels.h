@@ -31,11 +31,14 @@ using schedules::gpu::DeviceTarget;
 
 // A device and which of its kernels a build has, by a word. "cuda": all. "cuda:few": every size without hooks, and the
 // smallest and the largest with every set of them; of those that multiply matrices, the largest and that of half its
-// size with the fewest sets. For builds that are to be quick and small: they serve whatever all of them do, some of it more slowly.
+// size with the fewest sets. For builds that are to be quick and small: they serve whatever all of them do, some of it
+// more slowly. "cuda:rest": those that such a build has not, for its tests.
 struct DeviceChoice {
+    enum class Part { kAll, kFew, kRest };
+
     explicit DeviceChoice(const std::string &word);
     const DeviceTarget &target;
-    bool few = false;
+    Part part = Part::kAll;
 };
 
 inline constexpr hattn_dtype kMatrixTypes[] = {HATTN_FLOAT16, HATTN_BFLOAT16};

@@ -2,8 +2,8 @@
 
     python tests/codegen/cuda_kernels.py DIRECTORY...
 
-from the directories of a build tree with HATTN_DEVICES=cuda (build/release/device/cuda_*), after a change that is meant to
-change it.
+from the directories of a build tree (build/release/device/cuda_* and .../tests/cpp/emulated_cuda/rest/cuda_*), after a change that
+is meant to change it.
 """
 
 import json

@@ -2,11 +2,12 @@
 
     python tests/codegen/cuda_sass.py DIRECTORY...
 
-from the directories of a build tree (build/release/device/cuda_*), after a change that is meant to change it.
+from the directories of a build tree (build/release/device/cuda_* and .../tests/cpp/emulated_cuda/rest/cuda_*), after a change that is meant to change it.
 """
 
 import collections
 import functools
+import hashlib
 import json
 import pathlib
 import re
@@ -31,6 +32,22 @@ def assemble(ptx, capability, cubin):
     """What ptxas reports."""
     command = [cuda_tools.find("ptxas"), "-v", f"-arch={capability}", str(ptx), "-o", str(cubin)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stderr
+
+
+def assembled(name, text, capability, folder):
+    """The machine code of a kernel's PTX and what ptxas reported: seconds of work, which tests and their processes share in `folder`."""
+    of_ptxas = cuda_tools.version(cuda_tools.find("ptxas"))
+    key = hashlib.sha256(f"{of_ptxas} {text}".encode()).hexdigest() + "\n"
+    cubin, report = (folder / f"{name}.{capability}.{kind}" for kind in ("cubin", "txt"))
+    if not report.exists() or not report.read_text().startswith(key):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as directory:
+            ptx, new_cubin, new_report = (pathlib.Path(directory, file) for file in ("ptx", "cubin", "txt"))
+            ptx.write_text(text)
+            new_report.write_text(key + assemble(ptx, capability, new_cubin))
+            new_cubin.replace(cubin)
+            new_report.replace(report)  # the last: who finds it finds both
+    return cubin, report.read_text()[len(key) :]
 
 
 def registers(report):
@@ -79,11 +96,14 @@ def counts(cubin):
     return result
 
 
+def measured(cubin, report):
+    return {"registers": registers(report), **counts(cubin)}
+
+
 def measure(ptx, capability):
     with tempfile.TemporaryDirectory() as directory:
         cubin = pathlib.Path(directory, "kernel.cubin")
-        report = assemble(ptx, capability, cubin)
-        return {"registers": registers(report), **counts(cubin)}
+        return measured(cubin, assemble(ptx, capability, cubin))
 
 
 @functools.lru_cache(maxsize=None)
