@@ -1,5 +1,5 @@
 // Every kernel of the table by name, whatever the planner would choose: on cases that need exactly its hooks, and on
-// cases that lack some, which then get neutral operands.
+// cases that lack some, which then get neutral operands. Those for any storage also in other types than the cases'.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,9 @@
 #include "case_list.h"
 #include "support/json_text.h"
 #include "support/run.h"
+#include "support/stored_types.h"
 #include "support/targets.h"
+#include "support/typed_run.h"
 
 namespace {
 
@@ -22,6 +24,7 @@ struct Kernel {
     std::string target;
     std::string algorithm;
     std::vector<std::string> hooks;
+    bool any_storage = false;
     bool runnable = false;
 };
 
@@ -44,7 +47,8 @@ std::vector<Kernel> kernels() {
             (storage == "any" && score_outputs.contains(algorithm))) {
             continue;
         }
-        list.push_back({row.at("name"), row.at("target"), row.at("algorithm"), row.at("hooks"), row.at("runnable")});
+        list.push_back({row.at("name"), row.at("target"), row.at("algorithm"), row.at("hooks"), storage == "any",
+                        row.at("runnable")});
     }
     return list;
 }
@@ -127,6 +131,35 @@ TEST_P(KernelByName, MatchesOracle) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, KernelByName, testing::ValuesIn(kernels()),
+                         [](const testing::TestParamInfo<Kernel> &kernel) {
+                             return test::as_test_name(kernel.param.name);
+                         });
+
+std::vector<Kernel> stored_kernels() {
+    std::vector<Kernel> list = kernels();
+    std::erase_if(list, [](const Kernel &kernel) { return !kernel.any_storage; });
+    return list;
+}
+
+class StoredKernelByName : public testing::TestWithParam<Kernel> {};
+
+TEST_P(StoredKernelByName, MatchesOracleInEveryType) {
+    const Kernel &kernel = GetParam();
+    if (!kernel.runnable) {
+        GTEST_SKIP() << kernel.target << " does not run on this machine";
+    }
+    test::ContextPtr context = test::make_context(1, "kernel=" + kernel.name);  // threads start in the first execute
+    const std::vector<const cases::Case *> list = fitting_cases(kernel, std::size(test::kStoredTypes), true);
+    ASSERT_FALSE(list.empty());
+    for (size_t i = 0; i < std::size(test::kStoredTypes); ++i) {
+        const cases::Case &c = *list[i % list.size()];
+        SCOPED_TRACE(std::string(test::kStoredTypes[i].name) + '\n' + cases::describe(c));
+        cases::TypedProblem problem(c, test::kStoredTypes[i]);
+        test::expect_oracle(context.get(), problem, HATTN_FLOAT32);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, StoredKernelByName, testing::ValuesIn(stored_kernels()),
                          [](const testing::TestParamInfo<Kernel> &kernel) {
                              return test::as_test_name(kernel.param.name);
                          });
