@@ -1,4 +1,4 @@
-"""Tools of the CUDA Toolkit: those that ./dev installs from cmake/requirements, else the machine's."""
+"""Tools of the CUDA Toolkit: those that ./dev installs from cmake/requirements, else the machine's. As a program: where one is."""
 
 import pathlib
 import re
@@ -20,3 +20,7 @@ def version(tool):
     """Such as "13.0.88"."""
     text = subprocess.run([tool, "--version"], check=True, capture_output=True, text=True).stdout
     return re.search(r"\bV(\d+(?:\.\d+)+)", text).group(1)
+
+
+if __name__ == "__main__":
+    print(find(sys.argv[1]) or "", end="")

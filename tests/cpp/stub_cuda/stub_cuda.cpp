@@ -1,5 +1,6 @@
 // A CUDA driver without a GPU, for tests of what the library asks a driver for: memory is the host's, kernels are
 // engine.h's, and every module, attribute, copy, launch and wait is a line of the file that $HATTN_STUB_CUDA_LOG names.
+// Of a fat binary it takes the image that a driver would take, and says which.
 // $HATTN_STUB_CUDA_FAIL names a function that fails, $HATTN_STUB_CUDA_DEVICES says how many GPUs there are (1),
 // $HATTN_STUB_CUDA_CAPABILITY (80), $HATTN_STUB_CUDA_SHARED (166912, the bytes of shared memory that a block may take)
 // and $HATTN_STUB_CUDA_VERSION (12000) what they and the driver are. Signatures from the CUDA Driver API documentation;
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "engine.h"
+#include "fat_binary.h"
 
 namespace {
 
@@ -82,14 +84,15 @@ Result load(void **module, const void *image) {
     if (!current()) {
         return kInvalidContext;
     }
-    // Of a fat binary, see fatbinary in the CUDA Toolkit.
-    const auto magic = *static_cast<const unsigned *>(image);
-    const bool fat = magic == 0xBA55ED50u;
-    log("module fat=%d ptx=%d context=%p\n", fat,
-        !fat && std::strstr(static_cast<const char *>(image), ".target sm_80") != nullptr,
-        static_cast<void *>(current()));
-    if (fat && unless_failing("fat", kNoBinary) != kSuccess) {
-        return kNoBinary;
+    if (engine::is_fat_binary(image)) {
+        const std::string chosen = engine::image_for(image, setting("HATTN_STUB_CUDA_CAPABILITY", 80));
+        log("module fat=1 image=%s context=%p\n", chosen.c_str(), static_cast<void *>(current()));
+        if (chosen.empty() || unless_failing("fat", kNoBinary) != kSuccess) {
+            return kNoBinary;
+        }
+    } else {
+        log("module fat=0 ptx=%d context=%p\n",
+            std::strstr(static_cast<const char *>(image), ".target sm_80") != nullptr, static_cast<void *>(current()));
     }
     auto loading = std::make_unique<Module>(Module{current()});
     const Result result = engine::load_module(&loading->of_engine, static_cast<const char *>(image));
