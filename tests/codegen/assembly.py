@@ -18,6 +18,7 @@ class InstructionSet:
     whole_fma: str  # of a full vector
     arithmetic: str  # other than FMAs, on vectors
     gather: str  # on ARM, which has none: a lane at a time
+    gathered: str  # once for each vector that is
     fetch: str  # ahead, into a cache
     # A fixed stack slot. Small intermediates live on the stack too, but are indexed by a loop counter.
     stack: str
@@ -32,6 +33,7 @@ def _avx(register, lanes):
         whole_fma=rf"\bvfn?m(add|sub)\d+ps\b.*%{register}\d+",
         arithmetic=rf"\bv(mul|add|sub|div|max|min|cmp\w*|blendv)ps\b|\bvmov[au]ps\s+%{register}\d+, [^%]",
         gather=r"\bvp?gather",
+        gathered=r"\bvp?gather",
         fetch=r"\bprefetch\w+\b",
         stack=r"\(%r[sb]p\)",
         vector_stack=r"\bv\w+.*\(%r[sb]p\)",
@@ -48,7 +50,8 @@ INSTRUCTION_SETS = {
         whole_fma=r"\bfml[as]\s+v\d+\.4s",
         # Not compares: whether any row sees a key is asked once per key, on a vector whose other lanes are unused.
         arithmetic=r"\bf(mul|add|sub|div|max|min)\s+v|\b(bsl|bit|bif)\b|\bmov\s+v|\bstr\s+q",
-        gather=r"\bld1\s+\{.*\}\[\d\]",
+        gather=r"\bld1\s+\{.*\}\[\d+\]",
+        gathered=r"\bld1\s+\{v\d+\.[sh]\}\[3\]",
         fetch=r"\bprfm\b",
         stack=r"\[sp\b",
         vector_stack=r"\b(ldr|str|ldp|stp|ldur|stur)\s+q.*\[sp\b",
@@ -79,6 +82,11 @@ class Loop:
 
     def text(self):
         return f"loop at line {self.first_line}:\n" + "\n".join(self.instructions)
+
+
+def gathers(text, isa, allowed=0):
+    """The first loop with FMAs in which more vectors than are allowed are loaded a lane at a time, or None."""
+    return next((loop for loop in innermost_loops(text, isa) if loop.fmas and loop.count(isa.gathered) > allowed), None)
 
 
 def innermost_loops(text, isa):
