@@ -1,4 +1,4 @@
-"""Arrays in OpenCL memory, and ones that only say that they are on a GPU, for tests of DLPack."""
+"""Arrays in OpenCL memory, in that of a CUDA driver, and ones that only say that they are on a GPU, for tests of DLPack."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, 
 
 
 class DeviceArray:
-    """A NumPy array that says it lives on a device, at `data` if that is given. Knows the stream it was asked for last."""
+    """A NumPy array that says it lives on a device, at `data` if that is given; in `memory`, where arrays beside it are made, or
+    nowhere. Knows the stream it was asked for last."""
 
-    def __init__(self, array, device=(KDL_CUDA, 0), data=None, byte_offset=0):
+    def __init__(self, array, device=(KDL_CUDA, 0), data=None, byte_offset=0, memory=None):
         self.array, self.where, self.data, self.byte_offset = array, device, data, byte_offset
         self.shape, self.dtype, self.device, self.stream = array.shape, array.dtype, device, None
+        self.memory = memory
 
     def __dlpack_device__(self):
         return self.where
@@ -48,24 +50,60 @@ class DeviceArray:
         return capsule
 
     def __array_namespace__(self):
-        return _Namespace(self.where)
+        return _Namespace(self.where, self.memory)
 
 
 class _Namespace:
     """Makes arrays that say they live on a device."""
 
-    float32, uint8 = np.float32, np.uint8
+    float32, float16, uint8 = np.float32, np.float16, np.uint8
     __name__ = "device_arrays"
 
-    def __init__(self, where):
-        self._where = where
+    def __init__(self, where, memory):
+        self._where, self._memory = where, memory
 
     def empty(self, shape, dtype, device):
         assert device == self._where
+        if self._memory:
+            return self._memory.array(np.full(shape, 7, dtype))
         memory = np.zeros(np.prod(shape, dtype=int) * np.dtype(dtype).itemsize + 256, np.uint8)
         first = -memory.ctypes.data % 256
         bytes_of_array = memory[first : first + memory.size - 256]
         return DeviceArray(bytes_of_array.view(dtype).reshape(shape), self._where)
+
+
+class CudaMemory:
+    """Memory of the first GPU of the CUDA driver that this process finds."""
+
+    def __init__(self):
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._context = ctypes.c_void_p()
+        self._call("cuInit", 0)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), 0)
+
+    def _call(self, name, *arguments):
+        assert getattr(self._driver, name)(*arguments) == 0, name
+
+    def _in_context(self, name, *arguments):
+        self._call("cuCtxPushCurrent_v2", self._context)
+        self._call(name, *arguments)
+        self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def array(self, array):
+        """A copy of the array in this memory, which is never given back."""
+        contents, pointer = np.ascontiguousarray(array), ctypes.c_uint64()
+        size = ctypes.c_size_t(contents.nbytes)
+        self._in_context("cuMemAlloc_v2", ctypes.byref(pointer), size)
+        self._in_context("cuMemcpyHtoD_v2", pointer, ctypes.c_void_p(contents.ctypes.data), size)
+        return DeviceArray(contents, (KDL_CUDA, 0), pointer.value, memory=self)
+
+    def fetch(self, array):
+        """What an array in this memory holds now."""
+        result = np.empty(array.shape, array.dtype)
+        to, size = ctypes.c_void_p(result.ctypes.data), ctypes.c_size_t(result.nbytes)
+        self._in_context("cuCtxSynchronize")
+        self._in_context("cuMemcpyDtoH_v2", to, ctypes.c_uint64(array.data), size)
+        return result
 
 
 class OpenClQueue:

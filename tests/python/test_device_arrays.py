@@ -1,4 +1,5 @@
-"""Arrays that live on a device: in OpenCL memory against the oracle, and on a GPU as far as a driver without one goes."""
+"""Arrays that live on a device: in OpenCL memory, and in that of a CUDA driver whose GPU is emulated, against the oracle; and streams,
+waits and memory with one whose kernels compute nothing."""
 
 import os
 import subprocess
@@ -11,12 +12,13 @@ import pytest
 
 import hattn
 import oracle
-from device_arrays import KDL_CUDA, DeviceArray, OpenClQueue
+from device_arrays import KDL_CUDA, CudaMemory, DeviceArray, OpenClQueue
 from helpers import assert_close, assert_same_bits, random_qkv
 from paged_keys import Paged, queries
 
 DEVICES = {row["name"]: row for row in hattn.info()["devices"]}
 STUB = Path(hattn.__file__).parents[2] / "tests/cpp/stub_cuda"
+EMULATOR = Path(hattn.__file__).parents[2] / "tests/cpp/emulated_cuda/emulated_cuda"
 
 
 @pytest.fixture
@@ -145,19 +147,24 @@ def test_explain_gives_the_device_workspace(rng, queue):
     assert hattn.explain(*arrays)["device_workspace_bytes"] > 0
 
 
-@pytest.mark.skipif(not STUB.exists(), reason="the driver without a GPU has not been built")
-def test_cuda_arrays(tmp_path):
-    """In a process that finds the driver without a GPU; kernels compute nothing."""
+def _run_with(driver, what, **environment):
+    """A function of this file in a process that finds a driver without a GPU."""
     if "cuda" not in DEVICES:
         pytest.skip("the build has no kernels for cuda")
-    environment = {
-        **os.environ,
-        "LD_LIBRARY_PATH": str(STUB),
-        "HATTN_STUB_CUDA_LOG": str(tmp_path / "log"),
-        "HATTN_STUB_CUDA_DEVICES": "2",
-    }
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    if not driver.exists():
+        pytest.skip("the driver without a GPU has not been built")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), **environment}
+    done = subprocess.run([sys.executable, __file__, what], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_cuda_arrays(tmp_path):
+    _run_with(STUB, "streams", HATTN_STUB_CUDA_LOG=str(tmp_path / "log"), HATTN_STUB_CUDA_DEVICES="2")
+
+
+@pytest.mark.parametrize("what", ["results", "types", "pages"])
+def test_cuda_memory(what):
+    _run_with(EMULATOR, what)
 
 
 def _launches():
@@ -167,7 +174,7 @@ def _launches():
     return [line.split(" ")[0] for line in lines], [line for line in lines if line.startswith("launch")]
 
 
-def _run_cuda_arrays():
+def _streams():
     rng = np.random.default_rng(0)
     q, k, v = (DeviceArray(array, (KDL_CUDA, 1)) for array in random_qkv(rng, batch=2, queries=20, keys=90))
     out, lse = hattn.attention(q, k, v, return_lse=True)
@@ -180,5 +187,50 @@ def _run_cuda_arrays():
     assert "wait" not in words and "allocate" not in words and len(launches) == 1
 
 
+def _results():
+    rng, gpu = np.random.default_rng(1), CudaMemory()
+    q, k, v = random_qkv(rng, batch=2, queries=20, keys=90)
+    bias, mask = rng.standard_normal((4, 20, 90), np.float32), rng.random((20, 90)) < 0.8
+    options = {"causal": True, "softcap": 3.0}
+    expected = oracle.attention(q, k, v, bias=bias, mask=mask, **options)
+    arrays, operands = [gpu.array(array) for array in (q, k, v)], {"bias": gpu.array(bias), "mask": gpu.array(mask)}
+    for algorithm in ("naive", "flash", "split_kv", "unfused"):
+        for stream in (None, 0):
+            out, lse = hattn.attention(*arrays, **operands, **options, algorithm=algorithm, return_lse=True, stream=stream)
+            assert out.memory is lse.memory is gpu
+            assert_close(gpu.fetch(out), expected.out)
+            assert_close(gpu.fetch(lse), expected.lse, "lse")
+    out = gpu.array(np.zeros_like(q))
+    assert hattn.attention(*arrays, **operands, **options, out=out, stream=0) is out
+    assert_close(gpu.fetch(out), expected.out)
+
+
+def _types():
+    rng, gpu = np.random.default_rng(2), CudaMemory()
+    q, k, v = (array.astype(np.float16) for array in random_qkv(rng, batch=2, queries=20, keys=90))
+    exact = oracle.attention(*(array.astype(np.float32) for array in (q, k, v))).out
+    arrays = [gpu.array(array) for array in (q, k, v)]
+    assert hattn.explain(*arrays, algorithm="flash")["matrix_type"] == "float16"
+    out = hattn.attention(*arrays, algorithm="flash")
+    assert out.dtype == np.float16
+    # Weights are rounded to float16 too, after which outputs of size 1 are.
+    assert_close(gpu.fetch(out).astype(np.float32), exact, rtol=2**-10, atol=2**-9)
+    k, v = (rng.integers(-127, 128, array.shape, np.int8) for array in (k, v))
+    scales = {f"{side}_scale": rng.random((2, 2, 90, 1), np.float32) / 64 for side in "kv"}
+    exact = oracle.attention(q.astype(np.float32), k * scales["k_scale"], v * scales["v_scale"]).out
+    on_gpu = {name: gpu.array(scale) for name, scale in scales.items()}
+    out = hattn.attention(arrays[0], gpu.array(k), gpu.array(v), **on_gpu)
+    assert_close(gpu.fetch(out).astype(np.float32), exact, rtol=2**-10, atol=2**-12)
+
+
+def _pages():
+    rng, gpu = np.random.default_rng(3), CudaMemory()
+    paged = Paged(rng, [100, 0, 5], 16)
+    q, (k, v), given = queries(rng, 3, 7), paged.finite(), paged.arguments()
+    given["k"], given["v"] = gpu.array(given["k"]), gpu.array(given["v"])
+    expected = oracle.attention(q, k, v, kv_lengths=paged.lengths, causal=True)
+    assert_close(gpu.fetch(hattn.attention(gpu.array(q), **given, causal=True)), expected.out)
+
+
 if __name__ == "__main__":
-    _run_cuda_arrays()
+    {"streams": _streams, "results": _results, "types": _types, "pages": _pages}[sys.argv[1]]()

@@ -1,6 +1,10 @@
-"""`hattn tune --device`, on the OpenCL device that the machine has."""
+"""`hattn tune --device`, on the OpenCL device that the machine has, and as a command on the emulated GPU."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,9 @@ from hattn import cli
 from hattn._tuning import database, session
 
 SHAPE = {"query_heads": 4, "kv_heads": 2, "query_length": 1, "kv_length": 300, "key_dim": 32}
+
+
+EMULATOR = Path(hattn.__file__).parents[2] / "tests/cpp/emulated_cuda/emulated_cuda"
 
 
 def device_row(name):
@@ -91,6 +98,24 @@ def test_other_types(opencl, path, tmp_path, capsys):
     (result,) = session.read_results(path)
     assert {row["choice"]["algorithm"] for row in result["candidates"]} == {"flash", "split_kv"}
     assert all(row["refused"] == "" for row in result["candidates"])
+
+
+@pytest.mark.skipif(not EMULATOR.exists(), reason="the emulator has not been built")
+def test_command_on_the_emulated_gpu(path, tmp_path):
+    if device_row("cuda") is None:
+        pytest.skip("the build has no kernels for cuda")
+    shapes_file = tmp_path / "shapes.json"
+    shapes_file.write_text(json.dumps([{**SHAPE, "kv_length": 70}]))
+    command = [sys.executable, "-m", "hattn", "tune", "--device", "cuda", "--budget", "1s", "--shapes", shapes_file]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1 problems measured" in done.stdout and "size 32, cuda: " in done.stdout
+    (entry,) = database.read(path)
+    assert entry["class"]["target"] == "cuda" and entry["class"]["device"]["name"] == "stub"
+    (result,) = session.read_results(path)
+    assert {row["choice"]["algorithm"] for row in result["candidates"]} == {"flash", "split_kv"}
+    assert all(row["refused"] == "" for row in result["candidates"])  # verified before they are timed
 
 
 def test_devices_that_are_not_there(path, capsys):
