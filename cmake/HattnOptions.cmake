@@ -21,8 +21,9 @@ set(HATTN_GTEST_SOURCE_DIR "" CACHE PATH
 set(HATTN_DEVICES "" CACHE STRING
     "Devices to compile kernels for, beside the CPU: empty, \"opencl\", \"cuda\" or both; \"cuda:few\": half of its kernels")
 
-set(HATTN_CUBINS "" CACHE STRING
-    "GPUs that CUDA kernels are assembled for, with the CUDA Toolkit, beside their PTX: such as \"80;90;100;120\"")
+set(HATTN_CUBINS "auto" CACHE STRING
+    "GPUs that CUDA kernels are assembled for, with the CUDA Toolkit, beside their PTX: such as \"80;90;100;120\"; \"auto\": \
+these, where there is a toolkit that knows them; empty: none")
 
 if (PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)
