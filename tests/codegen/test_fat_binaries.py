@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 import cuda_tools
+from test_cuda_kernels import BUILT
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "cmake/HattnFatBinaries.cmake"
 KERNEL = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry kernel() { ret; }\n"
@@ -63,6 +64,19 @@ def test_images_of_a_fat_binary(tmp_path):
             assert all(f"sm_{architecture}" in listed.stdout for architecture in ARCHITECTURES)
     symbols = subprocess.run(["nm", tmp_path / "fat.o"], capture_output=True, text=True, check=True).stdout
     assert [line.split()[-1] for line in symbols.splitlines()] == ["hattn_fat_one", "hattn_fat_other"]
+
+
+@needs_toolkit
+@pytest.mark.skipif(not BUILT, reason="the build has no CUDA kernels")
+def test_tensor_cores_of_every_generation(tmp_path):
+    """A kernel of the build as the build has it, products and copies included."""
+    name = next(name for name in sorted(BUILT) if name.startswith("flash_") and "float16" in name)
+    ptx = BUILT[name]["ptx"].read_text()
+    assert "mma.sync" in ptx and "cp.async" in ptx
+    done = assemble(tmp_path, [name], ptx)
+    assert done.returncode == 0, done.stderr
+    found = images((tmp_path / f"{name}.fatbin").read_bytes())
+    assert sorted(found) == [(_PTX, 80), *((_ELF, architecture) for architecture in ARCHITECTURES)]
 
 
 @needs_toolkit
