@@ -15,6 +15,8 @@ set(HATTN_KERNELGEN "" CACHE FILEPATH
 
 set(HATTN_KERNELGEN "" CACHE FILEPATH
     "A hattn-kernelgen that runs on this machine, from another build tree; needed for cross-compiling")
+set(HATTN_PYTHON_MODULE "" CACHE FILEPATH
+    "The extension module of another build tree, for a wheel of it in which nothing is compiled")
 set(HATTN_GTEST_SOURCE_DIR "" CACHE PATH
     "Sources of GoogleTest, to be built with the tests; needed for cross-compiling, where there is no installed one")
 
