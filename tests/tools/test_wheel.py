@@ -2,7 +2,9 @@
 it once more takes a minute."""
 
 import configparser
+import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -22,13 +24,13 @@ MODULE = BUILD / f"python/hattn/_hattn{SUFFIX}"
 pytestmark = pytest.mark.skipif(not MODULE.exists(), reason="the release tree has no extension module for this Python")
 
 
-def build(directory, module):
+def build(directory, module, options=None, **environment):
     """Runs pip; the wheel is then in the directory."""
-    options = {"HATTN_KERNEL_DIR": BUILD / "kernels", "HATTN_PYTHON_MODULE": module}
+    options = {"HATTN_KERNEL_DIR": BUILD / "kernels", "HATTN_PYTHON_MODULE": module, **(options or {})}
     defines = [f"-Ccmake.define.{name}={value}" for name, value in options.items()]
     command = [sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     command += ["--wheel-dir", directory, f"-Cbuild-dir={directory}/build", *defines]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +80,34 @@ def test_modules_of_other_interpreters_are_refused(tmp_path):
     done = build(tmp_path, other)
     assert done.returncode != 0 and not list(tmp_path.glob("*.whl"))
     assert f"must be a file _hattn{SUFFIX}" in " ".join((done.stdout + done.stderr).split())
+
+
+CROSS = {"CMAKE_TOOLCHAIN_FILE": ROOT / "cmake/toolchains/aarch64-linux-gnu.cmake", "HATTN_KERNEL_DIR": ROOT / "build/aarch64/kernels"}
+ARM_SUFFIX = re.sub(r"-\w+-linux", "-aarch64-linux", SUFFIX)
+needs_cross_build = pytest.mark.skipif(
+    shutil.which("aarch64-linux-gnu-g++") is None
+    or not (CROSS["HATTN_KERNEL_DIR"] / "kernels.txt").exists()
+    or ARM_SUFFIX == SUFFIX,
+    reason="there is no cross-build for ARM",
+)
+
+
+@needs_cross_build
+def test_tag_of_a_cross_build(tmp_path):
+    """Names alone: an empty file stands for the module, which headers of Python for ARM would be needed for."""
+    module = tmp_path / f"_hattn{ARM_SUFFIX}"
+    module.write_bytes(b"")
+    names = {"SETUPTOOLS_EXT_SUFFIX": ARM_SUFFIX, "_PYTHON_HOST_PLATFORM": "linux-aarch64"}
+    done = build(tmp_path, module, CROSS, **names)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = tmp_path.glob("*.whl")
+    assert path.name.endswith("-linux_aarch64.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert f"hattn/{module.name}" in archive.namelist()
+
+
+@needs_cross_build
+def test_a_cross_build_is_not_named_after_this_machine(tmp_path):
+    done = build(tmp_path, tmp_path / f"_hattn{ARM_SUFFIX}", CROSS)
+    assert done.returncode != 0 and not list(tmp_path.glob("*.whl"))
+    assert "but this build is for aarch64" in " ".join((done.stdout + done.stderr).split())
