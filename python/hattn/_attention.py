@@ -93,8 +93,9 @@ def attention(
             q, k, v, out, bias, mask and scales then all are, it is theirs, and results are there too; lengths, tables, slopes and
             sinks stay on the host. Devices compute with flash and split_kv, heads of up to 256 elements, and no scores.
         stream: of arrays on a device, a CUDA stream (an int, or one of PyTorch or CuPy) or an OpenCL command queue: work is put
-            there, and of CUDA not waited for. Memory for it comes from the library of q, for which the stream should be the one
-            that this allocates in. Default: returns when results are there.
+            there, and of CUDA not waited for. Memory for it, and for results, comes from the library of q, and belongs to that
+            stream. Arrays of PyTorch may go meanwhile; others have to stay until the stream is done. A library that is neither
+            PyTorch nor CuPy is waited for. Default: returns when results are there.
         return_scores: also return the scores: "raw" (scale * q k^T), "capped" (after softcap), "masked" (after bias,
             ALiBi and masks) or "probabilities".
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from hattn import _hattn
 from hattn._arrays import HOST_DEVICES, device_of
@@ -77,10 +78,72 @@ class _InStream:
         return self._array.__dlpack_device__()
 
 
+def _package(like: Any) -> Any:
+    return sys.modules[type(like).__module__.partition(".")[0]]
+
+
+def _namespace(like: Any) -> Any:
+    named = getattr(like, "__array_namespace__", None)
+    return named() if named else _package(like)
+
+
+class _Streams:
+    """What the library of an array on a GPU knows of streams, as torch.cuda and cupy.cuda do.
+
+    Memory that such a library gives out belongs to the stream that is current, and once an array is gone it is given out again
+    to what comes later in that stream. In a call's own stream, that is no sooner than the call's work is done.
+    """
+
+    def __init__(self, cuda: Any, like: Any, given: Any) -> None:
+        self._cuda, self._given, self._handle = cuda, given, stream_handle(given)
+        where = device_of(like)
+        self._device_id = 0 if where is None else where[1]
+        self._is_torch = callable(getattr(cuda, "stream", None))  # of CuPy it is a module
+
+    @staticmethod
+    def of(like: Any, given: Any) -> Optional[_Streams]:
+        """None: the library knows of none."""
+        for library in (_namespace(like), _package(like)):
+            cuda = getattr(library, "cuda", None)
+            if hasattr(cuda, "ExternalStream"):
+                return _Streams(cuda, like, given)
+        return None
+
+    @contextlib.contextmanager
+    def allocating(self) -> Iterator[None]:
+        """Arrays that are made meanwhile belong to the stream given, and are on the device of `like`."""
+        with contextlib.ExitStack() as stack:
+            if not self._is_torch:  # CuPy makes arrays on its current device
+                stack.enter_context(self._cuda.Device(self._device_id))
+            if self._handle is not None:
+                stack.enter_context(self._cuda.stream(self._stream()) if self._is_torch else self._stream())
+            yield
+
+    def keep(self, *arrays: Any) -> None:
+        """Arrays may go before the stream is done with them. CuPy has nothing of the kind."""
+        for array in arrays:
+            if self._is_torch and self._handle is not None and hasattr(array, "record_stream"):
+                array.record_stream(self._stream())
+
+    def keep_for_caller(self, *made: Any) -> None:
+        """Likewise arrays made in allocating(), and the stream that the caller is in."""
+        for array in made:
+            if self._is_torch and self._handle is not None and hasattr(array, "record_stream"):
+                array.record_stream(self._cuda.current_stream(self._device_id))
+
+    def _stream(self) -> Any:
+        if isinstance(self._given, self._cuda.Stream):
+            return self._given
+        if not self._is_torch:
+            return self._cuda.ExternalStream(self._handle)
+        if self._handle in (0, _DEFAULT_STREAM):  # of which PyTorch would make a new one
+            return self._cuda.default_stream(self._device_id)
+        return self._cuda.ExternalStream(self._handle, device=self._device_id)
+
+
 def _empty(like: Any, shape: Tuple[int, ...], dtype: str) -> Any:
     """A new array beside `like`, from the library that `like` comes from."""
-    named = getattr(like, "__array_namespace__", None)
-    library = named() if named else sys.modules[type(like).__module__.partition(".")[0]]
+    library = _namespace(like)
     try:
         empty, element = library.empty, getattr(library, dtype)
     except AttributeError:
@@ -99,17 +162,24 @@ def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_
     operands = ("bias", "mask", "k_scale", "v_scale")
     check_together(q, k=k, v=v, out=out, **{name: getattr(problem, name) for name in operands})
     queries, keys, values = (_InStream(array, stream) for array in (q, k, v))
-    for name in operands:
-        if getattr(problem, name) is not None:
-            setattr(problem, name, _InStream(getattr(problem, name), stream))
+    given = [getattr(problem, name) for name in operands]
+    for name, array in zip(operands, given):
+        if array is not None:
+            setattr(problem, name, _InStream(array, stream))
     plan: Dict[str, Any] = json.loads(_hattn.explain(queries, keys, values, problem))
-    made = _empty(q, (*q.shape[:-1], v.shape[-1]), str(q.dtype).rpartition(".")[2]) if out is None else out
+    streams = _Streams.of(q, given_stream) if problem.device == _hattn.Device.cuda else None
     heads, rows = (2, 1) if problem.layout == _hattn.Layout.bshd else (1, 2)
-    lse = _empty(q, (q.shape[0], q.shape[heads], q.shape[rows]), "float32") if return_lse else None
+    with streams.allocating() if streams else contextlib.nullcontext():
+        made = _empty(q, (*q.shape[:-1], v.shape[-1]), str(q.dtype).rpartition(".")[2]) if out is None else out
+        lse = _empty(q, (q.shape[0], q.shape[heads], q.shape[rows]), "float32") if return_lse else None
+        # Else the library takes memory of its own, and waits.
+        if streams and stream is not None:
+            workspace = _empty(q, (max(plan["device_workspace_bytes"], 1),), "uint8")
+            problem.device_workspace = _InStream(workspace, stream)
     problem.lse = None if lse is None else _InStream(lse, stream)
     problem.queue = stream
-    if stream is not None and problem.device == _hattn.Device.cuda:
-        workspace = _empty(q, (max(plan["device_workspace_bytes"], 1),), "uint8")
-        problem.device_workspace = _InStream(workspace, stream)
     _hattn.attention(queries, keys, values, _InStream(made, stream), problem, return_lse)
+    if streams:
+        streams.keep(q, k, v, out, *given)
+        streams.keep_for_caller(lse, *(() if out is not None else (made,)))
     return made, lse, None

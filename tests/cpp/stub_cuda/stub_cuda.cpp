@@ -5,6 +5,7 @@
 // $HATTN_STUB_CUDA_CAPABILITY (80), $HATTN_STUB_CUDA_SHARED (166912, the bytes of shared memory that a block may take)
 // and $HATTN_STUB_CUDA_VERSION (12000) what they and the driver are. Signatures from the CUDA Driver API documentation;
 // a handle is any pointer.
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -279,7 +280,9 @@ Result cuLaunchKernel(void *launched, unsigned blocks_x, unsigned blocks_y, unsi
     log("launch blocks=%u threads=%u shared=%u context=%p stream=%p\n", blocks_x * blocks_y * blocks_z,
         threads_x * threads_y * threads_z, shared_bytes, static_cast<void *>(current()), stream);
     const bool fits = shared_bytes <= static_cast<unsigned>(function.shared_limit);
-    const bool ours = function.context == current() && (!stream || static_cast<Stream *>(stream)->context == current());
+    constexpr uintptr_t kLastDefaultStream = 2;  // these are no pointers
+    const bool ours = function.context == current() && (reinterpret_cast<uintptr_t>(stream) <= kLastDefaultStream ||
+                                                        static_cast<Stream *>(stream)->context == current());
     if (!fits || !ours) {
         return kLaunchFailed;
     }
