@@ -1,242 +1,26 @@
-// Tensors in CUDA memory and the caller's contexts and streams, of the driver in stub_cuda: where work goes, what is
-// waited for, and what is taken from the heap.
-#include <dlfcn.h>
+// Contexts, streams, waits and errors of executes on CUDA, of the driver in stub_cuda, whose kernels compute nothing.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <set>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
-#include "support/case_param.h"
-#include "support/devices.h"
-#include "support/heap_counter.h"
-#include "support/run.h"
-#include "support/stored_types.h"
+#include "support/cuda_execute.h"
 
 namespace {
 
 using namespace hattn;
-
-template<typename Signature>
-Signature *driver(const char *name) {
-    static void *const library = dlopen("libcuda.so.1", RTLD_LAZY);
-    return reinterpret_cast<Signature *>(dlsym(library, name));
-}
-
-void *new_context(int device) {
-    void *context = nullptr, *popped = nullptr;
-    driver<int(void **, unsigned, int)>("cuCtxCreate_v2")(&context, 0, device);
-    driver<int(void **)>("cuCtxPopCurrent_v2")(&popped);
-    return context;
-}
-
-void *new_stream(void *context) {
-    void *stream = nullptr, *popped = nullptr;
-    driver<int(void *)>("cuCtxPushCurrent_v2")(context);
-    driver<int(void **, unsigned)>("cuStreamCreate")(&stream, 0);
-    driver<int(void **)>("cuCtxPopCurrent_v2")(&popped);
-    return stream;
-}
-
-cases::Case some_keys(int64_t rows) {
-    cases::Case c;
-    c.name = "cuda_queue";
-    c.query_heads = 4;
-    c.kv_heads = 2;
-    c.query_length = rows;
-    c.kv_length = 700;
-    c.key_dim = c.value_dim = 128;
-    return c;
-}
-
-// An execute whose tensors and workspaces are, as far as the stub is concerned, memory of a GPU.
-template<typename Problem>
-struct ExecuteOf {
-    // cache: where keys and values are, if given, of a context of its own.
-    template<typename... OfProblem>
-    ExecuteOf(hattn_algorithm algorithm, int32_t device_id, const hattn_kv_cache *cache, const OfProblem &...of_problem)
-        : problem(of_problem...) {
-        if (cache) {
-            hattn_kv_cache_bind(cache, &problem.desc, &problem.args);
-        }
-        problem.desc.device = HATTN_CUDA;
-        problem.desc.device_id = device_id;
-        problem.desc.algorithm = algorithm;
-        context = test::make_context();
-        plan = test::make_plan(context.get(), problem.desc);
-        args = problem.args;
-        for (hattn_tensor *tensor : {&args.q, &args.k, &args.v, &args.out, &args.lse, &args.scores, &args.bias,
-                                     &args.mask, &args.k_scale, &args.v_scale}) {
-            tensor->device = HATTN_CUDA;
-            tensor->device_id = device_id;
-        }
-        hattn_plan_workspace_size(plan.get(), &args.workspace_size);
-        hattn_plan_device_workspace_size(plan.get(), &args.device_workspace_size);
-        host.reset(std::aligned_alloc(256, (args.workspace_size + 255) / 256 * 256));
-        device.reset(std::aligned_alloc(256, (args.device_workspace_size + 255) / 256 * 256));
-        args.workspace = host.get();
-        args.device_workspace = device.get();
-    }
-
-    test::Outcome run(void *stream, void *in_context = nullptr) {
-        hattn_queue queue = HATTN_QUEUE_INIT;
-        queue.queue = stream;
-        queue.context = in_context;
-        args.queue = &queue;
-        const uint64_t before = test::heap_allocations();
-        const hattn_status status = hattn_plan_execute(plan.get(), &args);
-        const uint64_t after = test::heap_allocations();
-        test::Outcome outcome = test::outcome_of(status);
-        outcome.allocations = after - before;
-        return outcome;
-    }
-
-    struct Free {
-        void operator()(void *memory) const {
-            std::free(memory);
-        }
-    };
-    Problem problem;
-    test::ContextPtr context;
-    test::PlanPtr plan;
-    hattn_attention_args args;
-    std::unique_ptr<void, Free> host, device;
-};
-
-struct Execute : ExecuteOf<cases::Problem> {
-    Execute(const cases::Case &c, hattn_algorithm algorithm, int32_t device_id = 0,
-            const hattn_kv_cache *cache = nullptr)
-        : ExecuteOf(algorithm, device_id, cache, c) {}
-};
-
-class CudaQueue : public testing::Test {
-protected:
-    static void SetUpTestSuite() {
-        setenv("HATTN_STUB_CUDA_DEVICES", "2", 1);
-    }
-    void SetUp() override {
-        const std::vector<std::string> &names = test::device_names();
-        if (std::find(names.begin(), names.end(), "cuda") == names.end()) {
-            GTEST_SKIP() << "the build has no kernels for cuda";
-        }
-        ASSERT_EQ(test::device_unusable("cuda"), "");
-    }
-    void TearDown() override {
-        unsetenv("HATTN_STUB_CUDA_LOG");
-        unsetenv("HATTN_STUB_CUDA_FAIL");
-        std::remove(log_.c_str());
-    }
-    void start_log() const {
-        std::remove(log_.c_str());
-        setenv("HATTN_STUB_CUDA_LOG", log_.c_str(), 1);
-    }
-    std::vector<std::string> log_lines(const std::string &start = "") const {
-        std::vector<std::string> lines;
-        std::ifstream file(log_);
-        for (std::string line; std::getline(file, line);) {
-            if (line.starts_with(start)) {
-                lines.push_back(line);
-            }
-        }
-        return lines;
-    }
-
-    const std::string log_ = testing::TempDir() + "hattn_cuda_queue_" + std::to_string(getpid()) + ".log";
-};
-
-std::string in_stream(void *stream) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "stream=%p", stream);
-    return text;
-}
-
-TEST_F(CudaQueue, AnExecuteTakesNoMemoryAndWaitsForNothing) {
-    for (const auto &[rows, algorithm, launches] :
-         {std::tuple(100, HATTN_ALGORITHM_FLASH, 1u), std::tuple(1, HATTN_ALGORITHM_SPLIT_KV, 2u),
-          std::tuple(3, HATTN_ALGORITHM_NAIVE, 2u), std::tuple(3, HATTN_ALGORITHM_UNFUSED, 3u)}) {
-        Execute execute(some_keys(rows), algorithm);
-        void *const stream = new_stream(new_context(0));
-        ASSERT_TRUE(execute.run(stream).ok());  // loads kernels
-        start_log();
-        ASSERT_TRUE(execute.run(stream).ok());
-        for (const std::string &line : log_lines()) {
-            EXPECT_TRUE(line.starts_with("upload ") || line.starts_with("launch ")) << line;
-            EXPECT_NE(line.find(in_stream(stream)), std::string::npos) << line;
-        }
-        EXPECT_EQ(log_lines("launch").size(), launches);
-        unsetenv("HATTN_STUB_CUDA_LOG");
-        EXPECT_EQ(execute.run(stream).allocations, 0u);
-    }
-}
-
-TEST_F(CudaQueue, EveryCaseFitsItsWorkspaces) {
-    void *const stream = new_stream(new_context(0));
-    for (const test::CaseParam &param : test::case_params(test::device_supports)) {
-        for (const hattn_algorithm algorithm : test::kDeviceAlgorithms) {
-            Execute execute(*param.spec, algorithm);
-            ASSERT_TRUE(execute.run(stream).ok()) << param.spec->name;
-            const test::Outcome outcome = execute.run(stream);
-            EXPECT_TRUE(outcome.ok()) << outcome.text();
-            EXPECT_EQ(outcome.allocations, 0u) << param.spec->name << " " << test::algorithm_name(algorithm);
-        }
-    }
-}
-
-TEST_F(CudaQueue, EveryTypeFitsItsWorkspaces) {
-    void *const stream = new_stream(new_context(0));
-    for (const test::CaseParam &param : test::case_params(
-             [](const cases::Case &c) { return test::device_supports(c) && c.work() <= cases::kSmallWork / 4; })) {
-        const uint64_t turn = param.spec->seed();
-        const cases::StoredTypes &types = test::kStoredTypes[turn % std::size(test::kStoredTypes)];
-        const hattn_algorithm algorithm =
-            test::kDeviceAlgorithms[turn / std::size(test::kStoredTypes) % std::size(test::kDeviceAlgorithms)];
-        ExecuteOf<cases::TypedProblem> execute(algorithm, 0, nullptr, *param.spec, types);
-        ASSERT_TRUE(execute.run(stream).ok()) << param.spec->name << " " << types.name;
-        const test::Outcome outcome = execute.run(stream);
-        EXPECT_TRUE(outcome.ok()) << outcome.text();
-        EXPECT_EQ(outcome.allocations, 0u) << param.spec->name << " " << types.name;
-    }
-}
-
-TEST_F(CudaQueue, PagesAndRingsFitTheirWorkspaces) {
-    constexpr int64_t kRows = 37;
-    void *const stream = new_stream(new_context(0));
-    for (const auto &[page_size, window] : {std::pair(16, 0), std::pair(0, 40)}) {
-        cases::Case c = some_keys(1);
-        c.batch = 2;
-        c.kv_length = kRows;
-        c.window_left = window - 1;
-        const test::ContextPtr context = test::make_context();
-        hattn_kv_cache_desc desc;
-        hattn_kv_cache_desc_init(&desc);
-        desc.batch = c.batch;
-        desc.kv_heads = c.kv_heads;
-        desc.capacity = 5 * kRows;
-        desc.key_dim = c.key_dim;
-        desc.page_size = page_size;
-        desc.window = window;
-        hattn_kv_cache *made = nullptr;
-        ASSERT_EQ(hattn_kv_cache_create(context.get(), &desc, &made), HATTN_OK);
-        const test::CachePtr cache(made);
-        const cases::Problem rows(c);
-        for (int i = 0; i < (window > 0 ? 8 : 5); ++i) {  // a ring wraps around
-            ASSERT_EQ(hattn_kv_append(cache.get(), &rows.args.k, &rows.args.v, nullptr), HATTN_OK);
-            for (const hattn_algorithm algorithm : test::kDeviceAlgorithms) {
-                Execute execute(c, algorithm, 0, cache.get());
-                ASSERT_TRUE(execute.run(stream).ok());
-                EXPECT_EQ(execute.run(stream).allocations, 0u) << page_size << " " << window << " " << i;
-            }
-        }
-    }
-}
+using test::CudaQueue;
+using test::driver;
+using test::Execute;
+using test::in_stream;
+using test::new_context;
+using test::new_stream;
+using test::some_keys;
 
 TEST_F(CudaQueue, WithoutADeviceWorkspaceOrAQueueItWaits) {
     Execute execute(some_keys(20), HATTN_ALGORITHM_FLASH);
