@@ -71,3 +71,25 @@ def test_missing_tools(variable, tmp_path):
     assert result.returncode == 1
     assert "/nowhere/tool" in result.stderr and variable in result.stderr and "binutils" in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_of_devices_has_what_launches_take(tmp_path):
+    listed = run("list").stdout.split()
+    names = [name for name in listed if name.split("_r")[0].endswith("_opencl")]
+    folders = {name[: name.index("_opencl")] for name in names}
+    for kind in folders:
+        folder = tmp_path / f"opencl_{kind}"
+        folder.mkdir()
+        rows = [f"{name} 64 {1000 + names.index(name)}\n" for name in names if name.startswith(f"{kind}_opencl")]
+        (folder / "launches.txt").write_text("".join(rows))
+    table = tmp_path / "table.cpp"
+    done = run("device-table", table, tmp_path, "opencl")
+    assert done.returncode == 0, done.stderr
+    text = table.read_text()
+    for i, name in enumerate(names):
+        (row,) = [line for line in text.splitlines() if f'{{"{name}"' in line]
+        assert f", {1000 + i}, hattnkernel_{name}_argv" in row
+    (tmp_path / "opencl_merge/launches.txt").unlink()
+    done = run("device-table", table, tmp_path, "opencl")
+    assert done.returncode != 0
+    assert "has not been compiled: no launches.txt has it" in done.stderr
