@@ -1,31 +1,13 @@
 #include "device_memory.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <stdexcept>
-#include <string>
+
+#include "driver_function.h"
 
 namespace hattn::autotune {
 
 namespace {
-
-// A function of a driver, by its name.
-template<typename Signature>
-Signature *function(const char *library, const char *name) {
-    void *const handle = dlopen(library, RTLD_LAZY);  // loaded by hattn, and to stay
-    void *const symbol = handle ? dlsym(handle, name) : nullptr;
-    if (!symbol) {
-        throw std::runtime_error(std::string(library) + ": there is no " + name);
-    }
-    return reinterpret_cast<Signature *>(symbol);
-}
-
-void check(int result, const char *what) {
-    if (result != 0) {
-        throw std::runtime_error(std::string(what) + ": error " + std::to_string(result));
-    }
-}
 
 // (OpenCL 1.2 specification)
 class OpenClMemory : public DeviceMemory {
@@ -34,29 +16,31 @@ public:
         constexpr uint32_t kQueueContext = 0x1090;
         constexpr uint64_t kReadWrite = 1;
         void *context = nullptr;
-        check(opencl<int(void *, uint32_t, size_t, void *, size_t *)>("clGetCommandQueueInfo")(
-                  queue_, kQueueContext, sizeof(context), &context, nullptr),
-              "clGetCommandQueueInfo");
+        check_driver(opencl_function<int(void *, uint32_t, size_t, void *, size_t *)>("clGetCommandQueueInfo")(
+                         queue_, kQueueContext, sizeof(context), &context, nullptr),
+                     "clGetCommandQueueInfo");
         int result = 0;
-        memory_ = opencl<void *(void *, uint64_t, size_t, void *, int *)>("clCreateBuffer")(context, kReadWrite, bytes,
-                                                                                            nullptr, &result);
-        check(result, "clCreateBuffer");
+        memory_ = opencl_function<void *(void *, uint64_t, size_t, void *, int *)>("clCreateBuffer")(
+            context, kReadWrite, bytes, nullptr, &result);
+        check_driver(result, "clCreateBuffer");
     }
     ~OpenClMemory() override {
-        opencl<int(void *)>("clReleaseMemObject")(memory_);
+        opencl_function<int(void *)>("clReleaseMemObject")(memory_);
     }
     OpenClMemory(const OpenClMemory &) = delete;
     OpenClMemory &operator=(const OpenClMemory &) = delete;
 
     void write(const void *from, size_t bytes) override {
-        check(opencl<int(void *, void *, uint32_t, size_t, size_t, const void *, uint32_t, const void *, void *)>(
-                  "clEnqueueWriteBuffer")(queue_, memory_, kBlocking, 0, bytes, from, 0, nullptr, nullptr),
-              "clEnqueueWriteBuffer");
+        check_driver(opencl_function<int(void *, void *, uint32_t, size_t, size_t, const void *, uint32_t, const void *,
+                                         void *)>("clEnqueueWriteBuffer")(queue_, memory_, kBlocking, 0, bytes, from, 0,
+                                                                          nullptr, nullptr),
+                     "clEnqueueWriteBuffer");
     }
     void read(void *to, size_t bytes) override {
-        check(opencl<int(void *, void *, uint32_t, size_t, size_t, void *, uint32_t, const void *, void *)>(
-                  "clEnqueueReadBuffer")(queue_, memory_, kBlocking, 0, bytes, to, 0, nullptr, nullptr),
-              "clEnqueueReadBuffer");
+        check_driver(
+            opencl_function<int(void *, void *, uint32_t, size_t, size_t, void *, uint32_t, const void *, void *)>(
+                "clEnqueueReadBuffer")(queue_, memory_, kBlocking, 0, bytes, to, 0, nullptr, nullptr),
+            "clEnqueueReadBuffer");
     }
     void *handle() const override {
         return memory_;
@@ -64,10 +48,6 @@ public:
 
 private:
     static constexpr uint32_t kBlocking = 1;
-    template<typename Signature>
-    static Signature *opencl(const char *name) {
-        return function<Signature>("libOpenCL.so.1", name);
-    }
 
     void *queue_, *memory_ = nullptr;
 };
@@ -76,11 +56,12 @@ private:
 class CudaMemory : public DeviceMemory {
 public:
     CudaMemory(const hattn_queue &queue, size_t bytes) : context_(queue.context) {
-        in_context([&] { return cuda<int(uint64_t *, size_t)>("cuMemAlloc_v2")(&memory_, bytes); }, "cuMemAlloc");
+        in_context([&] { return cuda_function<int(uint64_t *, size_t)>("cuMemAlloc_v2")(&memory_, bytes); },
+                   "cuMemAlloc");
     }
     ~CudaMemory() override {
         try {
-            in_context([&] { return cuda<int(uint64_t)>("cuMemFree_v2")(memory_); }, "cuMemFree");
+            in_context([&] { return cuda_function<int(uint64_t)>("cuMemFree_v2")(memory_); }, "cuMemFree");
         } catch (const std::runtime_error &) {
             // There is nobody to tell.
         }
@@ -89,11 +70,12 @@ public:
     CudaMemory &operator=(const CudaMemory &) = delete;
 
     void write(const void *from, size_t bytes) override {
-        in_context([&] { return cuda<int(uint64_t, const void *, size_t)>("cuMemcpyHtoD_v2")(memory_, from, bytes); },
-                   "cuMemcpyHtoD");
+        in_context(
+            [&] { return cuda_function<int(uint64_t, const void *, size_t)>("cuMemcpyHtoD_v2")(memory_, from, bytes); },
+            "cuMemcpyHtoD");
     }
     void read(void *to, size_t bytes) override {
-        in_context([&] { return cuda<int(void *, uint64_t, size_t)>("cuMemcpyDtoH_v2")(to, memory_, bytes); },
+        in_context([&] { return cuda_function<int(void *, uint64_t, size_t)>("cuMemcpyDtoH_v2")(to, memory_, bytes); },
                    "cuMemcpyDtoH");
     }
     void *handle() const override {
@@ -101,17 +83,10 @@ public:
     }
 
 private:
-    template<typename Signature>
-    static Signature *cuda(const char *name) {
-        return function<Signature>("libcuda.so.1", name);
-    }
     template<typename Call>
     void in_context(Call call, const char *what) const {
-        void *popped = nullptr;
-        check(cuda<int(void *)>("cuCtxPushCurrent_v2")(context_), "cuCtxPushCurrent");
-        const int result = call();
-        cuda<int(void **)>("cuCtxPopCurrent_v2")(&popped);
-        check(result, what);
+        const CudaContextScope current(context_);
+        check_driver(call(), what);
     }
 
     void *context_;

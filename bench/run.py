@@ -5,6 +5,7 @@
     python bench/run.py --footprint
     python bench/run.py --roofline ...
     python bench/run.py --types ...
+    python bench/run.py --device cuda|opencl ...
 
 Nothing is timed that was not verified, and speeds come with the machine's limits, measured in the same run.
 Exit status: 0; 1 if a result is wrong; 2 for bad input or missing parts.
@@ -127,6 +128,10 @@ def main(arguments=None):
         import storage_types
 
         return storage_types.main(arguments)
+    if any(argument.partition("=")[0] == "--device" for argument in arguments):
+        import device_bench
+
+        return device_bench.main(arguments)
     options = parse_arguments(arguments)
     try:
         figures = measure(options)
