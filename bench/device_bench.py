@@ -5,8 +5,9 @@
 
 Tensors are on the device, in hattn's own memory there; executes go into the queue behind one another, and events in that queue
 time them where the driver has such. What is wrong is not timed. Limits are measured in turn with the cases: copies within
-the device's memory (bytes read and written), and products of matrices by PyTorch where it takes part. Beside them stands what the
-clock and the units that the driver tells make, which takes their place where nothing was measured.
+the device's memory (bytes read and written), float32 multiply-adds in registers (CUDA), and products of matrices by PyTorch where it
+takes part; the best of them counts. Beside it stands what the clock and the units that the driver tells make, which takes its place
+where nothing was measured.
 
 Exit status: 0; 1 if a result is wrong, which the others do not wait for; 2 for bad input or missing parts.
 """
@@ -23,7 +24,7 @@ import compare
 import device_report
 from cases import BenchError
 from device_cases import CASES, SETS, nominal
-from device_library import Attention, Copy, DeviceLibrary, as_float32
+from device_library import Attention, Copy, DeviceLibrary, MultiplyAdds, as_float32
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ("torch",)
@@ -60,46 +61,44 @@ class Limits:
     """What the device can do, best of all looks: operations per second by type, and bytes per second of copies."""
 
     def __init__(self, library, options, device):
-        self._options, self._best, self._contestants = options, {}, {}
-        self._library = library
+        self._library, self._options = library, options
         self._copy_bytes = min(_LARGEST_COPY, device["memory_bytes"] // 64)
         self._nominal = nominal(device)
+        self._ways = {}  # name -> [(how, contestant, operations or bytes of a run)]
 
     def _open(self, name):
+        device, ways = self._options.device, []
         if name == "copy":
-            size = self._copy_bytes
-            return Queued("copy", "", Copy(self._library, self._options.device, size).seconds), 2 * size
+            how = f"copies of {self._copy_bytes / 2**20:.0f} MiB within the device's memory, bytes read and written"
+            return [(how, Queued("", "", Copy(self._library, device, self._copy_bytes).seconds), 2 * self._copy_bytes)]
+        if name == "float32" and device.startswith("cuda"):
+            multiply_adds = MultiplyAdds(self._library, device)
+            ways.append(("multiply-adds in registers", Queued("", "", multiply_adds.seconds), multiply_adds.operations))
         if "torch" in self._options.against:
             from peer_torch_cuda import Products
 
-            products = Products(name, device_number(self._options.device))
-            return Queued("matmul", "", products.seconds), products.operations
-        return None, 0
+            products = Products(name, device_number(device))
+            ways.append((Products.how, Queued("", "", products.seconds), products.operations))
+        return ways
 
     def look(self, name):
-        if name not in self._contestants:
-            self._contestants[name] = self._open(name)
-        contestant, amount = self._contestants[name]
-        if contestant:
+        if name not in self._ways:
+            self._ways[name] = self._open(name)
+        for _, contestant, _ in self._ways[name]:
             contestant.take_turn()
-            self._best[name] = amount / contestant.seconds
 
     def figures(self):
-        """{name: {"value", "nominal", "how"}}; None for what is not known."""
-        names = {**dict.fromkeys(self._contestants), **self._nominal}
-        return {name: self._figure(name) for name in names}
+        """{name: {"value", "how", "measured": {how: value}, "nominal"}}; None for what is not known."""
+        return {name: self._figure(name) for name in self._ways}
 
     def _figure(self, name):
-        measured, told = self._best.get(name), self._nominal.get(name)
-        if name == "copy":
-            how = f"copies of {self._copy_bytes / 2**20:.0f} MiB within the device's memory, bytes read and written"
-        elif measured:
-            from peer_torch_cuda import Products
-
-            how = Products.how
+        measured = {how: amount / contestant.seconds for how, contestant, amount in self._ways[name]}
+        told = self._nominal.get(name)
+        if measured:
+            how = max(measured, key=measured.get)
         else:
             how = "not measured: clock x multiprocessors x units, from the driver's attributes" if told else "not known"
-        return {"value": measured or told, "measured": measured, "nominal": told, "how": how}
+        return {"value": measured.get(how, told), "how": how, "measured": measured, "nominal": told}
 
 
 def device_number(device):

@@ -51,7 +51,7 @@ class DeviceLibrary:
 
 
 class _Object:
-    """An object of the library, closed with this one."""
+    """An object of the library, until close()."""
 
     def __init__(self, library, kind, *arguments):
         self._library, self._kind = library, kind
@@ -70,6 +70,14 @@ class Copy(_Object):
 
     def __init__(self, library, device, size):
         super().__init__(library, "copy", device.encode(), ctypes.c_double(size))
+
+
+class MultiplyAdds(_Object):
+    """float32 multiply-adds in registers; a run is so many operations. CUDA alone."""
+
+    def __init__(self, library, device):
+        super().__init__(library, "multiply_adds", device.encode())
+        self.operations = library.call("multiply_adds_operations", ctypes.c_double, self._handle)
 
 
 class Attention(_Object):

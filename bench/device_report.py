@@ -53,8 +53,11 @@ def _notes(figures):
     yield (f"Causal, B1 Hq16 Hkv8 D128 unless said (small: Hq2 Hkv1 D64); best of {figures['rounds']} rounds, timed "
            + {"events": "by events in the queue.", "wall": "on the wall, from empty queue to empty queue."}[timed])
     for name, limit in figures["limits"].items():
-        told = f" ({_speed(limit['nominal'], name)} by the driver's attributes)" if limit["measured"] and limit["nominal"] else ""
-        yield f"{_NAMES.get(name, f'Peak of {name}')}: {_speed(limit['value'], name)}{told}, {limit['how']}."
+        others = [f"{_speed(value, name)} by {how}" for how, value in limit["measured"].items() if how != limit["how"]]
+        if limit["measured"] and limit["nominal"]:
+            others.append(f"{_speed(limit['nominal'], name)} by clock and units")
+        yield (f"{_NAMES.get(name, f'Peak of {name}')}: {_speed(limit['value'], name)}, {limit['how']}"
+               + (f" ({'; '.join(others)})." if others else "."))
     if figures["peers"]:
         yield ("vs: time of the peer / time of hattn, more than 1 where hattn is faster; in brackets the peer's time at its best "
                "setting; - where it cannot compute the case.")

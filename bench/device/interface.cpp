@@ -5,12 +5,14 @@
 
 #include "device_attention.h"
 #include "device_limits.h"
+#include "multiply_adds.h"
 
 namespace {
 
 using namespace hattn;
 using bench::DeviceAttention;
 using bench::DeviceCopy;
+using bench::MultiplyAdds;
 
 thread_local std::string error, text;
 
@@ -88,4 +90,23 @@ double hattn_device_bench_copy_seconds(void *copy, int runs) {
 
 void hattn_device_bench_copy_close(void *copy) {
     delete static_cast<DeviceCopy *>(copy);
+}
+
+void *hattn_device_bench_multiply_adds(const char *device) {
+    return guarded<void *>(nullptr, [&] {
+        const autotune::Shape named = device_named(device);
+        return new MultiplyAdds(named.device, named.device_id);
+    });
+}
+
+double hattn_device_bench_multiply_adds_operations(void *multiply_adds) {
+    return static_cast<MultiplyAdds *>(multiply_adds)->operations();
+}
+
+double hattn_device_bench_multiply_adds_seconds(void *multiply_adds, int runs) {
+    return guarded(-1.0, [&] { return static_cast<MultiplyAdds *>(multiply_adds)->seconds(runs); });
+}
+
+void hattn_device_bench_multiply_adds_close(void *multiply_adds) {
+    delete static_cast<MultiplyAdds *>(multiply_adds);
 }

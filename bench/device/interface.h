@@ -24,6 +24,12 @@ void *hattn_device_bench_copy(const char *device, double bytes);
 double hattn_device_bench_copy_seconds(void *copy, int runs);
 void hattn_device_bench_copy_close(void *copy);
 
+/* Of CUDA. Seconds are those of so many times its operations. */
+void *hattn_device_bench_multiply_adds(const char *device);
+double hattn_device_bench_multiply_adds_operations(void *multiply_adds);
+double hattn_device_bench_multiply_adds_seconds(void *multiply_adds, int runs);
+void hattn_device_bench_multiply_adds_close(void *multiply_adds);
+
 #ifdef __cplusplus
 }
 #endif

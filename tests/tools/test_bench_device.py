@@ -63,8 +63,12 @@ def test_figures_follow_from_the_time(device, dtype):
     assert row["bytes"] == 2 * 70 * 64 * (4 if dtype == "float32" else 2)
     assert row["tflops"] * row["seconds"] * 1e12 == pytest.approx(row["flops"])
     assert row["gbs"] * row["seconds"] * 1e9 == pytest.approx(row["bytes"])
-    # Neither driver tells what a unit does in a clock, and no torch has measured it.
-    assert row["share"] is None and figures["limits"][dtype]["value"] is None
+    limit = figures["limits"][dtype]
+    if device[0] == "cuda" and dtype == "float32":
+        assert list(limit["measured"].values()) == [limit["value"]] and limit["how"] == "multiply-adds in registers"
+        assert row["share"] == pytest.approx(row["tflops"] * 1e12 / limit["value"])
+    else:  # neither driver tells what a unit does in a clock, and no torch has measured it
+        assert row["share"] is None and limit == {"value": None, "how": "not known", "measured": {}, "nominal": None}
     assert row["timed_by"] == ("events" if device[0] == "cuda" else "wall")
     assert (row["matrix_type"] == "float16") == (device[0] == "cuda" and dtype == "float16")
 
@@ -77,7 +81,7 @@ def test_decoding_is_a_share_of_copies(device, tmp_path):
     figures = json.loads((tmp_path / "figures.json").read_text())
     (row,) = figures["rows"]
     copies = figures["limits"]["copy"]
-    assert copies["measured"] == copies["value"] > 0
+    assert copies["measured"] == {copies["how"]: copies["value"]} and copies["value"] > 0
     assert row["share"] == pytest.approx(row["bytes"] / row["seconds"] / copies["value"])
     assert figures["device"]["name"] in finished.stdout and row["kernel"] in finished.stdout
     assert "GB/s" in finished.stdout and "| float32, 300 keys, D = 64 |" in markdown.read_text()
@@ -195,10 +199,31 @@ def test_report_says_what_is_missing(device_cases):
            "timed_by": "events", "kernel": "k", "matrix_type": None}
     device = {"asked": "cuda", "name": "N", "capability": "9.9", "compute_units": 1, "memory_bytes": 2**30, "driver": "1",
               "hattn": "0"}
-    limits = {"float32": {"value": None, "measured": None, "nominal": None, "how": "not known"}}
+    limits = {"float32": {"value": None, "measured": {}, "nominal": None, "how": "not known"}}
     figures = {"device": device, "peers": {"torch": "2"}, "rounds": 1, "limits": limits, "rows": [row]}
     text = device_report.markdown(figures)
     assert "| t | 1000.00 ms | 2 TFLOP/s | 3 GB/s | - | - | 50%: - |" in text
     assert "Peak of float32: -, not known." in text and "n: flash was left out: refused" in text
     figures["rows"] = [{"name": "n", "title": "t", "set": "prefill", "wrong": "bad", "left_out": {}}]
     assert "| t | wrong | - | - | - | - | - |" in device_report.markdown(figures)
+
+
+@needs_library
+def test_multiply_adds_are_those_that_are_counted(device):
+    """The library looks at a sum, which is 32 once every chain has come to its limit of 2."""
+    name, environment = device
+    code = f"""
+import device_library
+library = device_library.DeviceLibrary({str(BUILD)!r})
+peak = device_library.MultiplyAdds(library, {name!r})
+print(peak.operations, peak.seconds(4) > 0)
+"""
+    path = {"PYTHONPATH": str(ROOT / "bench"), **environment}
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **path}, check=False
+    )
+    if name == "opencl":
+        assert "multiply-adds are measured on CUDA alone" in finished.stderr
+        return
+    # Four multiprocessors, eight blocks of 256 threads each, 256 multiply-adds of each.
+    assert finished.stdout.split() == [str(float(4 * 8 * 256 * 256 * 2)), "True"], finished.stderr
