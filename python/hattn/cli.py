@@ -68,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "bench",
         add_help=False,
-        help="measure this machine, alone or beside other libraries: bench [--json] [--against onnxruntime,torch]; "
-        "needs a build tree",
+        help="measure this machine, alone or beside other libraries: bench [--json] [--against onnxruntime,torch], or a "
+        "GPU: bench --device cuda [--against torch]; needs a build tree",
     )
     return parser
 
