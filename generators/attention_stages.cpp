@@ -14,12 +14,20 @@ Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
 
-Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+namespace {
+
+Expr nearest_slot(const AttentionInputs &inputs, Expr slot, const Expr &granule) {
     // A stage that brings rows into float32 clamps once per row, which costs less than loops without.
     const auto usually = [&](Expr value) { return inputs.any_storage ? value : likely(value); };
     Expr first_key = granule * kGranuleKeys;
     Expr in_range = min(usually(std::move(slot)), inputs.key_count - 1 - first_key);
-    return inputs.value_element(std::move(d), granule, max(usually(in_range), inputs.key_skip - first_key));
+    return max(usually(in_range), inputs.key_skip - first_key);
+}
+
+}  // namespace
+
+Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
+    return inputs.value_element(std::move(d), granule, nearest_slot(inputs, std::move(slot), granule));
 }
 
 Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
@@ -28,6 +36,9 @@ Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr 
 }
 
 Expr scaled_output(const AttentionInputs &inputs, Expr value, Expr d) {
+    if (inputs.in_steps()) {
+        value *= inputs.stored_value.common_scale();
+    }
     return inputs.has_scales() ? value * inputs.stored_value.channel_scales(std::move(d)) : value;
 }
 
@@ -90,7 +101,9 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (options.slices > 0 || in_matrices) {
         stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
     }
-    Expr value = in_fragments() ? value_of_row(inputs, stored_granule) : nearest_value(inputs, d, slot, stored_granule);
+    Expr value = in_fragments() ? value_of_row(inputs, stored_granule)
+                 : in_steps     ? value_of_steps(inputs, stored_granule)
+                                : nearest_value(inputs, d, slot, stored_granule);
     if (hides_keys) {
         in_fragments() ? find_keys_seen_in_fragments(options.rows, options.thread_rows)
                        : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
@@ -117,8 +130,8 @@ void AttentionStages::find_seen_keys(const Expr &rows) {
 void AttentionStages::multiply_values(const AttentionInputs &inputs) {
     chunk_output(r, d, c) = 0.0f;
     if (!in_pairs) {
-        Expr key = over_keys.y * kGranuleKeys + over_keys.x;
-        chunk_output(r, d, c) += weights(r, key, c) * chunk_value(d, over_keys.x, over_keys.y, c);
+        chunk_output(r, d, c) +=
+            value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
         return;
     }
     constexpr int kPairs = kGranuleKeys / 2;
@@ -135,6 +148,40 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs) {
     Expr which = over_key_pairs.z * kPairs + over_key_pairs.y;
     chunk_output(r, d, c) += cast<float>(weight_pairs(over_key_pairs.x, r, which, c)) *
                              cast<float>(value_pairs(over_key_pairs.x, d, which, c));
+}
+
+Expr AttentionStages::value_of_steps(const AttentionInputs &inputs, const Expr &stored_granule) {
+    const IntegerSteps steps = inputs.value_steps();
+    value_positions = steps.positions();
+    const auto byte = [&](Expr at) {
+        return inputs.value_byte(std::move(at), stored_granule, nearest_slot(inputs, slot, stored_granule));
+    };
+    if (steps.in_words()) {
+        value_words = Func("value_words");
+        value_words(lane, step, slot, granule, c) = steps.word(byte, lane, step);
+    }
+    const auto word = [&](Expr of_lane, Expr of_step) {
+        return value_words(std::move(of_lane), std::move(of_step), slot, granule, c);
+    };
+    return steps.number(byte, word, d);
+}
+
+Expr AttentionStages::value_weight(const AttentionInputs &inputs, const Expr &of_slot, const Expr &of_granule) {
+    Expr weight = weights(r, of_granule * kGranuleKeys + of_slot, c);
+    if (!in_steps) {
+        return weight;
+    }
+    const IntegerSteps steps = inputs.value_steps();
+    Expr stored_granule = c * granules(chunk_keys) + granule;
+    const auto of_block = [&](Expr block) {
+        return inputs.stored_value.block_scale(std::move(block), stored_granule,
+                                               nearest_slot(inputs, slot, stored_granule));
+    };
+    scaled_weights = Func("scaled_weights");
+    scaled_weights(lane, r, step, slot, granule, c) =
+        weights(r, granule * kGranuleKeys + slot, c) * steps.scale(of_block, step * steps.elements() + lane);
+    return select(one_value_scale, weight,
+                  scaled_weights(d % steps.lanes, r, d / steps.elements(), of_slot, of_granule, c));
 }
 
 void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
@@ -158,7 +205,8 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs) {
         Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), running_max(r, over_chunks));
 
     normaliser(r) = normalise(statistics(r)[0], statistics(r)[1], inputs.sinks(head_index()));
-    output(d, r) = scaled_output(inputs, state(r, d) * normaliser(r)[0], d);
+    Expr sum = in_steps ? inputs.value_steps().sum([&](Expr at) { return state(r, std::move(at)); }, d) : state(r, d);
+    output(d, r) = scaled_output(inputs, sum * normaliser(r)[0], d);
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
     allow_any_stride(lse);

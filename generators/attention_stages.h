@@ -91,6 +91,9 @@ struct ScoreStages {
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
     Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
+    Halide::Var lane{"lane"}, step{"step"};
+    Halide::RDom over_steps;       // (step) of IntegerSteps; defined with in_steps
+    Halide::RDom over_lanes;       // of a vector; likewise
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
@@ -100,6 +103,9 @@ struct ScoreStages {
     Halide::Func first, last;          // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
     Halide::Func query_tile;           // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
     Halide::Func query_pairs;          // (side, r, pair) in bfloat16; defined with in_pairs
+    Halide::Func query_steps;          // (r, position) what to multiply key_rows by; defined with in_steps
+    Halide::Func key_words;            // (lane, step, k, c) defined with IntegerSteps::in_words
+    Halide::Func lane_sums;            // (lane, r, k, c) of products; likewise
     Halide::Func key_rows;             // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
     Halide::Func fetch_starts;         // (block, c) Tuple of where the rows start that a block asks for: its
                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
@@ -122,10 +128,13 @@ struct ScoreStages {
     bool whole_lines =
         false;  // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
     bool any_storage = false;
-    bool whole_heads = false;              // heads are multiples of kWholeHead
-    hattn_dtype all_type = HATTN_FLOAT32;  // see AttentionInputs
-    bool in_pairs = false;                 // products are of bfloat16 numbers, pairs of which lie side by side
-    bool in_matrices = false;              // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
+    bool whole_heads = false;                     // heads are multiples of kWholeHead
+    hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs
+    int step_elements = 0;                        // of dot products, one line of float32 by default
+    bool in_steps = false;                        // rows count positions, see IntegerSteps
+    Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; defined with in_steps
+    bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
+    bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
     hattn_dtype matrix_type = HATTN_FLOAT32;  // else: both products are of matrices, of bits of this type
     bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
         return matrix_type != HATTN_FLOAT32;
@@ -140,7 +149,10 @@ struct ScoreStages {
 
 private:
     void fetch_by_line(const StageOptions &options);
-    int lines_of_step(int block) const;                      // that a block's keys have in one step of the dot products
+    Halide::Expr step_count() const;
+    int lines_of_step(int block) const;                      // that a block's keys have in one step
+    Halide::Expr key_of_steps();                             // at a position d; with in_steps
+    void multiply_steps(int fetch_block);                    // defines dot; likewise
     Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     void multiply_pairs();     // defines dot
@@ -174,12 +186,17 @@ struct AttentionStages : ScoreStages {
     Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules
     Halide::Func weight_rows;      // (k, r, c) weights; in its place with in_matrices
     Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise
-    Halide::Func chunk_output;     // (r, d, c) weights . values
-    Halide::Func state;            // (r, d) unnormalised output, updated over chunks
-    Halide::Func statistics;       // (r) Tuple(sum, maximum), updated beside it
-    Halide::Func normaliser;       // (r) Tuple(factor on state, lse)
-    Halide::Func output;           // (d, r)
-    Halide::Func lse;              // (r) natural, with the sink
+    Halide::Expr value_positions;  // of a row; defined with in_steps
+    // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
+    // itself, lest scales multiply every element.
+    Halide::Func scaled_weights;
+    Halide::Func value_words;   // (lane, step, slot, granule, c) defined with IntegerSteps::in_words
+    Halide::Func chunk_output;  // (r, d, c) weights . values
+    Halide::Func state;         // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
+    Halide::Func output;        // (d, r)
+    Halide::Func lse;           // (r) natural, with the sink
 
     // With in_fragments(). Columns of a chunk's scores and of its output are cut into slices / kFragmentSlices parts,
     // one after the other, for as many warps; within a part they belong to slices as kFragmentVector says. Slice n is
@@ -224,7 +241,10 @@ private:
     // With one_loop_nest: output (d, r) is Tuple(output, lse). running_max, rescale, state, statistics and lse are
     // undefined, and weights are relative to the maximum of the only chunk.
     void finish_single_chunk(const AttentionInputs &inputs);
-    void multiply_values(const AttentionInputs &inputs);          // defines chunk_output over (r, d, c)
+    void multiply_values(const AttentionInputs &inputs);  // defines chunk_output over (r, d, c)
+    Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // likewise
+    // (r, d) of a slot and granule of keys: what multiplies chunk_value.
+    Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
     void multiply_value_matrices(const AttentionInputs &inputs);  // likewise
 };
 

@@ -102,6 +102,22 @@ Expr AttentionInputs::elements(const ImageParam &side) const {
     return whole_heads() ? extent / kWholeHead * kWholeHead : extent;
 }
 
+IntegerSteps AttentionInputs::key_steps() const {
+    return {all_type, stored_key.lanes, key_dim()};
+}
+
+IntegerSteps AttentionInputs::value_steps() const {
+    return {all_type, stored_value.lanes, value_dim()};
+}
+
+Expr AttentionInputs::key_byte(Expr at, Expr granule, Expr slot) const {
+    return granule_element(stored_key.bytes, key_granules, std::move(at), std::move(granule), std::move(slot));
+}
+
+Expr AttentionInputs::value_byte(Expr at, Expr granule, Expr slot) const {
+    return granule_element(stored_value.bytes, value_granules, std::move(at), std::move(granule), std::move(slot));
+}
+
 namespace {
 
 // Rows of other types are asked for as bytes.
@@ -183,8 +199,6 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
         return stored.element(floats, granules, d, granule, slot);
     case KeyStorage::kAllFloat16:
     case KeyStorage::kAllBfloat16:
-    case KeyStorage::kAllInt8:
-    case KeyStorage::kAllInt4:
         return stored.element_of(type_of_all(storage), floats, granules, d, granule, slot);
     case KeyStorage::kBfloat16:
     case KeyStorage::kBfloat16Matrices:

@@ -40,8 +40,15 @@ struct AttentionInputs {
     bool whole_heads() const {  // heads are multiples of kWholeHead
         return all_type != HATTN_FLOAT32;
     }
+    bool in_steps() const {  // keys and values are taken so
+        return all_type == HATTN_INT8 || all_type == HATTN_INT4;
+    }
+    IntegerSteps key_steps() const;
+    IntegerSteps value_steps() const;
+    Halide::Expr key_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
+    Halide::Expr value_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
     bool has_scales() const {  // of keys and values
-        return any_storage || all_type == HATTN_INT8 || all_type == HATTN_INT4;
+        return any_storage || in_steps();
     }
     StoredSide stored_key, stored_value;  // unless storage is kFloat32
     Halide::ImageParam query;             // (d, i, h)

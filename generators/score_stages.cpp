@@ -43,6 +43,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
+      step_elements(generators::step_elements(all_type)),
+      in_steps(inputs.in_steps()),
+      one_key_scale(inputs.stored_key.one_scale()),
+      one_value_scale(inputs.stored_value.one_scale()),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
@@ -69,6 +73,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (inputs.has_scales()) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
+    if (in_steps) {
+        query *= inputs.stored_key.common_scale();
+    }
     query_tile(r, d) = in_fragments() ? query_of_row(d)
                        : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
                                       : query;
@@ -78,6 +85,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
     key_rows(d, k, c) = in_fragments() ? key_of_row(d, key_index(k, c))
+                        : in_steps     ? key_of_steps()
                         : in_pairs     ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
                                        : key_element;
     dot(r, k, c) = 0.0f;
@@ -88,6 +96,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     } else if (in_fragments()) {
         dot(r, k, c) +=
             half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
+    } else if (in_steps) {
+        multiply_steps(options.fetch_block);
     } else if (whole_lines) {
         over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
         Expr element = over_lines.y * kLineFloats + over_lines.x;
@@ -124,9 +134,7 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     Expr which = line * asks + k;
     // Over a type that fills steps with parts of lines, the block's lines are spread over its steps.
     const auto spread = [&](const Expr &lines) {
-        return all_type == HATTN_FLOAT32 && !any_storage
-                   ? which
-                   : which * (block * lines) / (asks * (over_dim.x.extent() / kLineFloats));
+        return all_type == HATTN_FLOAT32 && !any_storage ? which : which * (block * lines) / (asks * step_count());
     };
     fetch_lines(k, line) = Tuple(inputs_.value_line(spread(inputs_.value_lines()), block),
                                  inputs_.key_line(spread(inputs_.key_lines()), block));
@@ -135,10 +143,56 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     fetched_line(k, line, c) = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) + key_line : key_line;
 }
 
-// A step multiplies kLineFloats elements of each key of a block.
+Expr ScoreStages::step_count() const {
+    return in_steps ? inputs_.key_steps().count() : over_dim.x.extent() / kLineFloats;
+}
+
 int ScoreStages::lines_of_step(int block) const {
-    constexpr int kFloatBits = 32;
-    return std::max(1, block * storage_bits(all_type) / kFloatBits);
+    constexpr int kLineBits = 512;
+    return std::max(1, block * step_elements * storage_bits(all_type) / kLineBits);
+}
+
+Expr ScoreStages::key_of_steps() {
+    const IntegerSteps steps = inputs_.key_steps();
+    const auto byte = [&](Expr at) {
+        Expr key = key_index(k, c);
+        return inputs_.key_byte(std::move(at), key / kGranuleKeys, key % kGranuleKeys);
+    };
+    if (steps.in_words()) {
+        key_words = Func("key_words");
+        key_words(lane, step, k, c) = steps.word(byte, lane, step);
+    }
+    return steps.number(
+        byte, [&](Expr of_lane, Expr of_step) { return key_words(of_lane, of_step, k, c); }, d);
+}
+
+// A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
+// parts of it.
+void ScoreStages::multiply_steps(int fetch_block) {
+    const IntegerSteps steps = inputs_.key_steps();
+    query_steps = Func("query_steps");
+    lane_sums = Func("lane_sums");
+    over_steps = RDom(0, steps.count(), "over_steps");
+    over_lanes = RDom(0, steps.lanes, "over_lanes");
+    query_steps(r, d) = steps.query([&](Expr element) { return query_tile(r, std::move(element)); }, d);
+
+    Expr begin = over_steps * steps.elements() + lane;
+    const auto of_block = [&](Expr block) {
+        Expr key = key_index(k, c);
+        return inputs_.stored_key.block_scale(std::move(block), key / kGranuleKeys, key % kGranuleKeys);
+    };
+    lane_sums(lane, r, k, c) = 0.0f;
+    Expr one_sum = lane_sums(lane, r, k, c), part(0.0f);
+    for (int vector = 0; vector < steps.vectors(); ++vector) {
+        Expr at = begin + vector * steps.lanes;
+        Expr product = query_steps(r, at) * key_rows(at, k, c);
+        one_sum += product;
+        part = vector == 0 ? product : part + product;
+    }
+    Expr ask = k / (fetch_block / lines_of_step(fetch_block));
+    Expr scaled = lane_sums(lane, r, k, c) + part * steps.scale(of_block, begin);
+    lane_sums(lane, r, k, c) = fetched_line(ask, over_steps, c) + select(one_key_scale, one_sum, scaled);
+    dot(r, k, c) += lane_sums(over_lanes, r, k, c);
 }
 
 void ScoreStages::multiply_pairs() {

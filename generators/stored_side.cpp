@@ -44,6 +44,23 @@ std::vector<Argument> StoredSide::arguments() const {
     return {type, lines, halves, bytes, channel_scales, block_scales, scale_granules};
 }
 
+Expr StoredSide::one_scale() const {
+    Expr one = block_scales.dim(0).stride() == 0;
+    for (int i = 1; i < block_scales.dimensions(); ++i) {
+        one = one && block_scales.dim(i).stride() == 0;
+    }
+    return one;
+}
+
+Expr StoredSide::common_scale() const {
+    Expr any = block_scales(block_scales.dim(0).min(), block_scales.dim(1).min(), block_scales.dim(2).min());
+    return select(one_scale(), any, 1.0f);
+}
+
+Expr StoredSide::block_scale(Expr block, Expr granule, Expr slot) const {
+    return granule_element(block_scales, scale_granules, std::move(block), std::move(granule), std::move(slot));
+}
+
 Expr StoredSide::element_of(hattn_dtype of_type, const ImageParam &floats, const ImageParam &granules, Expr d,
                             Expr granule, Expr slot, bool part_words) const {
     const auto stored = [&](const ImageParam &view, Expr at) {
@@ -52,7 +69,7 @@ Expr StoredSide::element_of(hattn_dtype of_type, const ImageParam &floats, const
     const auto byte = [&](Expr at) {
         return stored(bytes, part_words ? min(likely(std::move(at)), bytes.dim(0).extent() - 1) : std::move(at));
     };
-    const auto scale = [&] { return granule_element(block_scales, scale_granules, d / kScaleBlock, granule, slot); };
+    const auto scale = [&] { return block_scale(d / kScaleBlock, granule, slot); };
     switch (of_type) {
     case HATTN_FLOAT16:
         return float16_value(stored(halves, d));

@@ -7,6 +7,7 @@
 
 #include "Halide.h"
 #include "hattn/hattn.h"
+#include "integer_steps.h"
 
 namespace hattn::generators {
 
@@ -53,6 +54,11 @@ struct StoredSide {
     Halide::ImageParam scale_granules;  // (granule) table of block_scales
 
     std::vector<Halide::Argument> arguments() const;
+
+    // Of quantised storage: whether block_scales have one value, which is common_scale() then, else that is 1.
+    Halide::Expr one_scale() const;
+    Halide::Expr common_scale() const;
+    Halide::Expr block_scale(Halide::Expr block, Halide::Expr granule, Halide::Expr slot) const;
 
     // In float32, but for channel_scales, where the storage has this type. Vectors of int4 take whole words, of which
     // heads may have `part_words`.

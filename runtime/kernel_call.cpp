@@ -253,11 +253,14 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // Both products are stored before they are used, and weights a second time.
     const int64_t products =
         kernel.storage == KeyStorage::kBfloat16Matrices ? rows * (2 * chunk + value_dim + 2 * kLanes) : 0;
+    // Queries a second time, as integers of keys are taken, and the state, both in whole steps of 64 elements.
+    const hattn_dtype all = type_of_all(kernel.storage);
+    const int64_t steps = all == HATTN_INT8 || all == HATTN_INT4 ? rows * (key_dim + 8 * kLanes) : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
                            kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
-                           chunk * kLanes + kept + products + lines;
+                           chunk * kLanes + kept + products + steps + lines;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
 }
 

@@ -77,6 +77,11 @@ inline constexpr int64_t kScaleBlock = 32;
 // of a head that a tile updates at a time.
 inline constexpr int kWholeHead = 32;
 
+// And the shortest that they take: what a step of a dot product has, as in generators/integer_steps.h.
+constexpr int shortest_head(hattn_dtype type) {
+    return type == HATTN_INT4 ? 2 * kWholeHead : kWholeHead;
+}
+
 struct KernelInfo {
     const char *name;
     const char *target;

@@ -30,7 +30,8 @@ uint32_t hooks_of_values(uint32_t hooks) {
 
 // Whether kernels for this type alone take keys and values.
 bool takes_all(hattn_dtype type, const Problem &problem) {
-    return problem.stored_as(type) && problem.key_dim % kWholeHead == 0 && problem.value_dim % kWholeHead == 0;
+    const auto takes = [&](int64_t dim) { return dim % kWholeHead == 0 && dim >= shortest_head(type); };
+    return problem.stored_as(type) && takes(problem.key_dim) && takes(problem.value_dim);
 }
 
 // Whether a kernel takes keys and values as they are stored.
@@ -52,7 +53,7 @@ std::string taken_storage(const KernelInfo &kernel) {
     const hattn_dtype all = type_of_all(kernel.storage);
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +
-               " elements";
+               " elements, from " + std::to_string(shortest_head(all)) + " on";
     }
     return kernel.storage == KeyStorage::kFloat32 ? "float32 keys and values" : "bfloat16 queries, keys and values";
 }

@@ -28,12 +28,19 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
         .reorder(s.d, s.r)
         .reorder_storage(s.d, s.r)
         .vectorize(s.d, lanes, TailStrategy::RoundUp);
+    if (s.in_steps) {
+        s.query_steps.compute_root()
+            .bound(s.r, 0, tile.rows)
+            .reorder(s.d, s.r)
+            .reorder_storage(s.d, s.r)
+            .vectorize(s.d, lanes);
+    }
 }
 
 // Each vector of head elements of every row is updated from registers.
 template<typename Stages>
 void schedule_state(Stages &s, const Tile &tile, int lanes) {
-    Var block("d_block"), inner("d_inner"), rows("r_block");
+    Var block("d_block"), inner("d_inner"), rows("r_block"), part("d_part");
     s.state.compute_root()
         .bound(s.r, 0, tile.rows)
         .reorder_storage(s.d, s.r)
@@ -48,6 +55,9 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
+    if (s.in_steps) {
+        s.state.bound(s.d, 0, s.value_positions);
+    }
     s.chunk_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)
         .bound_extent(s.d, lanes * tile.value_unroll)
@@ -64,6 +74,10 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
     if (s.any_storage) {
         specialize_for_storage(s.chunk_output.update(), s.value_type);
     }
+    if (s.in_steps) {
+        s.chunk_output.update().specialize(s.one_value_scale);
+        s.scaled_weights.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes).unroll(s.r);
+    }
     if ((s.any_storage || s.whole_heads) && tile.row_vectors > kFewRows) {
         // Said to be the same for all.
         s.chunk_value.compute_at(s.chunk_output, s.over_keys.x)
@@ -73,6 +87,11 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         if (s.any_storage) {
             specialize_for_storage(s.chunk_value, s.value_type);
         }
+    }
+    if (s.value_words.defined()) {
+        // Which vectors of a step they are decides how far words are shifted.
+        s.state.update().split(block, block, part, s.step_elements / (lanes * tile.value_unroll)).unroll(part);
+        s.value_words.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes);
     }
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
@@ -85,11 +104,41 @@ void schedule_statistics(AttentionStages &s, const Tile &tile) {
     s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
 }
 
-// Partial dot products along the lanes for key_unroll keys of every row, then one horizontal sum each.
+// Partial dot products along the lanes, of key_unroll keys of every row, then one horizontal sum each.
+void schedule_lane_sums(ScoreStages &s, Func lane_sums, const Var &partial, const RVar &vector, const RVar &line,
+                        int lanes) {
+    lane_sums.reorder_storage(partial, s.r, s.k, s.c).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
+    Stage sums = lane_sums.update();
+    if (s.in_steps) {
+        sums.reorder(partial, s.r, s.k, line);
+    } else {
+        sums.reorder(partial, s.r, s.k, vector, line).unroll(vector);
+    }
+    sums.partition(line, s.whole_heads ? Partition::Auto : Partition::Always)
+        .vectorize(partial, lanes)
+        .unroll(s.r)
+        .unroll(s.k);
+    if (s.any_storage) {
+        // Few rows share a key: elements are brought into float32 in registers.
+        specialize_for_storage(sums, s.key_type);
+    } else if (s.in_steps) {
+        sums.specialize(s.one_key_scale);
+    }
+}
+
+// What is asked for and brought into registers with a line, or a step.
+void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, const Var &block, int lanes) {
+    s.fetch_lines.compute_root();
+    s.fetch_starts.compute_at(s.dot, block);
+    s.fetched_line.compute_at(lane_sums, line).unroll(s.k);
+    if (s.key_words.defined()) {
+        s.key_words.compute_at(lane_sums, line).vectorize(s.lane, lanes).unroll(s.k);
+    }
+}
+
 void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    RVar vector("d_vector"), lane("d_lane");
-    const RVar line = s.over_lines.y;
-    Var partial("lane"), block("k_block"), inner("k_inner"), rows("r_block");
+    RVar vector("d_vector"), lane(s.in_steps ? s.over_lanes.x : RVar("d_lane"));
+    Var partial(s.in_steps ? s.lane : Var("lane")), block("k_block"), inner("k_inner"), rows("r_block");
     s.dot.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
         .bound_extent(s.k, tile.keys)
@@ -97,37 +146,22 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .reorder_storage(s.k, s.r, s.c)
         .reorder(s.r, s.k)
         .unroll(s.r);
-    s.dot.update().split(s.over_lines.x, vector, lane, lanes);
-    Func lane_sums = s.dot.update().rfactor(lane, partial);
-    s.dot.update()
-        .split(s.k, block, inner, tile.key_unroll)
+    Func lane_sums = s.lane_sums;
+    if (!s.in_steps) {
+        s.dot.update().split(s.over_lines.x, vector, lane, lanes);
+        lane_sums = s.dot.update().rfactor(lane, partial);
+    }
+    Stage sums = s.dot.update();
+    sums.split(s.k, block, inner, tile.key_unroll)
         .split(s.r, rows, s.r, tile.row_vectors)
-        .reorder(lane, s.r, inner, rows, block)
         // With clamps for the last keys of all in a loop of their own; over any storage loops are many as it is.
         .partition(block, s.any_storage ? Partition::Never : Partition::Auto)
-        .atomic()
-        .vectorize(lane)
-        .unroll(s.r)
-        .unroll(inner);
-    lane_sums.compute_at(s.dot, rows)
-        .reorder_storage(partial, s.r, s.k, s.c)
-        .vectorize(partial, lanes)
-        .unroll(s.r)
-        .unroll(s.k);
-    lane_sums.update()
-        .reorder(partial, s.r, s.k, vector, line)
-        .partition(line, s.whole_heads ? Partition::Auto : Partition::Always)
-        .vectorize(partial, lanes)
-        .unroll(s.r)
-        .unroll(s.k)
-        .unroll(vector);
-    s.fetch_lines.compute_root();
-    s.fetch_starts.compute_at(s.dot, block);
-    s.fetched_line.compute_at(lane_sums, line).unroll(s.k);
-    if (s.any_storage) {
-        // Few rows share a key: elements are brought into float32 in registers.
-        specialize_for_storage(lane_sums.update(), s.key_type);
-    }
+        .unroll(s.r);
+    sums.reorder(lane, s.r, inner, rows, block).atomic().vectorize(lane).unroll(inner);
+    const RVar line = s.in_steps ? s.over_steps.x : s.over_lines.y;
+    lane_sums.compute_at(s.dot, rows);
+    schedule_lane_sums(s, lane_sums, partial, vector, line, lanes);
+    schedule_line(s, lane_sums, line, block, lanes);
 }
 
 // Scores of one chunk, keys side by side.

@@ -21,7 +21,12 @@ namespace {
 using namespace hattn;
 using cases::ScaleKind;
 
-constexpr int64_t kWholeHead = 32;  // as docs/decisions/0039 says, whatever the library has
+// As docs/decisions/0039 and 0041 say, whatever the library has.
+constexpr int64_t kWholeHead = 32;
+
+int64_t shortest_head(const std::string &type) {
+    return type == "int4" ? 64 : kWholeHead;
+}
 
 // Each type on both sides, beside queries and outputs of several, with every kind of scale.
 constexpr cases::StoredTypes kOneType[] = {
@@ -60,8 +65,9 @@ std::vector<Kernel> kernels() {
     return list;
 }
 
-bool fits(const cases::Case &c) {
-    return c.hooks().empty() && c.key_dim % kWholeHead == 0 && c.value_dim % kWholeHead == 0 && c.work() > 0.0 &&
+bool fits(const cases::Case &c, const std::string &type) {
+    const auto takes = [&](int64_t dim) { return dim % kWholeHead == 0 && dim >= shortest_head(type); };
+    return c.hooks().empty() && takes(c.key_dim) && takes(c.value_dim) && c.work() > 0.0 &&
            c.work() <= cases::kSmallWork;
 }
 
@@ -73,7 +79,7 @@ TEST_P(OneTypeKernel, MatchesOracle) {
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     int runs = 0;
     for (const cases::Case &c : cases::all_cases()) {
-        if (!fits(c)) {
+        if (!fits(c, GetParam().type)) {
             continue;
         }
         for (const cases::StoredTypes &types : kOneType) {
@@ -99,7 +105,7 @@ TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     cases::Case c;
     c.name = "one_type_kernel_of_others";
-    c.key_dim = c.value_dim = kWholeHead;
+    c.key_dim = c.value_dim = shortest_head(GetParam().type);
     const cases::TypedProblem mixed(c, {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32});
     EXPECT_EQ(plan_status(context.get(), mixed), HATTN_INVALID_ARGUMENT);
     EXPECT_NE(std::string(hattn_last_error(context.get())).find("takes " + GetParam().type), std::string::npos);
@@ -109,6 +115,10 @@ TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
     c.value_dim = kWholeHead + kWholeHead / 2;
     EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
     EXPECT_NE(std::string(hattn_last_error(context.get())).find("multiples of 32"), std::string::npos);
+    c.value_dim = shortest_head(GetParam().type) - kWholeHead;
+    if (c.value_dim > 0) {
+        EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
+    }
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OneTypeKernel);
@@ -145,6 +155,8 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
     for (const cases::StoredTypes &types : kOneType) {
         const std::string own = std::string(types.name) + "_split_kv_";
         EXPECT_TRUE(kernel_of(types, 64, false).starts_with(own)) << kernel_of(types, 64, false);
+        EXPECT_EQ(kernel_of(types, 32, false).starts_with(own), shortest_head(types.name) == 32)
+            << kernel_of(types, 32, false);
         EXPECT_TRUE(kernel_of(types, 80, false).starts_with("stored_split_kv_")) << kernel_of(types, 80, false);
         EXPECT_TRUE(kernel_of(types, 64, true).starts_with("stored_split_kv_")) << kernel_of(types, 64, true);
     }
