@@ -34,7 +34,7 @@ void expect_oracle(const cases::Case &c, hattn_algorithm algorithm) {
 struct Kernel {
     std::string name, kind;
     hattn_algorithm algorithm;
-    int64_t head;
+    int64_t rows, head;  // of its tile
     std::vector<std::string> hooks;
     const cases::StoredTypes *types;  // of tensors
 };
@@ -70,12 +70,19 @@ std::vector<Kernel> kernels() {
             const bool of_others = kind == "merge" || kind == "unfused_values" || kind == "append" ||
                                    kind == "block_scales" || kind == "quantize";
             if (device.at("name") == kDevice && !of_others) {
-                list.push_back({row.at("name"), kind, algorithm_of(kind), row.at("tile").at("head"), row.at("hooks"),
-                                &types_of(row.at("matrix_type"))});
+                list.push_back({row.at("name"), kind, algorithm_of(kind), row.at("tile").at("rows"),
+                                row.at("tile").at("head"), row.at("hooks"), &types_of(row.at("matrix_type"))});
             }
         }
     }
     return list;
+}
+
+// Of flash: more than a tile of rows, and not as many as a tile of another size would do better.
+int64_t rows_for(const Kernel &kernel) {
+    constexpr int64_t kUsualRows = 64;
+    const bool multiplies_matrices = kernel.types->q != HATTN_FLOAT32;
+    return kernel.rows > kUsualRows ? 2 * kernel.rows - 6 : multiplies_matrices ? 2 * kernel.rows + 2 : 70;
 }
 
 // What the planner gives to this very kernel: more than a tile of rows, chunks that are not full, lengths.
@@ -88,7 +95,7 @@ cases::Case problem_for(const Kernel &kernel) {
     cases::Case c;
     c.name = kernel.name;
     c.batch = 2;
-    c.query_length = flash ? 70 : splits ? 3 : 11;
+    c.query_length = flash ? rows_for(kernel) : splits ? 3 : 11;
     c.kv_length = flash ? 90 : splits ? 300 : 530;
     c.key_dim = c.value_dim = kernel.head > 0 ? kernel.head : kAnyHead;
     c.kv_lengths = {static_cast<int32_t>(c.kv_length), 41};
