@@ -115,9 +115,9 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     } else if (options.slices > 0) {
         carry_slices(inputs, options);
     } else if (options.one_loop_nest) {
-        finish_single_chunk(inputs);
+        finish_single_chunk(inputs, options);
     } else {
-        carry_rows(inputs);
+        carry_rows(inputs, options);
     }
 }
 
@@ -127,11 +127,11 @@ void AttentionStages::find_seen_keys(const Expr &rows) {
     key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
 }
 
-void AttentionStages::multiply_values(const AttentionInputs &inputs) {
+void AttentionStages::multiply_values(const AttentionInputs &inputs, const StageOptions &options) {
     chunk_output(r, d, c) = 0.0f;
     if (!in_pairs) {
-        chunk_output(r, d, c) +=
-            value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
+        Expr product = value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
+        chunk_output(r, d, c) += options.fetch_pass > 0 ? fetch_next_keys(inputs, options) + product : product;
         return;
     }
     constexpr int kPairs = kGranuleKeys / 2;
@@ -184,6 +184,37 @@ Expr AttentionStages::value_weight(const AttentionInputs &inputs, const Expr &of
                   scaled_weights(d % steps.lanes, r, d / steps.elements(), of_slot, of_granule, c));
 }
 
+// In the order of memory, as in fetch_by_line(): the lines of the next chunk are spread over all passes. All that needs
+// a division is in tables, made once. What lies behind the last key need not be there: nobody reads it.
+Expr AttentionStages::fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options) {
+    const int chunk_granules = options.chunk / kGranuleKeys;
+    Expr passes = (inputs.value_dim() + (options.fetch_pass - 1)) / options.fetch_pass;
+    Expr lines = inputs.key_lines(), last_line = kGranuleKeys * lines - 1;
+
+    granule_lines = Func("granule_lines");
+    over_granule_lines = RDom({{0, lines}, {0, kGranuleKeys}}, "over_granule_lines");
+    granule_lines(line) = undef<int>();
+    Expr offset = inputs.key_line_of_slot(over_granule_lines.y, over_granule_lines.x);
+    granule_lines(over_granule_lines.y * lines + over_granule_lines.x) =
+        offset + cast<int>(inputs.prefetch_key(inputs.key_start(0), offset));
+
+    next_granule = Func("next_granule");
+    next_granule(turn) = Tuple(turn / passes, turn % passes * kGranuleKeys * lines / passes);
+    next_lines = Func("next_lines");
+    constexpr int kFraction = 16;
+    Expr lines_per_key = (lines << kFraction) / passes;
+    Expr which = next_granule(turn)[1] + ((slot * lines_per_key) >> kFraction);
+    next_lines(slot, turn) = granule_lines(clamp(which, 0, last_line));
+
+    next_start = Func("next_start");
+    Expr last_granule = granules(inputs.key_count) - 1;
+    Expr there = min((c + 1) * chunk_granules + next_granule(turn)[0], last_granule);
+    next_start(turn, c) = inputs.key_start(unsafe_promise_clamped(there, 0, last_granule) * kGranuleKeys);
+    next_keys = Func("next_keys");
+    next_keys(slot, turn, c) = inputs.prefetch_key(next_start(turn, c), next_lines(slot, turn));
+    return next_keys(over_keys.x, d / options.fetch_pass * chunk_granules + over_keys.y, c);
+}
+
 void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
     weight_rows = Func("weight_rows");
     weight_rows(k, r, c) = cast<bfloat16_t>(weights(r, k, c));
@@ -194,8 +225,8 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
     chunk_output(r, d, c) += cast<float>(weight_rows(key, r, c)) * cast<float>(value_pairs(key % 2, d, key / 2, c));
 }
 
-void AttentionStages::carry_rows(const AttentionInputs &inputs) {
-    multiply_values(inputs);
+void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptions &options) {
+    multiply_values(inputs, options);
     rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
 
     state(r, d) = 0.0f;
@@ -212,8 +243,8 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs) {
     allow_any_stride(lse);
 }
 
-void AttentionStages::finish_single_chunk(const AttentionInputs &inputs) {
-    multiply_values(inputs);
+void AttentionStages::finish_single_chunk(const AttentionInputs &inputs, const StageOptions &options) {
+    multiply_values(inputs, options);
     normaliser(r) = normalise(chunk_sum(r, 0), chunk_max(r, 0), inputs.sinks(head_index()));
     output(d, r) = Tuple(scaled_output(inputs, chunk_output(r, d, 0) * normaliser(r)[0], d), normaliser(r)[1]);
 }

@@ -26,6 +26,9 @@ struct StageOptions {
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
+    // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
+    // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
+    int fetch_pass = 0;
     bool fetch_chunk = false;  // of the second unfused kernel: ask for the values of the next chunk with each
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
@@ -192,6 +195,16 @@ struct AttentionStages : ScoreStages {
     Halide::Func scaled_weights;
     Halide::Func value_words;   // (lane, step, slot, granule, c) defined with IntegerSteps::in_words
     Halide::Func chunk_output;  // (r, d, c) weights . values
+    // With fetch_pass. Turns count the granules of a chunk, in one pass over it after the other: each asks for lines of
+    // one granule of the next chunk.
+    Halide::Var turn{"turn"};
+    Halide::RDom over_granule_lines;  // (line, slot) of a granule's keys
+    Halide::Func granule_lines;       // (slot * lines + line) how far behind the granule's start the line is; asks for
+                                      // those of the first granule
+    Halide::Func next_granule;        // (turn) Tuple of the granule and the first line of it
+    Halide::Func next_lines;          // (slot, turn) of granule_lines
+    Halide::Func next_start;          // (turn, c) where the granule starts
+    Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
     Halide::Func state;         // (r, d) unnormalised output, updated over chunks
     Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it
     Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
@@ -237,15 +250,17 @@ private:
     void carry_state(const Halide::Expr &own_max, const Halide::Expr &own_sum, int elements);
     static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);
     void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);
-    void carry_rows(const AttentionInputs &inputs);
+    void carry_rows(const AttentionInputs &inputs, const StageOptions &options);
     // With one_loop_nest: output (d, r) is Tuple(output, lse). running_max, rescale, state, statistics and lse are
     // undefined, and weights are relative to the maximum of the only chunk.
-    void finish_single_chunk(const AttentionInputs &inputs);
-    void multiply_values(const AttentionInputs &inputs);  // defines chunk_output over (r, d, c)
-    Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // likewise
+    void finish_single_chunk(const AttentionInputs &inputs, const StageOptions &options);
+    // Defines chunk_output over (r, d, c), as does multiply_value_matrices().
+    void multiply_values(const AttentionInputs &inputs, const StageOptions &options);
+    void multiply_value_matrices(const AttentionInputs &inputs);
+    Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value
     // (r, d) of a slot and granule of keys: what multiplies chunk_value.
     Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
-    void multiply_value_matrices(const AttentionInputs &inputs);  // likewise
+    Halide::Expr fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);  // next_keys of the loop
 };
 
 }  // namespace hattn::generators

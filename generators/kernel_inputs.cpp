@@ -167,6 +167,11 @@ Expr AttentionInputs::key_line(const Expr &line, int rows) const {
     return line_of_rows(fetched_storage(in_bytes(), key, stored_key), line, key_lines(), rows);
 }
 
+Expr AttentionInputs::key_line_of_slot(const Expr &slot, const Expr &line) const {
+    const ImageParam &storage = fetched_storage(in_bytes(), key, stored_key);
+    return slot * storage.dim(1).stride() + line * line_elements(storage);
+}
+
 Expr AttentionInputs::value_line(const Expr &line, int rows) const {
     return line_of_rows(fetched_storage(in_bytes(), value, stored_value), line, value_lines(), rows);
 }

@@ -94,6 +94,7 @@ struct AttentionInputs {
     Halide::Expr key_start(const Halide::Expr &key) const;
     Halide::Expr value_start(const Halide::Expr &key) const;
     Halide::Expr key_line(const Halide::Expr &line, int rows = 1) const;
+    Halide::Expr key_line_of_slot(const Halide::Expr &slot, const Halide::Expr &line) const;  // of a granule
     Halide::Expr value_line(const Halide::Expr &line, int rows = 1) const;
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;

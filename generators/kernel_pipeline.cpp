@@ -25,6 +25,13 @@ int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
 
+// Where the value loop asks for keys, see decision 0040: of 16 bits, with one block of one or two rows.
+bool fetches_in_passes(const KernelSpec &spec) {
+    constexpr int kMostRows = 2;
+    const bool one_block = spec.tile.rows == spec.tile.row_vectors && spec.tile.rows <= kMostRows;
+    return storage_bits(type_of_all(spec.storage)) == 16 && one_block;
+}
+
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
@@ -34,6 +41,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                              : matrices                              ? kMatrixDepth
                              : spec.storage == KeyStorage::kBfloat16 ? 2
                                                                      : 1;
+    const int pass = spec.tile.value_unroll * target.lanes;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = head_in_lanes ? 0 : spec.tile.rows,
@@ -41,7 +49,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .dim_multiple = dim_multiple,
                                                 .unit = kLog2E,
                                                 .fetch_block = block,
-                                                .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block});
+                                                .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
+                                                .fetch_pass = fetches_in_passes(spec) ? pass : 0});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

@@ -84,6 +84,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     if (family.storage == KeyStorage::kBfloat16Matrices) {
         return target.matrices.flash_tiles;
     }
+    if (storage_bits(type_of_all(family.storage)) == 16) {
+        return target.halves_split_kv_tiles;
+    }
     if (type_of_all(family.storage) != HATTN_FLOAT32) {
         return target.one_type_split_kv_tiles;
     }

@@ -130,17 +130,20 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     // use already.
     Expr next_key =
         any_storage && !whole_lines ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
-    fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)), inputs_.key_start(next_key));
+    const bool fetch_keys = options.fetch_pass == 0;
+    Expr none = 0;
+    fetch_starts(k, c) =
+        Tuple(inputs_.value_start(key_index(first_key, c)), fetch_keys ? inputs_.key_start(next_key) : none);
     Expr which = line * asks + k;
     // Over a type that fills steps with parts of lines, the block's lines are spread over its steps.
     const auto spread = [&](const Expr &lines) {
         return all_type == HATTN_FLOAT32 && !any_storage ? which : which * (block * lines) / (asks * step_count());
     };
     fetch_lines(k, line) = Tuple(inputs_.value_line(spread(inputs_.value_lines()), block),
-                                 inputs_.key_line(spread(inputs_.key_lines()), block));
+                                 fetch_keys ? inputs_.key_line(spread(inputs_.key_lines()), block) : none);
     Tuple starts = fetch_starts(k / asks, c), lines = fetch_lines(k % asks, line);
-    Expr key_line = inputs_.prefetch_key(starts[1], lines[1]);
-    fetched_line(k, line, c) = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) + key_line : key_line;
+    Expr asked = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) : Expr(0.0f);
+    fetched_line(k, line, c) = fetch_keys ? asked + inputs_.prefetch_key(starts[1], lines[1]) : asked;
 }
 
 Expr ScoreStages::step_count() const {

@@ -258,9 +258,13 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t steps = all == HATTN_INT8 || all == HATTN_INT4 ? rows * (key_dim + 8 * kLanes) : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);
+    // Where those of a granule are, and which one each pass over a chunk's values asks for with each key.
+    const int64_t next_lines = type_of_all(kernel.storage) != HATTN_FLOAT32
+                                   ? kGranuleKeys * (key_dim / kLanes + 1) + 2 * chunk * (value_dim / kLanes + 1)
+                                   : 0;
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
                            kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
-                           chunk * kLanes + kept + products + steps + lines;
+                           chunk * kLanes + kept + products + steps + lines + next_lines;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
 }
 

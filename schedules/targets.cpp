@@ -79,6 +79,7 @@ std::vector<TargetRow> x86_64_targets() {
                 {{1, 32, 1, 2, 4}, {2, 32, 2, 2, 4}, {4, 32, 4, 2, 2}, {8, 32, 4, 2, 2}, {16, 32, 2, 4, 4}},
             .stored_split_kv_tiles = {{2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}, {16, 32, 2, 4, 4}},
             .one_type_split_kv_tiles = {{1, 64, 1, 4, 4}, {2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
+            .halves_split_kv_tiles = {{1, 32, 1, 4, 4}, {2, 32, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
             .unfused_scores_tiles =
                 {{1, 32, 1, 4}, {2, 64, 2, 2}, {4, 64, 4, 2}, {8, 64, 1, 8}, {16, 64, 2, 4}, {32, 64, 4, 2}},
             .unfused_values_tiles = {{1, 32, 1, 1, 8},
@@ -103,6 +104,7 @@ std::vector<TargetRow> x86_64_targets() {
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
             .stored_split_kv_tiles = {{2, 64, 2, 4, 2}, {8, 64, 8, 2, 1}, {16, 32, 1, 8, 8}},
             .one_type_split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
+            .halves_split_kv_tiles = {{1, 32, 1, 4, 2}, {2, 32, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
             .unfused_values_tiles = {{1, 64, 1, 1, 4},

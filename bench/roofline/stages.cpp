@@ -21,7 +21,10 @@ struct StageRow {
 const std::vector<StageRow> &stage_rows() {
     static const std::vector<StageRow> rows = {
         {"query transpose", Product::kNone, {"query_tile"}},
-        {"fetching ahead", Product::kNone, {"fetched", "fetch_lines", "fetch_starts", "fetched_line"}},
+        {"fetching ahead",
+         Product::kNone,
+         {"fetched", "fetch_lines", "fetch_starts", "fetched_line", "granule_lines", "next_granule", "next_lines",
+          "next_start", "next_keys"}},
         {"QK dot", Product::kKeys, {"dot", "dot_intm"}},
         {"bias and mask tiles", Product::kNone, {"bias_tile", "mask_tile"}},
         {"logits, mask, hooks", Product::kNone, {"logits"}},
