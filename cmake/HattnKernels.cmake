@@ -7,6 +7,8 @@
 set(HATTN_TARGETS_OF_x86-64 generic x86-avx2 x86-avx512)
 set(HATTN_TARGETS_OF_aarch64 generic arm-neon)
 set(HATTN_TARGETS ${HATTN_TARGETS_OF_${HATTN_ARCHITECTURE}})
+set(HATTN_DEVICE_KERNEL_KINDS
+    flash split_kv merge naive unfused_scores unfused_values scores probabilities append block_scales quantize)
 # Those with kernels for keys and values of one type other than float32.
 set(HATTN_ONE_TYPE_TARGETS_OF_x86-64 x86-avx2 x86-avx512)
 set(HATTN_ONE_TYPE_TARGETS ${HATTN_ONE_TYPE_TARGETS_OF_${HATTN_ARCHITECTURE}})
