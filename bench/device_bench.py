@@ -112,11 +112,16 @@ def peers_of(case, ours, options, row):
         import peer_torch_cuda
 
         expected = as_float32(ours.tensors()["out"])
-        for variant in peer_torch_cuda.variants(case, ours.tensors(), device_number(options.device)):
+        try:
+            variants = list(peer_torch_cuda.variants(case, ours.tensors(), device_number(options.device)))
+        except RuntimeError as refusal:  # out of memory, say
+            row["left_out"][peer] = str(refusal).strip().partition("\n")[0]
+            continue
+        for variant in variants:
             try:
                 variant.seconds(1)
                 error = float(np.abs(variant.result() - expected).max())
-            except RuntimeError as refusal:
+            except (RuntimeError, TypeError) as refusal:  # older versions lack arguments
                 row["left_out"][variant.name] = str(refusal).strip().partition("\n")[0]
                 continue
             if not error <= LIMITS[case.dtype]:
@@ -165,7 +170,7 @@ def row_of(library, case, options, limits):
     """As measure_case(); what a driver refuses is wrong as well."""
     try:
         return measure_case(library, case, options, limits)
-    except BenchError as error:
+    except (BenchError, RuntimeError) as error:
         return {"name": case.name, "title": case.title, "set": case.set, "wrong": str(error), "left_out": {}}
 
 

@@ -32,13 +32,17 @@ if (HATTN_DEVICES MATCHES "cuda")
     endif ()
     # Its package does not say which backends it has, the library does.
     if (NOT CMAKE_CROSSCOMPILING)
+        if (NOT HATTN_ASKED_HALIDE STREQUAL Halide_DIR)
+            unset(HATTN_HALIDE_LACKS_NVPTX CACHE)
+            unset(HATTN_HALIDE_COMPILES CACHE)
+        endif ()
+        set(HATTN_ASKED_HALIDE ${Halide_DIR} CACHE INTERNAL "The Halide whose backends are known")
         try_run(HATTN_HALIDE_LACKS_NVPTX HATTN_HALIDE_COMPILES
             SOURCES ${PROJECT_SOURCE_DIR}/cmake/check_nvptx.cpp
             CXX_STANDARD 17
             LINK_LIBRARIES Halide::Halide)
         if (NOT HATTN_HALIDE_COMPILES OR HATTN_HALIDE_LACKS_NVPTX)
-            unset(HATTN_HALIDE_LACKS_NVPTX CACHE)  # it is asked again, for Halide_DIR may be another one
-            unset(HATTN_HALIDE_COMPILES CACHE)
+            unset(HATTN_ASKED_HALIDE CACHE)  # it is asked again
             message(FATAL_ERROR "HATTN_DEVICES: is \"${HATTN_DEVICES}\", but the Halide in ${Halide_DIR} has no NVPTX backend "
                                 "(or no program runs with it): set Halide_DIR to the folder of HalideConfig.cmake of one "
                                 "whose LLVM has it, as the one that ./dev build unpacks, or leave cuda out of HATTN_DEVICES")

@@ -17,6 +17,7 @@ import tempfile
 # What has to be built beside test programs.
 TARGETS = ("hattn_device_bench", "_hattn")
 
+_MARK = ".written-by-dev-gpu"
 _DICTIONARY = 192 * 2**20  # bytes
 _NOT_NEEDED = ("__pycache__", "config-*", "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "ensurepip",
                "lib2to3", "distutils", "turtledemo", "pydoc_data", "*.a", "*.pyi", "*.h", "*.js")
@@ -69,6 +70,8 @@ def _copy_python(home):
 
 def pack(build, programs, file):
     """Raises PackError."""
+    if not shutil.which("strip"):
+        raise PackError("strip: not found; it is in binutils")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for program in programs:
@@ -82,11 +85,21 @@ def pack(build, programs, file):
                 archive.add(path, path.name)
 
 
+def make_folder(option, folder):
+    """Empties it, if it is one that this made before, or makes it. Raises PackError where it holds what is others'."""
+    mark = folder / _MARK
+    if folder.exists() and not mark.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PackError(f"{option}: {folder} holds files that ./dev gpu has not written, and would be replaced: name another folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.touch()
+
+
 def unpack(file, folder):
     """Replaces the folder. Raises PackError."""
-    shutil.rmtree(folder, ignore_errors=True)
     try:
         with tarfile.open(file, "r:xz") as archive:
-            archive.extractall(folder)
-    except (lzma.LZMAError, tarfile.TarError) as error:
+            make_folder("--unpacked", folder)
+            archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    except (EOFError, lzma.LZMAError, tarfile.TarError) as error:
         raise PackError(f"{file}: is not what ./dev gpu --pack makes: {error}") from error

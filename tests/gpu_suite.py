@@ -16,7 +16,6 @@ import concurrent.futures
 import ctypes
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -171,8 +170,7 @@ def run(options):
         build = options.unpacked
         gpu_pack.unpack(options.run, build)
     options.results = options.results.resolve()
-    shutil.rmtree(options.results, ignore_errors=True)
-    options.results.mkdir(parents=True)
+    gpu_pack.make_folder("--results", options.results)
     print(f"logs and reports: {options.results}", flush=True)
     total = run_all(Suite(build.resolve(), folder, options), options.only, options.jobs, options.filter == "*")
     return 0 if total.passed and not total.failures else 1

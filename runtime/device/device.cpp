@@ -68,13 +68,15 @@ const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
     static std::mutex mutex;
     static std::map<std::pair<hattn_device, int32_t>, Answer> answers;
     const std::lock_guard lock(mutex);
-    const auto [found, is_new] = answers.try_emplace({target.device, device_id});
-    Answer &answer = found->second;
-    if (is_new) {
-        answer.unusable = try_device(target, device_id);
-        answer.shared_bytes = answer.unusable.empty() ? device_driver(target.device).shared_bytes(device_id) : 0;
+    const std::pair key(target.device, device_id);
+    if (const auto found = answers.find(key); found != answers.end()) {
+        return found->second;
     }
-    return answer;
+    Answer answer{try_device(target, device_id)};
+    if (answer.unusable.empty()) {
+        answer.shared_bytes = device_driver(target.device).shared_bytes(device_id);
+    }
+    return answers.emplace(key, std::move(answer)).first->second;
 }
 
 }  // namespace

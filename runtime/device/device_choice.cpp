@@ -125,7 +125,12 @@ hattn_algorithm algorithm_by_rule(const Problem &problem, const DeviceLimits &de
     const bool few_rows = problem.query_length * problem.group_size() <= kDecodeRows;
     const hattn_algorithm first = few_rows ? HATTN_ALGORITHM_SPLIT_KV : HATTN_ALGORITHM_FLASH,
                           second = few_rows ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV;
-    for (const hattn_algorithm algorithm : {first, second, HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_UNFUSED}) {
+    const Candidates found = candidates(device, kind_of(first), problem.hooks, head_of(problem),
+                                        matrix_type_of(problem), problem.query_length);
+    if (found.best || !found.smallest) {
+        return first;  // or nothing holds such heads, on any device
+    }
+    for (const hattn_algorithm algorithm : {second, HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_UNFUSED}) {
         if (usual_kernel(device, algorithm, problem)) {
             return algorithm;
         }

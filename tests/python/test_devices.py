@@ -109,6 +109,9 @@ def test_scores_are_those_of_the_cpu(rng, device, mode):
 def test_heads_that_are_too_large(rng, device):
     with pytest.raises(NotImplementedError, match="key_dim and value_dim: the larger is 257, but .* at most 256"):
         hattn.attention(*random_qkv(rng, key_dim=257), device=device)
+    q, k, v = random_qkv(rng, key_dim=257)
+    with pytest.raises(NotImplementedError, match="key_dim and value_dim: the larger is 257, but .* at most 256"):
+        hattn.attention(q, k, v[..., :32], device=device)
 
 
 @pytest.mark.parametrize("name", ["opencl", "cuda"])

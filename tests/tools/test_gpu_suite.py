@@ -1,5 +1,6 @@
 """./dev gpu: programs meet the driver that is given and no other, what fails is counted, and a pack holds all that is run."""
 
+import lzma
 import pathlib
 import subprocess
 import sys
@@ -93,6 +94,19 @@ def test_bad_input(build, tmp_path):
     (tmp_path / "text").write_text("text")
     finished = on_emulator(build, tmp_path, "--run", tmp_path / "text", "--unpacked", tmp_path / "unpacked")
     assert finished.returncode == 2 and "is not what ./dev gpu --pack makes" in finished.stderr
+    (tmp_path / "cut").write_bytes(lzma.compress(bytes(4096))[:-20])
+    finished = on_emulator(build, tmp_path, "--run", tmp_path / "cut", "--unpacked", tmp_path / "unpacked")
+    assert finished.returncode == 2 and "is not what ./dev gpu --pack makes" in finished.stderr
+
+
+@needs_driver
+def test_folders_of_others_are_kept(build, tmp_path):
+    kept = tmp_path / "mine" / "file"
+    kept.parent.mkdir()
+    kept.write_text("text")
+    finished = run("--driver", EMULATED, "--build", build, "--results", kept.parent, "--only", "device_types_test")
+    assert finished.returncode == 2 and f"--results: {kept.parent} holds files" in finished.stderr
+    assert kept.read_text() == "text"
 
 
 @needs_driver
@@ -104,7 +118,7 @@ def test_a_pack(build, tmp_path, suite, monkeypatch):
     there = tmp_path / "unpacked"
     finished = on_emulator("nowhere", tmp_path, "--run", tmp_path / "pack", "--unpacked", there, "--only", "matrix_kernels_test")
     assert finished.returncode == 0 and "1 passed" in finished.stdout
-    packed = {path.relative_to(there) for path in there.rglob("*") if path.is_file()}
+    packed = {path.relative_to(there) for path in there.rglob("*") if path.is_file() and path.name != gpu_pack._MARK}
     assert packed == {path.relative_to(build) for path in build.rglob("*") if path.is_file()}
     (build / "bench/libhattn_device_bench.so").unlink()
     with pytest.raises(gpu_pack.PackError, match="libhattn_device_bench.so: not there"):
