@@ -71,17 +71,20 @@ def test_what_is_recorded_fits_a_multiprocessor(name):
 
 @pytest.mark.parametrize("name", sorted(name for name in ROWS if "float16" in name))
 def test_matrices_are_loaded_once_for_several_products(name):
-    rows, keys, slices, head = map(int, re.search(r"_r(\d+)k(\d+)s(\d+)t2h(\d+)_", name).groups())
+    rows, keys, slices, thread_rows, head = map(int, re.search(r"_r(\d+)k(\d+)s(\d+)t(\d+)h(\d+)_", name).groups())
     row = ROWS[name]
     parts = slices // 4  # of keys and of the head, for a warp each
-    # Of a warp's 16 rows, 16 x 8 x 16 each.
+    tiles = thread_rows // 2  # of 16 rows, which a warp has
+    # Of such a tile, 16 x 8 x 16 each.
     scores, outputs = keys // parts // 8 * (head // 16), head // parts // 8 * (keys // 16)
-    assert row["matrix_products"] == scores + outputs
+    assert row["matrix_products"] == tiles * (scores + outputs)
     queries, weights = head // 16, keys // 16 if parts > 1 else 0  # of one part, weights are in registers
-    assert row["matrix_loads"] == queries + weights + (scores + outputs) // 2
-    # Where rows are aligned, 16 bytes at once from memory, four in a row, in a loop. Keys are copied, for the first chunk
+    assert row["matrix_loads"] == tiles * (queries + weights) + (scores + outputs) // 2
+    # Where rows are aligned, 16 bytes at once from memory, four or in turns, in a loop. Keys are copied, for the first chunk
     # and for the next one, and values but where hooks hide keys.
-    at_once = [min(4, n * head // 8 // row["threads"]) for n in (rows, keys)]
+    blocks = head // 8
+    in_turns = blocks // (blocks & -blocks)  # of a row that is no power of two of them long
+    at_once = [in_turns if in_turns > 1 else min(4, n * blocks // row["threads"]) for n in (rows, keys)]
     hides_keys = "mask" in name
     assert row["wide_loads"] == at_once[0] + (at_once[1] if hides_keys else 0)
     assert row["copies"] == at_once[1] * (2 if hides_keys else 3)

@@ -1,9 +1,11 @@
 """./dev gpu: programs meet the driver that is given and no other, what fails is counted, and a pack holds all that is run."""
 
-import lzma
+import os
 import pathlib
+import random
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
@@ -94,7 +96,10 @@ def test_bad_input(build, tmp_path):
     (tmp_path / "text").write_text("text")
     finished = on_emulator(build, tmp_path, "--run", tmp_path / "text", "--unpacked", tmp_path / "unpacked")
     assert finished.returncode == 2 and "is not what ./dev gpu --pack makes" in finished.stderr
-    (tmp_path / "cut").write_bytes(lzma.compress(bytes(4096))[:-20])
+    (tmp_path / "file").write_bytes(random.Random(0).randbytes(1 << 16))
+    with tarfile.open(tmp_path / "cut", "w:xz") as archive:
+        archive.add(tmp_path / "file", "file")
+    os.truncate(tmp_path / "cut", 1 << 15)
     finished = on_emulator(build, tmp_path, "--run", tmp_path / "cut", "--unpacked", tmp_path / "unpacked")
     assert finished.returncode == 2 and "is not what ./dev gpu --pack makes" in finished.stderr
 
