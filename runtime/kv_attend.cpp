@@ -91,6 +91,9 @@ hattn_status hattn_kv_cache_attend(hattn_kv_cache *cache, const hattn_attention_
         own_desc = read_struct(desc, "desc");
         own_args = read_struct(args, "args");
         bind(*cache, own_desc, own_args);
+        if (cache->device) {
+            cache->device->finish_before(own_args.queue);
+        }
         // The plan serves this call only.
         own_desc.kv_length = cache->ring() ? own_desc.kv_length : cache->longest();
     });

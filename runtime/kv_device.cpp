@@ -10,8 +10,7 @@ namespace hattn {
 namespace {
 
 // Angles of row i of sequence b, in float32, at b * rows + i.
-RowAngles angles_of(const Rope &rope, int64_t batch, const RowCounts &added) {
-    RowAngles angles;
+void compute_angles(const Rope &rope, int64_t batch, const RowCounts &added, RowAngles &angles) {
     angles.pairs = rope.pairs();
     angles.interleaved = rope.interleaved();
     const auto pairs = static_cast<size_t>(angles.pairs);
@@ -27,7 +26,6 @@ RowAngles angles_of(const Rope &rope, int64_t batch, const RowCounts &added) {
             }
         }
     }
-    return angles;
 }
 
 DeviceCache::Side stored(const CachedSide &side) {
@@ -37,26 +35,29 @@ DeviceCache::Side stored(const CachedSide &side) {
 }  // namespace
 
 void copy_on_device(const hattn_kv_cache &cache, std::span<const PageCopy> copies) {
-    std::vector<RowRun> runs;
+    std::vector<RowRun> &runs = cache.device->no_runs();
     for (const PageCopy &copy : copies) {
         runs.push_back({copy.from, 0, copy.to, 0, copy.rows, 0});
     }
-    for (const CachedSide *side : {&cache.keys, &cache.values}) {
-        cache.device->copy(stored(*side), runs);
-    }
+    const DeviceCache::Side sides[] = {stored(cache.keys), stored(cache.values)};
+    cache.device->copy(sides, runs);
 }
 
 void append_on_device(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
                       const Rope *rope) {
-    std::vector<RowRun> runs;
+    std::vector<RowRun> &runs = cache.device->no_runs();
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         for_each_run(cache, b, 0, added.of(b), added.of(b), [&](const Run &run) {
             runs.push_back({b, run.row, run.page, run.at, run.rows, rope ? b * added.rows + run.row : 0});
         });
     }
-    const RowAngles angles = rope ? angles_of(*rope, cache.desc.batch, added) : RowAngles{};
-    cache.device->append(k, "k", stored(cache.keys), runs, rope ? &angles : nullptr);
-    cache.device->append(v, "v", stored(cache.values), runs, nullptr);
+    RowAngles &angles = cache.device->angles();
+    if (rope) {
+        compute_angles(*rope, cache.desc.batch, added, angles);
+    }
+    const DeviceCache::Added sides[] = {{k, "k", stored(cache.keys), rope ? &angles : nullptr},
+                                        {v, "v", stored(cache.values), nullptr}};
+    cache.device->append(sides, runs);
 }
 
 }  // namespace hattn

@@ -334,14 +334,17 @@ typedef struct hattn_kv_cache_desc {
 } hattn_kv_cache_desc;
 HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
 
-/* The cache keeps a reference to the context, which must outlive it. Memory is taken once, here. */
+/* The cache keeps a reference to the context, which must outlive it. Memory for keys and values is taken once, here. To
+ * destroy a cache on a device waits until what was appended is there. */
 HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn_kv_cache_desc *desc,
                                              hattn_kv_cache **cache);
 HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
 /* Appends k, v [B, Hkv, S, D], each float32, float16, bfloat16 or, unless rope is given, of the cache's own type if that has no
  * scales. They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
  * On a device k and v are there, or each on the host, from where it is copied; keys are turned in float32, by angles
- * computed in double precision; rows are there when the call returns, and it takes memory on the device for as long.
+ * computed in double precision. The work is put into the cache's queue, in which it comes before what follows there: rows are there, and k and
+ * v of the device have to stay, until the queue is done. k or v of the host are waited for, and have been read when the call returns; others are not.
+ * Memory for tables, and for rows in float32 that are to be quantised, is taken when more is needed than before, and kept.
  * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache, or if too few pages are free. Writes only
  * the new rows (and those a copied page held before them). */
 HATTN_API hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
@@ -350,7 +353,8 @@ HATTN_API hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor
 HATTN_API hattn_status hattn_kv_append_rope(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                                             const int32_t *lengths, const hattn_rope *rope);
 /* Makes sequence `to` the first `length` keys of sequence `from` (-1: all), in place of what it held. Shares pages, or copies
- * rows. A ring has to hold the window before `length`, as for truncate. */
+ * rows,
+ * on a device in the order of the cache's queue. A ring has to hold the window before `length`, as for truncate. */
 HATTN_API hattn_status hattn_kv_cache_fork(hattn_kv_cache *cache, int64_t from, int64_t to, int64_t length);
 /* lengths: [B], written. */
 HATTN_API hattn_status hattn_kv_cache_lengths(const hattn_kv_cache *cache, int32_t *lengths);
@@ -358,7 +362,7 @@ HATTN_API hattn_status hattn_kv_cache_lengths(const hattn_kv_cache *cache, int32
  * 0, or lengths whose last `window` keys have not been replaced. */
 HATTN_API hattn_status hattn_kv_cache_truncate(hattn_kv_cache *cache, const int32_t *lengths);
 HATTN_API hattn_status hattn_kv_cache_reset(hattn_kv_cache *cache);
-/* Views of the whole storage as above, for plans of one's own. */
+/* Views of the whole storage as above, for plans of one's own. What the cache's queue has yet to write on a device is not waited for. */
 HATTN_API hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, hattn_tensor *v);
 /* Scales of the storage, as hattn_attention_args takes them; data is null where the type has none. */
 HATTN_API hattn_status hattn_kv_cache_scales(const hattn_kv_cache *cache, hattn_tensor *k_scale, hattn_tensor *v_scale);
@@ -369,7 +373,8 @@ HATTN_API hattn_status hattn_kv_cache_pages(const hattn_kv_cache *cache, int64_t
 HATTN_API hattn_status hattn_kv_cache_block_table(const hattn_kv_cache *cache, const int32_t **table, int64_t *stride);
 /* Fills in the cache's part of an attention, for plans of one's own: desc's device if the cache is on one, kv_heads, key_dim, value_dim, page_size, ring, k_dtype,
  * v_dtype and kv_length (of the storage, so that a plan serves all later steps); args' k, v, scales, kv_lengths and block table, which point into
- * the cache: valid until the next change. Of a ring it checks that the rows of args' q (with its q_lengths and
+ * the cache: valid until the next change. On a device, executes in another queue than the cache's have to be put behind it by the caller;
+ * hattn_kv_cache_attend waits then. Of a ring it checks that the rows of args' q (with its q_lengths and
  * causal_offsets) see stored keys only. */
 HATTN_API hattn_status hattn_kv_cache_bind(const hattn_kv_cache *cache, hattn_attention_desc *desc,
                                            hattn_attention_args *args);

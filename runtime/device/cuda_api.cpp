@@ -35,8 +35,12 @@ Api load_api() {
         find(api.context_device, "cuCtxGetDevice") && find(api.stream_context, "cuStreamGetCtx") &&
         find(api.stream_synchronize, "cuStreamSynchronize") && find(api.allocate, "cuMemAlloc_v2") &&
         find(api.release, "cuMemFree_v2") && find(api.copy_to_device, "cuMemcpyHtoDAsync_v2") &&
-        find(api.load_module, "cuModuleLoadData") && find(api.module_function, "cuModuleGetFunction") &&
-        find(api.set_function_attribute, "cuFuncSetAttribute") && find(api.launch, "cuLaunchKernel");
+        find(api.allocate_host, "cuMemAllocHost_v2") && find(api.release_host, "cuMemFreeHost") &&
+        find(api.create_event, "cuEventCreate") && find(api.record_event, "cuEventRecord") &&
+        find(api.query_event, "cuEventQuery") && find(api.synchronize_event, "cuEventSynchronize") &&
+        find(api.destroy_event, "cuEventDestroy_v2") && find(api.load_module, "cuModuleLoadData") &&
+        find(api.module_function, "cuModuleGetFunction") && find(api.set_function_attribute, "cuFuncSetAttribute") &&
+        find(api.launch, "cuLaunchKernel");
     int version = 0;
     if (api.driver_version) {
         api.driver_version(&version);

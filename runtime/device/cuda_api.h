@@ -12,7 +12,7 @@ using Result = int;
 using DevicePointer = unsigned long long;
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNoBinaryForGpu = 209,
-                        kUnsupportedPtxVersion = 222, kInvalidHandle = 400;
+                        kUnsupportedPtxVersion = 222, kInvalidHandle = 400, kNotReady = 600;
 
 struct Api {
     Result (*init)(unsigned);
@@ -32,6 +32,13 @@ struct Api {
     Result (*allocate)(DevicePointer *, size_t);
     Result (*release)(DevicePointer);
     Result (*copy_to_device)(DevicePointer, const void *, size_t, void *);
+    Result (*allocate_host)(void **, size_t);
+    Result (*release_host)(void *);
+    Result (*create_event)(void **, unsigned);
+    Result (*record_event)(void *, void *);
+    Result (*query_event)(void *);
+    Result (*synchronize_event)(void *);
+    Result (*destroy_event)(void *);
     Result (*load_module)(void **, const void *);
     Result (*module_function)(void **, void *, const char *);
     Result (*set_function_attribute)(void *, int, int);

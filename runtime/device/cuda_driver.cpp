@@ -21,6 +21,7 @@ constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 7
 constexpr int kOldestCapability = 8;
 // Handles up to this one are default streams, which belong to whatever context is current.
 constexpr uintptr_t kLastDefaultStream = 2;
+constexpr unsigned kEventWithoutTime = 2;  // CU_EVENT_DISABLE_TIMING
 
 void check_result(Result result, const char *what) {
     require(result == cuda::kSuccess, cuda_status(result), "cuda: ", what, ": ", cuda::error_text(result));
@@ -154,6 +155,37 @@ public:
     void release(const DeviceQueue &queue, uint64_t memory) const override {
         const cuda::CurrentContext current(queue.context);
         api().release(memory);
+    }
+
+    void *allocate_host(const DeviceQueue &queue, size_t bytes) const override {
+        const cuda::CurrentContext current(queue.context);
+        check_result(current.result(), "cuCtxPushCurrent");
+        void *memory = nullptr;
+        check_result(api().allocate_host(&memory, bytes), "cuMemAllocHost");
+        return memory;
+    }
+    void release_host(const DeviceQueue &queue, void *memory) const override {
+        const cuda::CurrentContext current(queue.context);
+        api().release_host(memory);
+    }
+
+    void mark(const DeviceQueue &queue, void *&event) const override {
+        const cuda::CurrentContext current(queue.context);
+        check_result(current.result(), "cuCtxPushCurrent");
+        if (!event) {
+            check_result(api().create_event(&event, kEventWithoutTime), "cuEventCreate");
+        }
+        check_result(api().record_event(event, queue.queue), "cuEventRecord");
+    }
+    void wait_for(const DeviceQueue &queue, void *event) const override {
+        const cuda::CurrentContext current(queue.context);
+        check_result(current.result(), "cuCtxPushCurrent");
+        const Result result = api().query_event(event);
+        check_result(result == cuda::kNotReady ? api().synchronize_event(event) : result, "cuEventSynchronize");
+    }
+    void release_event(const DeviceQueue &queue, void *event) const override {
+        const cuda::CurrentContext current(queue.context);
+        api().destroy_event(event);
     }
 
     uint64_t part(void *memory, size_t offset, size_t) const override {

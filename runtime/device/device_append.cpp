@@ -10,6 +10,7 @@ namespace hattn {
 namespace {
 
 constexpr float kNoAngle = 0.0f, kNoScale = 1.0f;
+constexpr const char *kAppended = "rows to be appended";
 
 // These kernels serve heads of any size.
 const DeviceKernelInfo &kernel_of(const DeviceQueue &queue, KernelKind kind) {
@@ -32,9 +33,19 @@ int32_t offset(const DeviceRows &rows, int64_t page, int64_t head, int64_t row) 
     return static_cast<int32_t>(rows.memory.offset(rows.tensor, page, head, row));
 }
 
-std::vector<AppendRecord> append_records(const DeviceRows &from, const DeviceRows &to, std::span<const RowRun> runs,
-                                         int64_t pairs, int64_t tile_rows) {
-    std::vector<AppendRecord> records;
+int64_t count_units(std::span<const RowRun> runs, int64_t heads, int64_t tile_rows) {
+    int64_t count = 0;
+    for (const RowRun &run : runs) {
+        count += heads * ceil_div(run.rows, tile_rows);
+    }
+    return count;
+}
+
+std::pmr::vector<AppendRecord> append_records(const DeviceRows &from, const DeviceRows &to,
+                                              std::span<const RowRun> runs, int64_t pairs, int64_t tile_rows,
+                                              std::pmr::memory_resource *host) {
+    std::pmr::vector<AppendRecord> records(host);
+    records.reserve(count_units(runs, to.tensor.extent[1], tile_rows));
     for_each_unit(runs, to.tensor.extent[1], tile_rows, [&](const RowRun &run, int64_t h, int64_t i, int32_t count) {
         records.push_back({offset(from, run.from, h, run.from_row + i), static_cast<int32_t>((run.angles + i) * pairs),
                            offset(to, run.to, h, run.to_row + i), count});
@@ -42,9 +53,12 @@ std::vector<AppendRecord> append_records(const DeviceRows &from, const DeviceRow
     return records;
 }
 
-std::vector<QuantizeRecord> quantize_records(const DeviceRows &from, const DeviceRows &to, const DeviceRows &scales,
-                                             bool computes_scales, std::span<const RowRun> runs, int64_t tile_rows) {
-    std::vector<QuantizeRecord> records;
+std::pmr::vector<QuantizeRecord> quantize_records(const DeviceRows &from, const DeviceRows &to,
+                                                  const DeviceRows &scales, bool computes_scales,
+                                                  std::span<const RowRun> runs, int64_t tile_rows,
+                                                  std::pmr::memory_resource *host) {
+    std::pmr::vector<QuantizeRecord> records(host);
+    records.reserve(count_units(runs, to.tensor.extent[1], tile_rows));
     for_each_unit(runs, to.tensor.extent[1], tile_rows, [&](const RowRun &run, int64_t h, int64_t i, int32_t count) {
         const int64_t at = to.memory.offset(to.tensor, run.to, h, run.to_row + i);
         QuantizeRecord unit = {offset(from, run.from, h, run.from_row + i), 0, 0,
@@ -62,7 +76,7 @@ std::vector<QuantizeRecord> quantize_records(const DeviceRows &from, const Devic
 int64_t elements_of(const hattn_tensor &tensor) {
     int64_t elements = 1;
     for (const int64_t extent : tensor.extent) {
-        elements = checked_multiply(elements, std::max<int64_t>(extent, 1), "rows to be appended");
+        elements = checked_multiply(elements, std::max<int64_t>(extent, 1), kAppended);
     }
     return elements;
 }
@@ -70,6 +84,11 @@ int64_t elements_of(const hattn_tensor &tensor) {
 DeviceMemory memory_of(DeviceQueue &queue, const hattn_tensor &tensor, const char *name) {
     const float *no_host = nullptr;
     return tensor.data ? DeviceMemory(queue, tensor, name) : DeviceMemory(queue, no_host, elements_of(tensor), name);
+}
+
+std::pmr::vector<float> staged(const std::vector<float> *values, std::pmr::memory_resource *host) {
+    return values ? std::pmr::vector<float>(values->begin(), values->end(), host)
+                  : std::pmr::vector<float>(1, kNoAngle, host);
 }
 
 DeviceView rows_view(const DeviceRows &rows, halide_type_t type) {
@@ -83,14 +102,23 @@ DeviceRows::DeviceRows(DeviceQueue &queue, const hattn_tensor &given, const char
     memory.upload();
 }
 
+void RowConversion::add_bytes(const DeviceQueue &queue, int64_t heads, std::span<const RowRun> runs,
+                              const RowAngles *angles, StagingBytes &bytes) {
+    const int64_t units = count_units(runs, heads, kernel_of(queue, KernelKind::kAppend).tile.rows);
+    bytes.add_table(checked_multiply(units, sizeof(AppendRecord), kAppended));
+    for (int i = 0; i < 2; ++i) {
+        bytes.add_table(static_cast<int64_t>((angles ? angles->cosines.size() : 1) * sizeof(float)));
+    }
+}
+
 RowConversion::RowConversion(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to,
-                             std::span<const RowRun> runs, const RowAngles *angles)
-    : records_(
-          append_records(from, to, runs, angles ? angles->pairs : 0, kernel_of(queue, KernelKind::kAppend).tile.rows)),
-      cosines_(queue, angles ? angles->cosines.data() : &kNoAngle,
-               angles ? static_cast<int64_t>(angles->cosines.size()) : 1, "rope"),
-      sines_(queue, angles ? angles->sines.data() : &kNoAngle, angles ? static_cast<int64_t>(angles->sines.size()) : 1,
-             "rope"),
+                             std::span<const RowRun> runs, const RowAngles *angles, std::pmr::memory_resource *host)
+    : records_(append_records(from, to, runs, angles ? angles->pairs : 0,
+                              kernel_of(queue, KernelKind::kAppend).tile.rows, host)),
+      host_cosines_(staged(angles ? &angles->cosines : nullptr, host)),
+      host_sines_(staged(angles ? &angles->sines : nullptr, host)),
+      cosines_(queue, host_cosines_, "rope"),
+      sines_(queue, host_sines_, "rope"),
       table_(queue, std::span<const AppendRecord>(records_)),
       drained_(queue) {
     cosines_.upload();
@@ -106,11 +134,19 @@ RowConversion::RowConversion(DeviceQueue &queue, const DeviceRows &from, const D
            &interleaved, &output_type, output_halves, output);
 }
 
+void RowQuantization::add_bytes(const DeviceQueue &queue, int64_t heads, std::span<const RowRun> runs,
+                                StagingBytes &bytes) {
+    const int64_t units = count_units(runs, heads, kernel_of(queue, KernelKind::kQuantize).tile.rows);
+    bytes.add_table(checked_multiply(units, sizeof(QuantizeRecord), kAppended));
+    bytes.add_on_device(sizeof(kNoScale));
+}
+
 RowQuantization::RowQuantization(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to,
-                                 const DeviceRows &scales, bool computes_scales, std::span<const RowRun> runs)
+                                 const DeviceRows &scales, bool computes_scales, std::span<const RowRun> runs,
+                                 std::pmr::memory_resource *host)
     : one_(queue, &kNoScale, 1, "scale"),
-      records_(
-          quantize_records(from, to, scales, computes_scales, runs, kernel_of(queue, KernelKind::kQuantize).tile.rows)),
+      records_(quantize_records(from, to, scales, computes_scales, runs,
+                                kernel_of(queue, KernelKind::kQuantize).tile.rows, host)),
       table_(queue, std::span<const QuantizeRecord>(records_)),
       drained_(queue) {
     one_.upload();

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <exception>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "device_cache.h"
 #include "device_launch.h"
 #include "device_memory.h"
+#include "device_staging.h"
 #include "unit_record.h"
 
 namespace hattn {
@@ -40,16 +42,20 @@ private:
     const DrainedOnFailure drained_;
 };
 
-// From one type of float32, float16 and bfloat16 to another. Launched when made; what it reads from the host has to
-// stay until the queue is done, and so does this.
+// From one type of float32, float16 and bfloat16 to another. Launched when made; `host`, where its tables are, has to
+// stay until the queue is done, and so does this if it took memory of its own on the device.
 class RowConversion {
 public:
     // angles may be null. `runs` have to be some.
     RowConversion(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to, std::span<const RowRun> runs,
-                  const RowAngles *angles);
+                  const RowAngles *angles, std::pmr::memory_resource *host);
+    // What it needs.
+    static void add_bytes(const DeviceQueue &queue, int64_t heads, std::span<const RowRun> runs,
+                          const RowAngles *angles, StagingBytes &bytes);
 
 private:
-    const std::vector<AppendRecord> records_;
+    const std::pmr::vector<AppendRecord> records_;
+    const std::pmr::vector<float> host_cosines_, host_sines_;
     DeviceMemory cosines_, sines_;
     UnitTable table_;
     const DrainedOnFailure drained_;
@@ -60,11 +66,12 @@ class RowQuantization {
 public:
     // scales: as hattn_attention_args takes them, or those of each key, which are computed first.
     RowQuantization(DeviceQueue &queue, const DeviceRows &from, const DeviceRows &to, const DeviceRows &scales,
-                    bool computes_scales, std::span<const RowRun> runs);
+                    bool computes_scales, std::span<const RowRun> runs, std::pmr::memory_resource *host);
+    static void add_bytes(const DeviceQueue &queue, int64_t heads, std::span<const RowRun> runs, StagingBytes &bytes);
 
 private:
     DeviceMemory one_;  // stands for the scales that there are none of
-    const std::vector<QuantizeRecord> records_;
+    const std::pmr::vector<QuantizeRecord> records_;
     UnitTable table_;
     const DrainedOnFailure drained_;
 };

@@ -1,6 +1,8 @@
 #include "device_cache.h"
 
 #include <algorithm>
+#include <array>
+#include <memory_resource>
 #include <optional>
 #include <vector>
 
@@ -29,6 +31,46 @@ std::optional<hattn_tensor> as_words(hattn_tensor tensor) {
     return whole ? std::optional(tensor) : std::nullopt;
 }
 
+bool are_copied_bit_by_bit(const DeviceCache::Added &side) {
+    return !side.angles && side.from.dtype == side.to.rows.dtype && as_words(side.from) && as_words(side.to.rows);
+}
+
+hattn_tensor converted(const hattn_tensor &tensor, bool bit_by_bit) {
+    return bit_by_bit ? *as_words(tensor) : tensor;
+}
+
+// Dense rows in float32, those of all runs one after the other.
+hattn_tensor wide_rows(const DeviceCache::Added &side, std::span<const RowRun> runs) {
+    int64_t count = 0;
+    for (const RowRun &run : runs) {
+        count += run.rows;
+    }
+    const int64_t heads = side.to.rows.extent[1], dim = side.to.rows.extent[3];
+    hattn_tensor floats = HATTN_TENSOR_INIT;
+    const int64_t extent[4] = {1, heads, count, dim}, stride[4] = {heads * count * dim, count * dim, dim, 1};
+    std::copy(extent, extent + 4, floats.extent);
+    std::copy(stride, stride + 4, floats.stride);
+    return floats;
+}
+
+enum class WideEnd { kWritten, kRead };
+
+// The same runs, with one end at wide_rows().
+std::pmr::vector<RowRun> wide_runs(std::span<const RowRun> runs, WideEnd end, std::pmr::memory_resource *host) {
+    std::pmr::vector<RowRun> wide(runs.begin(), runs.end(), host);
+    int64_t row = 0;
+    for (RowRun &run : wide) {
+        (end == WideEnd::kWritten ? run.to : run.from) = 0;
+        (end == WideEnd::kWritten ? run.to_row : run.from_row) = row;
+        row += run.rows;
+    }
+    return wide;
+}
+
+bool is_widened_first(const DeviceCache::Added &side) {
+    return is_quantized(side.to.rows.dtype) && (side.from.dtype != HATTN_FLOAT32 || side.angles);
+}
+
 // A cache's own rows, padding included.
 hattn_tensor padded_words(hattn_tensor tensor) {
     tensor.extent[3] = tensor.stride[2];
@@ -36,6 +78,67 @@ hattn_tensor padded_words(hattn_tensor tensor) {
     require(words.has_value(), HATTN_INTERNAL_ERROR, "rows of a cache on a device are no whole words");
     return *words;
 }
+
+constexpr size_t kSides = 2;  // keys and values
+
+// The launches of one side of an append. Lives until the queue is done if it took memory of its own on the device.
+class AddedRows {
+public:
+    AddedRows(DeviceQueue &queue, const DeviceCache::Added &side, std::span<const RowRun> runs,
+              std::pmr::memory_resource *host)
+        : bit_by_bit_(are_copied_bit_by_bit(side)),
+          from_(queue, converted(side.from, bit_by_bit_), side.name),
+          to_(queue, converted(side.to.rows, bit_by_bit_), "cache") {
+        if (!is_quantized(side.to.rows.dtype)) {
+            conversion_.emplace(queue, from_, to_, runs, side.angles, host);
+            return;
+        }
+        scales_.emplace(queue, side.to.scales, "cache");
+        if (is_widened_first(side)) {
+            wide_.emplace(queue, wide_rows(side, runs), "rows to be quantised");
+            conversion_.emplace(queue, from_, *wide_, wide_runs(runs, WideEnd::kWritten, host), side.angles, host);
+            quantization_.emplace(queue, *wide_, to_, *scales_, side.to.computes_scales,
+                                  wide_runs(runs, WideEnd::kRead, host), host);
+        } else {
+            quantization_.emplace(queue, from_, to_, *scales_, side.to.computes_scales, runs, host);
+        }
+    }
+
+    // What that needs.
+    static void add_bytes(const DeviceQueue &queue, const DeviceCache::Added &side, std::span<const RowRun> runs,
+                          StagingBytes &bytes) {
+        const int64_t heads = side.to.rows.extent[1];
+        if (!is_quantized(side.to.rows.dtype) || is_widened_first(side)) {
+            RowConversion::add_bytes(queue, heads, runs, side.angles, bytes);
+        }
+        if (is_quantized(side.to.rows.dtype)) {
+            RowQuantization::add_bytes(queue, heads, runs, bytes);
+        }
+        if (is_widened_first(side)) {
+            bytes.add_on_host(static_cast<int64_t>(runs.size_bytes()));
+            bytes.add_on_host(static_cast<int64_t>(runs.size_bytes()));
+            const hattn_tensor wide = wide_rows(side, runs);
+            bytes.add_on_device(checked_multiply(wide.stride[0], sizeof(float), "rows to be quantised"));
+        }
+    }
+
+private:
+    const bool bit_by_bit_;
+    const DeviceRows from_, to_;
+    std::optional<DeviceRows> scales_, wide_;
+    std::optional<RowConversion> conversion_;
+    std::optional<RowQuantization> quantization_;
+};
+
+// Those of rows or scales of one side that are copied to another place of it.
+struct CopiedRows {
+    CopiedRows(DeviceQueue &queue, const hattn_tensor &tensor, std::span<const RowRun> runs,
+               std::pmr::memory_resource *host)
+        : rows(queue, padded_words(tensor), "cache"), conversion(queue, rows, rows, runs, nullptr, host) {}
+
+    const DeviceRows rows;
+    const RowConversion conversion;
+};
 
 }  // namespace
 
@@ -61,69 +164,62 @@ DeviceCache::Memory::Memory(DeviceCache &cache, hattn_tensor &tensor) : cache_(c
 }
 
 DeviceCache::Memory::~Memory() {
+    if (cache_.staging_.in_flight()) {
+        cache_.queue_.drain();
+    }
     cache_.queue_.driver.release(cache_.queue_, handle_);
 }
 
-void DeviceCache::append(const hattn_tensor &from, const char *name, const Side &to, std::span<const RowRun> runs,
-                         const RowAngles *angles) {
+void DeviceCache::append(std::span<const Added> sides, std::span<const RowRun> runs) {
     if (runs.empty()) {
         return;
     }
+    StagingBytes bytes;
+    bool of_host = false;
+    for (const Added &side : sides) {
+        AddedRows::add_bytes(queue_, side, runs, bytes);
+        of_host = of_host || side.from.device == HATTN_CPU;
+    }
     discard_device_error();
-    const bool same = !angles && from.dtype == to.rows.dtype;
-    const std::optional<hattn_tensor> from_words = same ? as_words(from) : std::nullopt;
-    const std::optional<hattn_tensor> to_words = from_words ? as_words(to.rows) : std::nullopt;
-    const DeviceRows rows(queue_, to_words ? *from_words : from, name);
-    if (is_quantized(to.rows.dtype)) {
-        quantize(rows, to, runs, angles);
-        return;
+    StagedCall call(staging_, bytes);
+    std::array<std::optional<AddedRows>, kSides> added;
+    for (size_t i = 0; i < sides.size(); ++i) {
+        added[i].emplace(queue_, sides[i], runs, call.host());
     }
-    const DeviceRows target(queue_, to_words ? *to_words : to.rows, "cache");
-    const RowConversion conversion(queue_, rows, target, runs, angles);
-    queue_.driver.wait(queue_);
+    call.finish(of_host);
 }
 
-void DeviceCache::quantize(const DeviceRows &from, const Side &to, std::span<const RowRun> runs,
-                           const RowAngles *angles) {
-    const DeviceRows target(queue_, to.rows, "cache"), scales(queue_, to.scales, "cache");
-    if (from.tensor.dtype == HATTN_FLOAT32 && !angles) {
-        const RowQuantization quantization(queue_, from, target, scales, to.computes_scales, runs);
-        queue_.driver.wait(queue_);
-        return;
-    }
-    // First into float32, rows of all runs one after the other.
-    std::vector<RowRun> before(runs.begin(), runs.end()), after = before;
-    int64_t count = 0;
-    for (size_t i = 0; i < runs.size(); ++i) {
-        before[i].to = after[i].from = 0;
-        before[i].to_row = after[i].from_row = count;
-        count += runs[i].rows;
-    }
-    const int64_t heads = to.rows.extent[1], dim = to.rows.extent[3];
-    hattn_tensor floats = HATTN_TENSOR_INIT;
-    const int64_t extent[4] = {1, heads, count, dim}, stride[4] = {heads * count * dim, count * dim, dim, 1};
-    std::copy(extent, extent + 4, floats.extent);
-    std::copy(stride, stride + 4, floats.stride);
-    const DeviceRows wide(queue_, floats, "rows to be quantised");
-    const RowConversion conversion(queue_, from, wide, before, angles);
-    const RowQuantization quantization(queue_, wide, target, scales, to.computes_scales, after);
-    queue_.driver.wait(queue_);
-}
-
-void DeviceCache::copy(const Side &side, std::span<const RowRun> runs) {
+void DeviceCache::copy(std::span<const Side> sides, std::span<const RowRun> runs) {
     if (runs.empty()) {
         return;
     }
+    StagingBytes bytes;
+    for (const Side &side : sides) {
+        for (int i = 0; i < (side.computes_scales ? 2 : 1); ++i) {
+            RowConversion::add_bytes(queue_, side.rows.extent[1], runs, nullptr, bytes);
+        }
+    }
     discard_device_error();
-    const DeviceRows rows(queue_, padded_words(side.rows), "cache");
-    const RowConversion of_rows(queue_, rows, rows, runs, nullptr);
-    if (!side.computes_scales) {
-        queue_.driver.wait(queue_);
+    StagedCall call(staging_, bytes);
+    std::array<std::optional<CopiedRows>, 2 * kSides> copied;
+    size_t next = 0;
+    for (const Side &side : sides) {
+        copied[next++].emplace(queue_, side.rows, runs, call.host());
+        if (side.computes_scales) {
+            copied[next++].emplace(queue_, side.scales, runs, call.host());
+        }
+    }
+    call.finish(false);
+}
+
+void DeviceCache::finish_before(const hattn_queue *given) {
+    if (!staging_.in_flight()) {
         return;
     }
-    const DeviceRows scales(queue_, padded_words(side.scales), "cache");
-    const RowConversion of_scales(queue_, scales, scales, runs, nullptr);
-    queue_.driver.wait(queue_);
+    const DeviceQueue other(queue_.target, queue_.device_id, given);
+    if (other.queue != queue_.queue || other.context != queue_.context) {
+        staging_.wait();
+    }
 }
 
 }  // namespace hattn

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "device_queue.h"
+#include "device_staging.h"
 
 namespace hattn {
-
-struct DeviceRows;
 
 // Rows, of every head, that lie one after the other in both tensors.
 struct RowRun {
@@ -52,18 +51,38 @@ public:
         const hattn_tensor &rows, &scales;
         bool computes_scales;  // of every key, else `scales` are given; of integers alone
     };
+    // Rows for it: on the device, or on the host, from where they are copied first. angles may be null.
+    struct Added {
+        const hattn_tensor &from;
+        const char *name;
+        Side to;
+        const RowAngles *angles;
+    };
 
-    // Both wait until rows are there, and throw StatusError. Rows of `from`, which is of the device, or of the host,
-    // from where it is copied first, are converted to the type of `to`; angles may be null.
-    void append(const hattn_tensor &from, const char *name, const Side &to, std::span<const RowRun> runs,
-                const RowAngles *angles);
+    // Both put their work into the queue, and throw StatusError. Rows are converted to the type of the storage; those
+    // of the host have been read when the call returns.
+    void append(std::span<const Added> sides, std::span<const RowRun> runs);
     // From one place of the storage to another.
-    void copy(const Side &side, std::span<const RowRun> runs);
+    void copy(std::span<const Side> sides, std::span<const RowRun> runs);
+
+    // Waits for both, unless what is put into the given queue, or into the library's own if it is null, comes after
+    // them.
+    void finish_before(const hattn_queue *given);
+
+    // Where callers put runs and angles: their memory is kept.
+    std::vector<RowRun> &no_runs() {
+        runs_.clear();
+        return runs_;
+    }
+    RowAngles &angles() {
+        return angles_;
+    }
 
 private:
-    void quantize(const DeviceRows &from, const Side &to, std::span<const RowRun> runs, const RowAngles *angles);
-
     DeviceQueue queue_;
+    DeviceStaging staging_{queue_};
+    std::vector<RowRun> runs_;
+    RowAngles angles_;
 };
 
 // Bytes of a row of a cache on a device are whole multiples of it, so that rows of any type are copied as words.

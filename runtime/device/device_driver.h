@@ -39,6 +39,15 @@ public:
     // Memory of the queue's context, until it is released, as tensors hold it.
     virtual uint64_t allocate(const DeviceQueue &queue, size_t bytes) const = 0;
     virtual void release(const DeviceQueue &queue, uint64_t memory) const = 0;
+    // Memory of the host that copies to the device read without a detour, if the driver has such.
+    virtual void *allocate_host(const DeviceQueue &queue, size_t bytes) const = 0;
+    virtual void release_host(const DeviceQueue &queue, void *memory) const = 0;
+    // Puts an event behind what is in the queue. `event`: one of this queue's that nobody waits for any more, or null;
+    // it is used again or replaced.
+    virtual void mark(const DeviceQueue &queue, void *&event) const = 0;
+    // Returns once the queue has got to the event.
+    virtual void wait_for(const DeviceQueue &queue, void *event) const = 0;
+    virtual void release_event(const DeviceQueue &queue, void *event) const = 0;
     // A part of memory as memory of its own, until it is released.
     virtual uint64_t part(void *memory, size_t offset, size_t bytes) const = 0;
     virtual void release_part(uint64_t part) const = 0;

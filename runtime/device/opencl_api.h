@@ -24,6 +24,9 @@ struct Api {
     Result (*context_info)(void *, Count, size_t, void *, size_t *);
     Result (*write_buffer)(void *, void *, Count, size_t, size_t, const void *, Count, const void *, void *);
     Result (*finish)(void *);
+    Result (*marker)(void *, void **);
+    Result (*wait_for_events)(Count, void *const *);
+    Result (*release_event)(void *);
     void *(*create_buffer)(void *, uint64_t, size_t, void *, Result *);
     void *(*create_sub_buffer)(void *, uint64_t, Count, const void *, Result *);
     Result (*release_memory)(void *);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "device.h"
@@ -24,6 +25,7 @@ using opencl::Result;
 constexpr Count kPlatformName = 0x0902, kDeviceName = 0x102B, kDriverVersion = 0x102D, kDeviceVersion = 0x102F,
                 kComputeUnits = 0x1002, kGlobalMemory = 0x101F, kLocalMemory = 0x1023, kContextDeviceCount = 0x1083,
                 kQueueContext = 0x1090, kQueueProperties = 0x1093, kRegion = 0x1220;
+constexpr std::align_val_t kHostAlignment{64};
 constexpr intptr_t kContextPlatform = 0x1084;
 constexpr uint64_t kCpu = 2, kGpu = 4, kAccelerator = 8, kAllTypes = 0xFFFFFFFF, kOutOfOrder = 1, kReadWrite = 1;
 
@@ -158,6 +160,28 @@ public:
     }
     void release(const DeviceQueue &, uint64_t memory) const override {
         api().release_memory(reinterpret_cast<void *>(memory));
+    }
+
+    // OpenCL has none that is page-locked but mapped buffers.
+    void *allocate_host(const DeviceQueue &, size_t bytes) const override {
+        return ::operator new(bytes, kHostAlignment);
+    }
+    void release_host(const DeviceQueue &, void *memory) const override {
+        ::operator delete(memory, kHostAlignment);
+    }
+
+    void mark(const DeviceQueue &queue, void *&event) const override {
+        if (event) {
+            api().release_event(event);
+            event = nullptr;
+        }
+        check_result(api().marker(queue.queue, &event), "clEnqueueMarker");
+    }
+    void wait_for(const DeviceQueue &, void *event) const override {
+        check_result(api().wait_for_events(1, &event), "clWaitForEvents");
+    }
+    void release_event(const DeviceQueue &, void *event) const override {
+        api().release_event(event);
     }
 
     uint64_t part(void *memory, size_t offset, size_t bytes) const override {

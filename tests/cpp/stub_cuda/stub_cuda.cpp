@@ -17,29 +17,20 @@
 
 #include "engine.h"
 #include "fat_binary.h"
+#include "log.h"
 
 namespace {
 
 namespace engine = hattn::stub_cuda;
+using engine::driver_mutex;
+using engine::log;
+using engine::unless_failing;
 
 using Result = int;
 using DevicePointer = unsigned long long;
 
 constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kNoBinary = 209,
                  kLaunchFailed = 719;
-
-std::mutex mutex;  // of everything below that threads share
-
-template<typename... Values>
-void log(const char *format, Values... values) {
-    const std::lock_guard lock(mutex);
-    if (const char *path = std::getenv("HATTN_STUB_CUDA_LOG")) {
-        if (std::FILE *file = std::fopen(path, "a")) {
-            std::fprintf(file, format, values...);
-            std::fclose(file);
-        }
-    }
-}
 
 int setting(const char *name, int otherwise) {
     const char *value = std::getenv(name);
@@ -49,11 +40,6 @@ int setting(const char *name, int otherwise) {
 // Of a block of threads, once cuFuncSetAttribute has asked for it. 163 KiB: that of compute capability 8.0.
 int shared_limit() {
     return setting("HATTN_STUB_CUDA_SHARED", 163 * 1024);
-}
-
-Result unless_failing(const char *function, Result failure) {
-    const char *failing = std::getenv("HATTN_STUB_CUDA_FAIL");
-    return failing && std::strcmp(failing, function) == 0 ? failure : kSuccess;
 }
 
 struct Context {
@@ -191,7 +177,7 @@ Result cuCtxSynchronize() {
 }
 Result cuStreamCreate(void **stream, unsigned) {
     static auto &all = *new std::vector<std::unique_ptr<Stream>>;  // never destroyed, as those of a driver
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(driver_mutex);
     all.push_back(std::make_unique<Stream>(Stream{current()}));
     *stream = all.back().get();
     return kSuccess;
@@ -219,7 +205,7 @@ Result cuModuleUnload(void *module) {
 }
 Result cuModuleGetFunction(void **function, void *module, const char *name) {
     auto &loaded = *static_cast<Module *>(module);
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(driver_mutex);
     Function &found = loaded.functions[name];
     found.context = loaded.context;
     *function = &found;
