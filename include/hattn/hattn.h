@@ -342,8 +342,9 @@ HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
 /* Appends k, v [B, Hkv, S, D], each float32, float16, bfloat16 or, unless rope is given, of the cache's own type if that has no
  * scales. They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
  * On a device k and v are there, or each on the host, from where it is copied; keys are turned in float32, by angles
- * computed in double precision. The work is put into the cache's queue, in which it comes before what follows there: rows are there, and k and
- * v of the device have to stay, until the queue is done. k or v of the host are waited for, and have been read when the call returns; others are not.
+ * computed in double precision. The work is put into the cache's queue, in which it comes before what follows there: when the queue
+ * is done rows are there, and k and v of the device have to stay until then. k or v of the host are waited for, and have been read
+ * when the call returns; others are not.
  * Memory for tables, and for rows in float32 that are to be quantised, is taken when more is needed than before, and kept.
  * All or nothing: HATTN_CAPACITY_EXCEEDED if any sequence would outgrow the cache, or if too few pages are free. Writes only
  * the new rows (and those a copied page held before them). */
@@ -353,8 +354,7 @@ HATTN_API hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor
 HATTN_API hattn_status hattn_kv_append_rope(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                                             const int32_t *lengths, const hattn_rope *rope);
 /* Makes sequence `to` the first `length` keys of sequence `from` (-1: all), in place of what it held. Shares pages, or copies
- * rows,
- * on a device in the order of the cache's queue. A ring has to hold the window before `length`, as for truncate. */
+ * rows, on a device in the order of the cache's queue. A ring has to hold the window before `length`, as for truncate. */
 HATTN_API hattn_status hattn_kv_cache_fork(hattn_kv_cache *cache, int64_t from, int64_t to, int64_t length);
 /* lengths: [B], written. */
 HATTN_API hattn_status hattn_kv_cache_lengths(const hattn_kv_cache *cache, int32_t *lengths);
@@ -362,7 +362,8 @@ HATTN_API hattn_status hattn_kv_cache_lengths(const hattn_kv_cache *cache, int32
  * 0, or lengths whose last `window` keys have not been replaced. */
 HATTN_API hattn_status hattn_kv_cache_truncate(hattn_kv_cache *cache, const int32_t *lengths);
 HATTN_API hattn_status hattn_kv_cache_reset(hattn_kv_cache *cache);
-/* Views of the whole storage as above, for plans of one's own. What the cache's queue has yet to write on a device is not waited for. */
+/* Views of the whole storage as above, for plans of one's own. What the cache's queue has yet to write on a device is not
+ * waited for. */
 HATTN_API hattn_status hattn_kv_cache_view(const hattn_kv_cache *cache, hattn_tensor *k, hattn_tensor *v);
 /* Scales of the storage, as hattn_attention_args takes them; data is null where the type has none. */
 HATTN_API hattn_status hattn_kv_cache_scales(const hattn_kv_cache *cache, hattn_tensor *k_scale, hattn_tensor *v_scale);
