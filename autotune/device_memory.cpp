@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "driver_function.h"
+#include "hattn/hattn.hpp"
 
 namespace hattn::autotune {
 
@@ -96,10 +97,7 @@ private:
 }  // namespace
 
 std::unique_ptr<DeviceMemory> make_device_memory(hattn_device device, int32_t device_id, size_t bytes) {
-    hattn_queue queue = HATTN_QUEUE_INIT;
-    if (hattn_device_queue(device, device_id, &queue) != HATTN_OK) {
-        throw std::runtime_error(hattn_last_error(nullptr));
-    }
+    const hattn_queue queue = device_queue(device, device_id);
     const size_t size = std::max<size_t>(bytes, 1);
     if (device == HATTN_OPENCL) {
         return std::make_unique<OpenClMemory>(queue, size);

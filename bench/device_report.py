@@ -1,5 +1,5 @@
 """Figures of a device for people: a table on the terminal, or Markdown."""
-from report import TITLES, _time
+from report import TITLES, duration, markdown_table, print_table
 
 _SETS = {
     "prefill": "Prefill: operations of both products over visible keys, and their share of the peak",
@@ -25,11 +25,11 @@ def _goal(row):
 def _cells(row, peers):
     if row["wrong"]:
         return [row["title"], "wrong", *["-"] * (4 + len(peers))]
-    cells = [row["title"], _time(row["seconds"]), f"{row['tflops']:.3g} TFLOP/s", f"{row['gbs']:.3g} GB/s",
+    cells = [row["title"], duration(row["seconds"]), f"{row['tflops']:.3g} TFLOP/s", f"{row['gbs']:.3g} GB/s",
              f"{row['share']:.0%}" if row["share"] is not None else "-"]
     for peer in peers:
         result = row["peers"].get(peer)
-        cells.append(f"{result['versus']:.2f}x ({_time(result['seconds'])})" if result else "-")
+        cells.append(f"{result['versus']:.2f}x ({duration(result['seconds'])})" if result else "-")
     return cells + [_goal(row)]
 
 
@@ -79,11 +79,7 @@ def print_tables(figures):
     for line in _notes(figures):
         print(line)
     for title, rows in _tables(figures):
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        print(f"\n{title}\n")
-        for row in rows:
-            first, *others = (cell.rjust(width) for cell, width in zip(row, widths))
-            print("  ".join([row[0].ljust(widths[0]), *others]).rstrip())
+        print_table(title, rows)
     print()
     for line in _settings(figures):
         print(line)
@@ -92,7 +88,5 @@ def print_tables(figures):
 def markdown(figures):
     """The tables as one text."""
     parts = [" ".join(_notes(figures))]
-    for title, (header, *rows) in _tables(figures):
-        lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-        parts.append(title + ".\n\n" + "\n".join(lines))
+    parts += [markdown_table(title, rows) for title, rows in _tables(figures)]
     return "\n\n".join([*parts, "\n".join(_settings(figures))]) + "\n"

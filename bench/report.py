@@ -9,7 +9,7 @@ _SETS = {
 }
 
 
-def _time(seconds):
+def duration(seconds):
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
 
 
@@ -37,10 +37,10 @@ def _goal(row):
 
 
 def _cells(row, peers):
-    cells = [row["title"], _time(row["seconds"]), _speed(row), f"{row['share']:.0%}" if row["share"] else "-"]
+    cells = [row["title"], duration(row["seconds"]), _speed(row), f"{row['share']:.0%}" if row["share"] else "-"]
     for peer in peers:
         result = row["peers"].get(peer)
-        cells.append(f"{result['versus']:.2f}x ({_time(result['seconds'])})" if result else "-")
+        cells.append(f"{result['versus']:.2f}x ({duration(result['seconds'])})" if result else "-")
     cells.append(f"{row['beside_ratio']:.2f} of {row['beside']}" if row["beside_ratio"] else "-")
     return cells + [_goal(row)]
 
@@ -76,15 +76,27 @@ def _notes(figures):
     return lines
 
 
+def print_table(title, rows):
+    """Rows of cells, of which the first is the header."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    print(f"\n{title}\n")
+    for row in rows:
+        _, *others = (cell.rjust(width) for cell, width in zip(row, widths))
+        print("  ".join([row[0].ljust(widths[0]), *others]).rstrip())
+
+
+def markdown_table(title, rows):
+    """The same as text."""
+    header, *others = rows
+    lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *others)]
+    return title + ".\n\n" + "\n".join(lines)
+
+
 def print_tables(figures):
     for line in _notes(figures):
         print(line)
     for title, rows in _tables(figures):
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        print(f"\n{title}\n")
-        for row in rows:
-            first, *others = (cell.rjust(width) for cell, width in zip(row, widths))
-            print("  ".join([row[0].ljust(widths[0]), *others]).rstrip())
+        print_table(title, rows)
     print()
     for row in figures["rows"]:
         settings = "".join(f"; {TITLES[peer]}: {result['variant']}" for peer, result in row["peers"].items())
@@ -94,7 +106,5 @@ def print_tables(figures):
 def markdown(figures):
     """The tables as one text."""
     parts = [" ".join(_notes(figures))]
-    for title, (header, *rows) in _tables(figures):
-        lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-        parts.append(title + ".\n\n" + "\n".join(lines))
+    parts += [markdown_table(title, rows) for title, rows in _tables(figures)]
     return "\n\n".join(parts) + "\n"

@@ -59,12 +59,6 @@ struct UnfusedValues {
     bool fetches_chunk = false;
     bool any_storage = false;
     bool whole_heads = false;  // there are no such kernels
-    bool in_steps = false;     // nor such
-    int step_elements = 0;
-    Halide::Expr value_positions;
-    Halide::Func value_words, scaled_weights;
-    Halide::Var lane;
-    Halide::Expr one_value_scale;
     Halide::Param<int> value_type;  // used with any_storage
 };
 

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "driver_function.h"
+#include "hattn/hattn.hpp"
 #include "stopwatch.h"
 
 namespace hattn::bench {
@@ -12,14 +13,6 @@ namespace {
 using autotune::check_driver;
 using autotune::cuda_function;
 using autotune::CudaContextScope;
-
-hattn_queue queue_of(hattn_device device, int32_t device_id) {
-    hattn_queue queue = HATTN_QUEUE_INIT;
-    if (hattn_device_queue(device, device_id, &queue) != HATTN_OK) {
-        throw std::runtime_error(hattn_last_error(nullptr));
-    }
-    return queue;
-}
 
 // (CUDA Driver API: event management.)
 class Event {
@@ -63,7 +56,9 @@ bool driver_has_events() {
 }  // namespace
 
 DeviceClock::DeviceClock(hattn_device device, int32_t device_id)
-    : device_(device), queue_(queue_of(device, device_id)), has_events_(device == HATTN_CUDA && driver_has_events()) {}
+    : device_(device),
+      queue_(device_queue(device, device_id)),
+      has_events_(device == HATTN_CUDA && driver_has_events()) {}
 
 void DeviceClock::wait() const {
     if (device_ == HATTN_OPENCL) {

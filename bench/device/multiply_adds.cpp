@@ -15,7 +15,7 @@ using autotune::CudaContextScope;
 
 // All threads that a multiprocessor holds; chains that do not wait for one another hide the latency of one.
 constexpr unsigned kThreads = 256, kBlocksPerMultiprocessor = 8;
-constexpr int kChains = 16, kUnrolled = 16, kRounds = 1;
+constexpr int kChains = 16, kUnrolled = 16;
 
 // A round is kUnrolled times a multiply-add of every chain, x = x * 0.5 + 1, which ends at 2. %r10 and %r11 are factor
 // and term, chains begin at %r16.
@@ -90,14 +90,14 @@ MultiplyAdds::MultiplyAdds(hattn_device device, int32_t device_id) : clock_(devi
 }
 
 double MultiplyAdds::operations() const {
-    return 2.0 * kRounds * kUnrolled * kChains * kThreads * blocks_;
+    return 2.0 * kUnrolled * kChains * kThreads * blocks_;
 }
 
 double MultiplyAdds::seconds(int runs) const {
     using Launch =
         int(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
     void *sums = sums_->handle();
-    int rounds = runs * kRounds;
+    int rounds = runs;
     void *arguments[] = {&sums, &rounds};
     const double seconds = clock_.seconds([&] {
         const CudaContextScope current(clock_.queue().context);
@@ -107,7 +107,7 @@ double MultiplyAdds::seconds(int runs) const {
     });
     float first = 0.0f;
     sums_->read(&first, sizeof(first));
-    if (first != 2.0f * kChains && runs * kRounds * kUnrolled >= 64) {
+    if (first != 2.0f * kChains && runs * kUnrolled >= 64) {
         throw std::runtime_error("multiply-adds: the sum of a thread is " + std::to_string(first) + ", but must be " +
                                  std::to_string(2 * kChains));
     }

@@ -1,5 +1,7 @@
 #include "head_in_lanes.h"
 
+#include <type_traits>
+
 #include "schedules/stored.h"
 
 namespace hattn::schedules::simd {
@@ -52,10 +54,26 @@ void schedule_next_keys(AttentionStages &s) {
     }
 }
 
+// `block`: the loop over blocks of the state's elements.
+void schedule_value_steps(AttentionStages &s, const Var &block, const Tile &tile, int lanes) {
+    if (!s.in_steps) {
+        return;
+    }
+    s.state.bound(s.d, 0, s.value_positions);
+    s.chunk_output.update().specialize(s.one_value_scale);
+    s.scaled_weights.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes).unroll(s.r);
+    if (s.value_words.defined()) {
+        // Which vectors of a step they are decides how far words are shifted.
+        Var part("d_part");
+        s.state.update().split(block, block, part, s.step_elements / (lanes * tile.value_unroll)).unroll(part);
+        s.value_words.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes);
+    }
+}
+
 // Each vector of head elements of every row is updated from registers.
 template<typename Stages>
 void schedule_state(Stages &s, const Tile &tile, int lanes) {
-    Var block("d_block"), inner("d_inner"), rows("r_block"), part("d_part");
+    Var block("d_block"), inner("d_inner"), rows("r_block");
     s.state.compute_root()
         .bound(s.r, 0, tile.rows)
         .reorder_storage(s.d, s.r)
@@ -70,9 +88,6 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
-    if (s.in_steps) {
-        s.state.bound(s.d, 0, s.value_positions);
-    }
     s.chunk_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)
         .bound_extent(s.d, lanes * tile.value_unroll)
@@ -86,15 +101,8 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .vectorize(s.d, lanes)
         .unroll(s.d)
         .unroll(s.r);
-    if constexpr (requires { s.next_keys; }) {
-        schedule_next_keys(s);
-    }
     if (s.any_storage) {
         specialize_for_storage(s.chunk_output.update(), s.value_type);
-    }
-    if (s.in_steps) {
-        s.chunk_output.update().specialize(s.one_value_scale);
-        s.scaled_weights.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes).unroll(s.r);
     }
     if ((s.any_storage || s.whole_heads) && tile.row_vectors > kFewRows) {
         // Said to be the same for all.
@@ -106,10 +114,9 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             specialize_for_storage(s.chunk_value, s.value_type);
         }
     }
-    if (s.value_words.defined()) {
-        // Which vectors of a step they are decides how far words are shifted.
-        s.state.update().split(block, block, part, s.step_elements / (lanes * tile.value_unroll)).unroll(part);
-        s.value_words.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes);
+    if constexpr (std::is_same_v<Stages, AttentionStages>) {
+        schedule_next_keys(s);
+        schedule_value_steps(s, block, tile, lanes);
     }
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
