@@ -57,25 +57,6 @@ int64_t size(const nlohmann::json &object, const char *name, int64_t otherwise) 
     return value;
 }
 
-cases::Case case_of(const Shape &shape) {
-    cases::Case c;
-    c.batch = shape.batch;
-    c.query_heads = shape.query_heads;
-    c.kv_heads = shape.kv_heads;
-    c.query_length = shape.query_length;
-    c.kv_length = shape.kv_length;
-    c.key_dim = shape.key_dim;
-    c.value_dim = shape.value_dim;
-    c.causal = shape.causal;
-    c.window_left = shape.window_left;
-    c.mask = shape.mask ? cases::varying("qk") : cases::Operand{};
-    c.bias = shape.bias ? cases::varying("qk") : cases::Operand{};
-    c.softcap = shape.softcap ? kSoftcap : 0.0f;
-    c.alibi = shape.alibi;
-    c.name = "tuned_" + std::to_string(shape.query_length) + "_" + std::to_string(shape.kv_length);
-    return c;
-}
-
 constexpr std::pair<const char *, hattn_device> kDevices[] = {
     {"cpu", HATTN_CPU}, {"cuda", HATTN_CUDA}, {"opencl", HATTN_OPENCL}};
 
@@ -176,8 +157,31 @@ hattn_attention_desc desc_of(const Shape &shape) {
     return desc;
 }
 
+cases::Case case_of(const Shape &shape) {
+    cases::Case c;
+    c.batch = shape.batch;
+    c.query_heads = shape.query_heads;
+    c.kv_heads = shape.kv_heads;
+    c.query_length = shape.query_length;
+    c.kv_length = shape.kv_length;
+    c.key_dim = shape.key_dim;
+    c.value_dim = shape.value_dim;
+    c.causal = shape.causal;
+    c.window_left = shape.window_left;
+    c.mask = shape.mask ? cases::varying("qk") : cases::Operand{};
+    c.bias = shape.bias ? cases::varying("qk") : cases::Operand{};
+    c.softcap = shape.softcap ? kSoftcap : 0.0f;
+    c.alibi = shape.alibi;
+    c.name = "tuned_" + std::to_string(shape.query_length) + "_" + std::to_string(shape.kv_length);
+    return c;
+}
+
+const cases::StoredTypes &types_of(const Shape &shape) {
+    return row_of(shape.dtype).types;
+}
+
 std::unique_ptr<TunedProblem> make_problem(const Shape &shape) {
-    return std::make_unique<TunedProblem>(case_of(shape), row_of(shape.dtype).types, shape.device, shape.device_id);
+    return std::make_unique<TunedProblem>(case_of(shape), types_of(shape), shape.device, shape.device_id);
 }
 
 }  // namespace hattn::autotune

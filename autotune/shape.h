@@ -36,8 +36,12 @@ nlohmann::ordered_json shape_json(const Shape &shape);
 // What a plan for it is made from.
 hattn_attention_desc desc_of(const Shape &shape);
 
-// With random data that is a function of the shape alone. Queries and outputs have the dtype too, unless it is
-// quantised: then they are float32, and 32 elements of a key or value share a scale.
+// Queries and outputs have the dtype too, unless it is quantised: then they are float32, and 32 elements of a key or
+// value share a scale.
+cases::Case case_of(const Shape &shape);
+const cases::StoredTypes &types_of(const Shape &shape);
+
+// Of these, with random data that is a function of the shape alone.
 std::unique_ptr<TunedProblem> make_problem(const Shape &shape);
 
 }  // namespace hattn::autotune

@@ -11,27 +11,10 @@ using nlohmann::json;
 
 constexpr size_t kAlignment = 64;  // of workspaces
 
-cases::Case case_of(const autotune::Shape &shape) {
-    cases::Case c;
-    c.name = "device_" + std::to_string(shape.query_length) + "_" + std::to_string(shape.kv_length);
-    c.batch = shape.batch;
-    c.query_heads = shape.query_heads;
-    c.kv_heads = shape.kv_heads;
-    c.query_length = shape.query_length;
-    c.kv_length = shape.kv_length;
-    c.key_dim = shape.key_dim;
-    c.value_dim = shape.value_dim;
-    c.causal = shape.causal;
-    c.window_left = shape.window_left;
+cases::Case case_without_lse(const autotune::Shape &shape) {
+    cases::Case c = autotune::case_of(shape);
     c.lse = false;
     return c;
-}
-
-// Queries and outputs beside quantised keys and values are float32.
-cases::StoredTypes types_of(hattn_dtype keys) {
-    const bool quantised = keys == HATTN_INT8 || keys == HATTN_INT4;
-    const hattn_dtype rows = quantised ? HATTN_FLOAT32 : keys;
-    return {"device", rows, keys, keys, rows, cases::ScaleKind::kKey, cases::ScaleKind::kKey};
 }
 
 // What tensor cores multiply, and weights are rounded to.
@@ -63,7 +46,7 @@ json tensor_json(const hattn_tensor &tensor) {
 
 DeviceAttention::DeviceAttention(const autotune::Shape &shape)
     : shape_(shape),
-      problem_(case_of(shape), types_of(shape.dtype), shape.device, shape.device_id),
+      problem_(case_without_lse(shape), types_of(shape), shape.device, shape.device_id),
       plan_(context_, problem_.desc),
       clock_(shape.device, shape.device_id),
       args_(problem_.device_args()) {
