@@ -14,8 +14,6 @@ Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
 
-namespace {
-
 Expr nearest_slot(const AttentionInputs &inputs, Expr slot, const Expr &granule) {
     // A stage that brings rows into float32 clamps once per row, which costs less than loops without.
     const auto usually = [&](Expr value) { return inputs.any_storage ? value : likely(value); };
@@ -23,8 +21,6 @@ Expr nearest_slot(const AttentionInputs &inputs, Expr slot, const Expr &granule)
     Expr in_range = min(usually(std::move(slot)), inputs.key_count - 1 - first_key);
     return max(usually(in_range), inputs.key_skip - first_key);
 }
-
-}  // namespace
 
 Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
     return inputs.value_element(std::move(d), granule, nearest_slot(inputs, std::move(slot), granule));
@@ -91,9 +87,10 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     Expr maximum = relative_to(r, c);
     if (in_fragments()) {
         take_fragment_maxima(options.slices);
-        maximum = row_max(r, fragment_slice(k, options.chunk, options.slices), c);
+        maximum = row_reference(r, fragment_slice(k, options.chunk, options.slices), c);
     }
-    weights(r, k, c) = exp2(logits(r, k, c) - reference(maximum));
+    weights(r, k, c) =
+        in_fragments() ? exp2(logits(r, k, c) * exponent_unit - maximum) : exp2(logits(r, k, c) - reference(maximum));
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
@@ -101,7 +98,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (options.slices > 0 || in_matrices) {
         stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
     }
-    Expr value = in_fragments() ? value_of_row(inputs, stored_granule)
+    Expr value = in_fragments() ? value_of_row(inputs, stored_granule, c * chunk_keys + granule * kGranuleKeys + slot)
                  : in_steps     ? value_of_steps(inputs, stored_granule)
                                 : nearest_value(inputs, d, slot, stored_granule);
     if (hides_keys) {

@@ -54,6 +54,11 @@ inline constexpr int kSliceVector = 4;
 // columns of every eight, and a thread has two rows, eight apart (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 inline constexpr int kFragmentColumns = 8, kFragmentVector = 2, kFragmentRows = 16, kFragmentGroups = 8;
 inline constexpr int kFragmentSlices = kFragmentColumns / kFragmentVector;
+// Of a slice's state: the maximum, the sum, and its elements.
+inline constexpr int kCarriedMaximum = 0, kCarriedSum = 1, kCarriedElements = 2;
+// Stands for one of these as the chunk before has left it, where a Func of the chunk reads it, which Halide has no way to
+// say: of a value of the same row and slice, and the number (schedules/cuda/carried_state.h).
+inline constexpr const char *kCarriedCall = "hattn_carried";
 // The slice that a column belongs to, of so many of each; see AttentionStages.
 Halide::Expr fragment_slice(const Halide::Expr &column, int columns, int slices);
 
@@ -69,11 +74,14 @@ Halide::Expr reference(Halide::Expr maximum);
 Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                            const Halide::Expr &granule);
 
+// The slot of that key.
+Halide::Expr nearest_slot(const AttentionInputs &inputs, Halide::Expr slot, const Halide::Expr &granule);
+
 // The same, of an element d that there is.
 Halide::Expr nearest_element(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                              const Halide::Expr &granule);
 
-// Element d of a row of 16-bit numbers that has `dim`, or zero: a selection over inputs.rows_aligned, for stages that
+// Element d of a row of 16-bit numbers that has `dim`, or zero: a selection over inputs.row_layout, for stages that
 // specialise on it. `element` gives one that there is.
 Halide::Expr element_of_row(const AttentionInputs &inputs, const Halide::Expr &d, const Halide::Expr &dim,
                             const std::function<Halide::Expr(Halide::Expr)> &element);
@@ -93,6 +101,8 @@ struct ScoreStages {
     Halide::Var line{"line"};                // of a row: d / kLineFloats
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
+    Halide::RDom over_signs;                 // defined with in_fragments() and no hooks: (0), if the scale is negative
+    Halide::RDom over_limits;                // defined with in_fragments(): (0), of chunks that limits cut
     Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
     Halide::RDom over_steps;       // (step) of IntegerSteps; defined with in_steps
@@ -142,8 +152,9 @@ struct ScoreStages {
     bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
         return matrix_type != HATTN_FLOAT32;
     }
-    Halide::Param<int> rows_aligned;  // used with in_fragments()
+    Halide::Param<int> row_layout;  // used with in_fragments()
     Exp2 exp2 = exp2_nonpositive;     // of weights and hooks
+    Halide::Expr exponent_unit = 1.0f;  // of logits, which are relative to a reference; used with in_fragments()
     bool scales_products() const {
         return in_pairs || in_fragments();
     }
@@ -152,6 +163,7 @@ struct ScoreStages {
 
 private:
     void fetch_by_line(const StageOptions &options);
+    Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
     int lines_of_step(int block) const;                      // that a block's keys have in one step
     Halide::Expr key_of_steps();                             // at a position d; with in_steps
@@ -219,8 +231,15 @@ struct AttentionStages : ScoreStages {
     Halide::Func group_weight;       // (k, group, c) the largest weight of a thread's rows; likewise
     Halide::RDom over_slice;         // (column, eight) of the keys of a slice in a chunk
     Halide::RDom over_chunk_keys;
+    Halide::RDom over_growth;     // (0), of rows whose reference grows
     Halide::Func slice_max;       // (r, slice, c) of logits
-    Halide::Func row_max;         // (r, slice, c) of all slices, as each knows it
+    std::vector<Halide::Func> met;  // (r, slice, c) values of four slices on the way to those of the row, in pairs
+    Halide::Func own_max;         // (r, slice, c) of all slices, as each knows it
+    // (r, slice, c) what weights are relative to: the maximum of some of the chunks up to this one, no less than that of
+    // all of them by more than kReferenceSlack.
+    Halide::Func row_max;
+    Halide::Func row_reference;   // (r, slice, c) in exponents
+    Halide::Func row_keep;        // (r, slice, c) 2^(row_max of the chunk before - row_max)
     Halide::Func slice_sum;       // (r, slice, c) of weights
     Halide::Func weight_bits;     // (k, r, c) weights in matrix_type; their sum is taken before they are rounded
     Halide::Func value_rows;      // (d, k, c) value rows
@@ -242,7 +261,8 @@ private:
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     // With in_fragments(): likewise, but for the sum, which is that of the slice's own keys, and the last update.
     void take_fragment_maxima(int slices);
-    Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule) const;
+    // Of a granule that there is, and of a key that need not be there.
+    Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule, const Halide::Expr &key) const;
     void find_seen_keys(const Halide::Expr &rows);  // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
     // Of both: the state of a slice and its update by a chunk, of which are given the maximum of its logits and the sum

@@ -10,7 +10,9 @@
 #include "merge.h"
 #include "runtime/device/loaded_code.h"
 #include "schedules/cuda/attention.h"
+#include "schedules/cuda/carried_state.h"
 #include "schedules/cuda/early_tiles.h"
+#include "schedules/cuda/lane_exchange.h"
 #include "schedules/cuda/matrix_calls.h"
 #include "schedules/cuda/thin_barriers.h"
 #include "schedules/cuda/warp_matrix.h"
@@ -60,9 +62,11 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     Pipeline pipeline(output);
     const DeviceUnits units;
     if (of_matrices) {
+        pipeline.add_custom_lowering_pass(new schedules::cuda::CarriedState(of_matrices->state));
         pipeline.add_custom_lowering_pass(new schedules::cuda::EarlyTiles(*of_matrices));
         pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix());
-        pipeline.add_custom_lowering_pass(new schedules::cuda::ThinBarriers());
+        pipeline.add_custom_lowering_pass(new schedules::cuda::LaneExchange(of_matrices->exchanged));
+        pipeline.add_custom_lowering_pass(new schedules::cuda::ThinBarriers(*of_matrices));
     }
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
@@ -181,13 +185,6 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
     return text + hook_suffix(hooks);
 }
 
-namespace {
-
-// Of a thread on tensor cores. With four, what hooks need does not fit in registers.
-constexpr int kRowsWithHooks = 2;
-
-}  // namespace
-
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind) {
     if (is_plain(kind)) {
         return plain_kernels_of(target, kind);
@@ -195,19 +192,16 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
     const std::vector<schedules::gpu::Tile> &tiles = kind == KernelKind::kMerge   ? target.merge_tiles
                                                      : kind == KernelKind::kFlash ? target.flash_tiles
                                                                                   : target.split_kv_tiles;
-    static const std::vector<schedules::gpu::Tile> no_tiles;
     std::vector<DeviceKernelSpec> specs;
     for (const schedules::gpu::Tile &tile : tiles) {
         for (HookMask hooks : kind == KernelKind::kMerge ? std::vector<HookMask>{0} : hook_sets()) {
             specs.push_back({kind, hooks, tile});
         }
     }
-    for (const schedules::gpu::Tile &tile : kind == KernelKind::kFlash ? target.matrix_flash_tiles : no_tiles) {
-        for (hattn_dtype type : kMatrixTypes) {
-            for (HookMask hooks : hook_sets()) {
-                if (hooks == 0 || tile.thread_rows <= kRowsWithHooks) {
-                    specs.push_back({kind, hooks, tile, type});
-                }
+    for (HookMask hooks : kind == KernelKind::kFlash ? hook_sets() : std::vector<HookMask>{}) {
+        for (const schedules::gpu::Tile &tile : hooks == 0 ? target.matrix_flash_tiles : target.matrix_hook_tiles) {
+            for (hattn_dtype type : kMatrixTypes) {
+                specs.push_back({kind, hooks, tile, type});
             }
         }
     }

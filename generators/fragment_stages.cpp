@@ -2,6 +2,7 @@
 // row share it as slices do (decision 0021), and meet where its maximum and its sum are taken.
 #include "attention_stages.h"
 #include "number_formats.h"
+#include "runtime/device/unit_record.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
@@ -30,6 +31,10 @@ Expr of_all_slices(int slices, Value value, Expr (*join)(Expr, Expr)) {
     return all;
 }
 
+Expr carried(const Expr &place, const Expr &element) {
+    return Internal::Call::make(Float(32), kCarriedCall, {place, element}, Internal::Call::PureExtern);
+}
+
 Expr sum_of(Expr a, Expr b) {
     return std::move(a) + std::move(b);
 }
@@ -47,7 +52,7 @@ Expr element_of_row(const AttentionInputs &inputs, const Expr &d, const Expr &di
     };
     Expr block = d / kAlignedElements * kAlignedElements;
     Expr of_block = or_zero(block < dim, element(min(block, dim - kAlignedElements) + d % kAlignedElements));
-    return select(inputs.rows_aligned == 1, of_block, or_zero(likely(d < dim), element(min(likely(d), dim - 1))));
+    return select(inputs.row_layout >= kRowsAligned, of_block, or_zero(likely(d < dim), element(min(likely(d), dim - 1))));
 }
 
 Expr ScoreStages::query_of_row(const Expr &d) const {
@@ -61,9 +66,11 @@ Expr ScoreStages::key_of_row(const Expr &d, const Expr &key) const {
     });
 }
 
-Expr AttentionStages::value_of_row(const AttentionInputs &inputs, const Expr &granule_index) const {
-    return element_of_row(inputs, d, inputs.value_dim(),
-                          [&](Expr dim) { return nearest_element(inputs, std::move(dim), slot, granule_index); });
+Expr AttentionStages::value_of_row(const AttentionInputs &inputs, const Expr &granule_index, const Expr &key) const {
+    Expr seen = max(min(key, inputs.key_count - 1), inputs.key_skip);
+    return element_of_row(inputs, d, inputs.value_dim(), [&](const Expr &dim) {
+        return inputs.value_half(dim, granule_index, nearest_slot(inputs, slot, granule_index), seen);
+    });
 }
 
 void AttentionStages::take_fragment_maxima(int slices) {
@@ -73,8 +80,23 @@ void AttentionStages::take_fragment_maxima(int slices) {
     Expr key = column_of(slice, over_slice.y * kFragmentVector + over_slice.x, chunk, slices);
     slice_max(r, slice, c) = kMaskedScore;
     slice_max(r, slice, c) = max_of_cuda(slice_max(r, slice, c), logits(r, key, c));
-    row_max(r, slice, c) = of_all_slices(
-        slices, [&](int other) { return slice_max(r, other, c); }, max_of_cuda);
+    own_max = Func("own_max");
+    if (slices > kFragmentSlices) {
+        own_max(r, slice, c) = of_all_slices(
+            slices, [&](int other) { return slice_max(r, other, c); }, max_of_cuda);
+    } else {
+        // slice ^ bit, in a way that Halide knows the bounds of.
+        const auto other = [&](int bit) { return slice / (2 * bit) * (2 * bit) + (slice + bit) % (2 * bit); };
+        Func pair_max("pair_max");
+        pair_max(r, slice, c) = max_of_cuda(slice_max(r, slice, c), slice_max(r, other(1), c));
+        own_max(r, slice, c) = max_of_cuda(pair_max(r, slice, c), pair_max(r, other(2), c));
+        met = {slice_max, pair_max};
+    }
+    // While a row's maximum grows by little, what it has so far need not be multiplied.
+    Expr own = own_max(r, slice, c), before = carried(own, kCarriedMaximum);
+    row_max(r, slice, c) = select((own - before) * exponent_unit > kReferenceSlack, own, before);
+    row_reference = Func("row_reference");
+    row_reference(r, slice, c) = max(reference(row_max(r, slice, c)) * exponent_unit, kLowestExponent);
 }
 
 // Weights are in registers: threads meet over the largest of their rows.
@@ -94,6 +116,7 @@ void AttentionStages::find_keys_seen_in_fragments(int rows, int thread_rows) {
 void AttentionStages::carry_fragments(const AttentionInputs &inputs, const StageOptions &options) {
     const int slices = options.slices, elements = options.head / slices;
     slice_sum = Func("slice_sum");
+    row_keep = Func("weights_kept");  // a name behind that of value_rows: values are asked for first
     weight_bits = Func("weight_bits");
     value_rows = Func("value_rows");
     slice_total = Func("slice_total");
@@ -107,17 +130,31 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     over_chunk_keys = RDom(0, chunk, "over_chunk_keys");
     weight_bits(k, r, c) = half_bits_of_cuda(matrix_type, weights(r, k, c));
     value_rows(d, k, c) = chunk_value(d, k % kGranuleKeys, k / kGranuleKeys, c);
-    chunk_output(r, element, slice, c) = 0.0f;
+    Expr now = row_max(r, slice, c);
+    row_keep(r, slice, c) = exp2((carried(now, kCarriedMaximum) - now) * exponent_unit);
+    chunk_output(r, element, slice, c) = carried(row_keep(r, slice, c), kCarriedElements + element);
+    over_growth = RDom(0, 1, "over_growth");
+    over_growth.where(row_keep(r, slice, c) < 1.0f);
+    chunk_output(r, element, slice, c) *= row_keep(r, slice, c) + cast<float>(over_growth);
     chunk_output(r, element, slice, c) +=
         half_value(matrix_type, weight_bits(over_chunk_keys, r, c)) *
         half_value(matrix_type, value_rows(column_of(slice, element, options.head, slices), over_chunk_keys, c));
 
-    carry_state(row_max(r, slice, over_chunks), slice_sum(r, slice, over_chunks), elements);
+    std::vector<Expr> empty(kCarriedElements + elements, 0.0f), next(empty.size());
+    empty[kCarriedMaximum] = kMaskedScore;
+    state(r, slice) = Tuple(empty);
+    next[kCarriedMaximum] = row_max(r, slice, over_chunks);
+    next[kCarriedSum] =
+        state(r, slice)[kCarriedSum] * row_keep(r, slice, over_chunks) + slice_sum(r, slice, over_chunks);
+    for (int e = 0; e < elements; ++e) {
+        next[kCarriedElements + e] = chunk_output(r, e, slice, over_chunks);
+    }
+    state(r, slice) = Tuple(next);
 
     slice_total(r, slice) = state(r, slice)[1];
     Expr total = of_all_slices(
         slices, [&](int other) { return slice_total(r, other); }, sum_of);
-    row_normaliser(r, slice) = normalise(total, state(r, slice)[0], inputs.sinks(head_index()));
+    row_normaliser(r, slice) = normalise(total, state(r, slice)[0] * exponent_unit, inputs.sinks(head_index()));
 
     Expr own_slice = fragment_slice(d % options.head, options.head, slices);
     Tuple final = state(r, own_slice);

@@ -1,6 +1,7 @@
 #include "kernel_inputs.h"
 
 #include "number_formats.h"
+#include "runtime/device/unit_record.h"
 
 namespace hattn::generators {
 
@@ -22,7 +23,7 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
     : storage(storage),
       query_type("query_type"),
       query_halves(UInt(16), 3, "query_halves"),
-      rows_aligned("rows_aligned"),
+      row_layout("row_layout"),
       any_storage(storage == KeyStorage::kAny),
       all_type(type_of_all(storage)),
       stored_key("key", lanes),
@@ -76,7 +77,7 @@ std::vector<Argument> AttentionInputs::arguments() const {
         all.insert(all.end(), {query_type, query_halves});
     }
     if (matrix_type != HATTN_FLOAT32) {
-        all.push_back(rows_aligned);
+        all.push_back(row_layout);
     }
     return all;
 }
@@ -213,19 +214,28 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
     }
 }
 
+// Of rows side by side it takes one multiplication to find one.
+Expr half_of_layout(const Expr &layout, const ImageParam &halves, const ImageParam &granules, const Expr &d,
+                    const Expr &granule, const Expr &slot, const Expr &key) {
+    Expr scattered = unsafe_promise_clamped(granules(granule), halves.dim(2).min(), halves.dim(2).max());
+    Expr side_by_side = layout == kRowsSideBySide;
+    return halves(d, select(side_by_side, key, slot), select(side_by_side, 0, scattered));
+}
+
 }  // namespace
 
 Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
     if (matrix_type != HATTN_FLOAT32) {
-        return granule_element(stored_key.halves, key_granules, d, granule, slot);
+        return half_of_layout(row_layout, stored_key.halves, key_granules, d, granule, slot, granule * kGranuleKeys + slot);
     }
     return element(storage, key, stored_key, key_granules, d, granule, slot);
 }
 
+Expr AttentionInputs::value_half(const Expr &d, const Expr &granule, const Expr &slot, const Expr &key) const {
+    return half_of_layout(row_layout, stored_value.halves, value_granules, d, granule, slot, key);
+}
+
 Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
-    if (matrix_type != HATTN_FLOAT32) {
-        return granule_element(stored_value.halves, value_granules, d, granule, slot);
-    }
     return element(storage, value, stored_value, value_granules, d, granule, slot);
 }
 

@@ -32,9 +32,8 @@ struct AttentionInputs {
     bool any_query = false;                   // queries of any type, said at run time, else float32
     Halide::Param<int> query_type;            // a hattn_dtype; used with any_query, as the next
     Halide::ImageParam query_halves;          // (d, i, h) uint16, the same memory as `query`
-    // Used with a matrix_type: rows of queries, keys and values are whole blocks of kAlignedElements, and each of these
-    // starts at a multiple of its size.
-    Halide::Param<int> rows_aligned;
+    // Used with a matrix_type: a RowLayout of runtime/device/unit_record.h, aligned to blocks of kAlignedElements.
+    Halide::Param<int> row_layout;
     bool any_storage;           // storage is kAny
     hattn_dtype all_type;       // type_of_all(storage)
     bool whole_heads() const {  // heads are multiples of kWholeHead
@@ -89,6 +88,9 @@ struct AttentionInputs {
     // of its channel, and to be computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
+    // Of a matrix_type: the bits of a value, which is that of the key where rows are side by side.
+    Halide::Expr value_half(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
+                            const Halide::Expr &key) const;
     // Where a key's row starts in its storage, and how far behind the first of so many rows of a granule a line of them
     // is, counted through one row after the other; past the last line, that.
     Halide::Expr key_start(const Halide::Expr &key) const;

@@ -50,7 +50,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
-      rows_aligned(inputs.rows_aligned),
+      row_layout(inputs.row_layout),
       exp2(in_fragments() ? exp2_of_cuda : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
@@ -112,9 +112,36 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr likely_key = min(likely(key), inputs.key_count - 1);
     ScoreContext context{inputs,       r,           k,        c,   likely_key, row_index(), head_index(), position(r),
                          options.unit, &hook_tiles, &per_row, exp2};
-    Expr product = scales_products() ? dot(r, k, c) * (inputs.scale * options.unit) : dot(r, k, c);
+    Expr product = scales_products() ? dot(r, k, c) * logit_factor(options) : dot(r, k, c);
     Expr score = apply_score_hooks(options.hooks, product, context);
-    logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+    if (!in_fragments()) {
+        logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+        return;
+    }
+    // Of the chunks that every row sees as a whole nothing is masked.
+    logits(r, k, c) = score;
+    over_limits = RDom(0, 1, "over_limits");
+    Expr first_row = inputs.query.dim(1).min(), last_row = inputs.query.dim(1).max();
+    over_limits.where(c * chunk_keys < last_row + inputs.first_offset ||
+                      (c + 1) * chunk_keys > min(first_row + inputs.last_offset + 1, inputs.key_count));
+    logits(r, k, c) = select(key + over_limits >= first(r) && key <= last(r), logits(r, k, c), kMaskedScore);
+}
+
+// What a product is multiplied by to become a logit. In fragments without hooks nothing: their exponents are multiplied,
+// in the same instruction that takes the reference off, and their products are those of a positive scale.
+Expr ScoreStages::logit_factor(const StageOptions &options) {
+    Expr factor = inputs_.scale * options.unit;
+    if (!in_fragments()) {
+        return factor;
+    }
+    if (options.hooks != 0) {
+        return strict_float(factor);  // lest Halide multiplies every product twice
+    }
+    over_signs = RDom(0, 1, "over_signs");
+    over_signs.where(inputs_.scale < 0.0f);
+    dot(r, k, c) = cast<float>(over_signs) - dot(r, k, c);
+    exponent_unit = strict_float(max(abs(factor), kSmallestExponentUnit));
+    return 1.0f;
 }
 
 // In the order of memory, which is what the memory and its hardware prefetchers are good at: with each line of the head

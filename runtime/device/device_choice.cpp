@@ -18,7 +18,7 @@ constexpr int64_t kSplitKeys = 512;
 // Tiles for tensor cores with two tiles of the instruction one below the other, of which a chunk takes so much of the
 // machine code per row that others do (decision 0042).
 constexpr int kManyThreadRows = 4;
-constexpr double kWorkOfManyRows = 0.85;
+constexpr double kWorkOfManyRows = 0.75;
 
 // Heads padded to more than this many times what they would be by default have no chance.
 constexpr int kMostPadding = 2;

@@ -189,23 +189,25 @@ private:
         DeviceView output_halves(out.memory, kHalf, {{1, 1}});
         int32_t output_type = out.type;
         if (plan_.attention->matrix_type != HATTN_FLOAT32) {
-            int32_t aligned = rows_are_aligned();
-            launch_tiles(*plan_.attention, table, out.type, &aligned, &output_type, output_halves, output, output_lse);
+            int32_t layout = row_layout();
+            launch_tiles(*plan_.attention, table, out.type, &layout, &output_type, output_halves, output, output_lse);
             return;
         }
         launch_tiles(*plan_.attention, table, out.type, &output_type, output_halves, output, output_lse);
     }
 
-    // Of 16-bit tensors: rows_aligned of generators/kernel_inputs.h.
-    bool rows_are_aligned() const {
+    // Of 16-bit tensors.
+    RowLayout row_layout() const {
         constexpr int64_t kBytes = 16, kElements = 8;
         const auto whole = [](auto... counts) { return ((counts % kElements == 0) && ...); };
         const auto &q = args_.q;
-        return tensors_.query.handle() % kBytes == 0 && tensors_.key.is_aligned(kBytes, kElements) &&
+        const bool aligned =
+               tensors_.query.handle() % kBytes == 0 && tensors_.key.is_aligned(kBytes, kElements) &&
                tensors_.value.is_aligned(kBytes, kElements) &&
                whole(problem_.key_dim, problem_.value_dim, q.stride[1], q.stride[2]) &&
                std::all_of(units_.attention.begin(), units_.attention.end(),
                            [&](const UnitRecord &unit) { return whole(unit.query, unit.key, unit.value); });
+        return !aligned ? kRowsAnywhere : problem_.scattered() ? kRowsAligned : kRowsSideBySide;
     }
 
     // Arguments in the order of generators/kernel_inputs.cpp, then those of the kernel alone.

@@ -25,14 +25,9 @@ public:
 
     void add() {
         const int64_t rows = plan_.attention->tile.rows / plan_.heads;
-        for (int64_t kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
-            const int64_t first = kv_head * problem_.group_size(), end = first + problem_.group_size();
-            for (int64_t head = first; head < end; head += plan_.heads) {
-                for (int64_t row = 0; row < sequence_.query_length; row += rows) {
-                    add_tile(head, std::min(plan_.heads, end - head), row,
-                             std::min(rows, sequence_.query_length - row));
-                }
-            }
+        // The last rows first: where rows see only keys before them, they take longest, and blocks start in this order.
+        for (int64_t tile = ceil_div(sequence_.query_length, rows); tile-- > 0;) {
+            add_tiles(tile * rows, std::min(rows, sequence_.query_length - tile * rows));
         }
         // Rows past the length see no key and have no sink.
         for (int64_t head = 0; head < problem_.query_heads; ++head) {
@@ -61,6 +56,16 @@ public:
     }
 
 private:
+    // Of all heads.
+    void add_tiles(int64_t row, int64_t rows) {
+        for (int64_t kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
+            const int64_t first = kv_head * problem_.group_size(), end = first + problem_.group_size();
+            for (int64_t head = first; head < end; head += plan_.heads) {
+                add_tile(head, std::min(plan_.heads, end - head), row, rows);
+            }
+        }
+    }
+
     void add_score_tile(const DeviceMemory &scores, int64_t head, int64_t row, int64_t rows, const KeyRange &keys) {
         ScoreRecord unit = {};
         if (keys.empty()) {

@@ -6,6 +6,13 @@
 
 namespace hattn {
 
+// Where rows of 16-bit queries, keys and values lie that tensor cores multiply.
+enum RowLayout : int32_t {
+    kRowsAnywhere,
+    kRowsAligned,     // rows are whole blocks of 16 bytes, at multiples of those
+    kRowsSideBySide,  // besides, granule n of the keys and of the values is the n-th behind the unit's first
+};
+
 // Of attention kernels: arguments as in generators/kernel_inputs.h. Offsets are in elements, from the start of a buffer
 // to the unit's part of it, those of int4 in bytes.
 struct UnitRecord {

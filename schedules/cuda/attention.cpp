@@ -1,5 +1,6 @@
 #include "attention.h"
 
+#include "runtime/device/unit_record.h"
 #include "warp_matrix.h"
 
 namespace hattn::schedules::cuda {
@@ -27,7 +28,7 @@ constexpr int kRowPadding = 8;
 // Loop variables. matrix: of those that a warp has, one below the other. part: of the columns, for warps of their own.
 // x: threads of a warp where they do not hold fragments, y: warps of all parts.
 struct Loops {
-    Var block{"block"}, warp{"warp"}, in_warp{"in_warp"}, matrix{"matrix"}, in_row{"in_row"}, half{kMatrixHalf};
+    Var block{"block"}, warp{"warp"}, matrix{"matrix"}, in_row{"in_row"}, half{kMatrixHalf};
     Var group{"group"};
     Var part{"part"}, in_part{"in_part"};
     Var tile{"tile"}, in_tile{"in_tile"}, thread{"thread"}, column{kMatrixColumn}, lane{"lane"};
@@ -46,20 +47,32 @@ public:
         softmax();
         values();
         for (Func f :
-             {s.dot, s.logits, s.slice_max, s.row_max, s.weights, s.slice_sum, s.weight_bits, s.chunk_output}) {
+             {s.dot, s.logits, s.slice_max, s.own_max, s.row_max, s.row_reference, s.row_keep, s.weights, s.slice_sum, s.weight_bits, s.chunk_output}) {
             f.compute_at(chunk_loop_).bound_extent(s.r, tile_.rows).bound_extent(s.c, 1);
         }
         for (Func f : {s.dot, s.logits, s.weights, s.weight_bits}) {
             f.bound(s.k, 0, tile_.keys);
         }
-        for (Func f : {s.slice_max, s.row_max, s.slice_sum, s.chunk_output}) {
+        for (Func f : {s.slice_max, s.own_max, s.row_max, s.row_reference, s.row_keep, s.slice_sum, s.chunk_output}) {
             f.bound(s.slice, 0, tile_.slices);
         }
-        for (Func f : {s.dot, s.logits, s.row_max, s.weights, s.slice_sum, s.chunk_output}) {
+        for (Func f : {s.dot, s.logits, s.own_max, s.row_max, s.row_reference, s.row_keep, s.weights, s.slice_sum, s.chunk_output}) {
             f.store_in(MemoryType::Register);
         }
         if (s.hides_keys) {
             seen_keys();
+        }
+        // In registers: neighbouring threads exchange them. Those of parts meet in shared memory.
+        for (Func f : s.met) {
+            if (f.name() == s.slice_max.name()) {
+                continue;
+            }
+            f.compute_at(chunk_loop_).bound_extent(s.r, tile_.rows).bound_extent(s.c, 1).bound(s.slice, 0, tile_.slices);
+            f.store_in(MemoryType::Register);
+            each_row(over_slices(f));
+        }
+        if (parts() == 1) {
+            s.slice_max.store_in(MemoryType::Register);
         }
     }
 
@@ -67,8 +80,8 @@ private:
     // Rows of the tile over warps and groups of threads.
     template<typename Stage>
     Stage deal_rows(Stage stage) const {
-        return stage.split(s.r, v.warp, v.in_warp, tile_.rows / warps())
-            .split(v.in_warp, v.matrix, v.in_row, kFragmentRows)
+        return stage.split(s.r, v.matrix, v.warp, kFragmentRows * warps())
+            .split(v.warp, v.warp, v.in_row, kFragmentRows)
             .split(v.in_row, v.half, v.group, kFragmentGroups);
     }
 
@@ -132,20 +145,22 @@ private:
     Func &load_rows(Func &f, const Var &row) const {
         // All threads take part: of a row that is no power of two long, as many blocks at a time as are one.
         const int blocks = tile_.head / kAlignedElements & -(tile_.head / kAlignedElements), rows = kWarp / blocks;
-        f.bound(s.d, 0, tile_.head)
-            .specialize(s.rows_aligned == 1)
-            .split(s.d, v.in_row, v.element, kAlignedElements)
-            .split(v.in_row, v.in_row, v.x, blocks)
-            .split(row, v.in_y, v.y, warps() * parts() * rows)
-            .split(v.y, v.y, v.in_x, rows)
-            .fuse(v.x, v.in_x, v.x)
-            .split(v.y, v.part, v.warp, warps())
-            .reorder(v.element, v.in_row, v.in_y, v.x, v.warp, v.part)
-            .vectorize(v.element)
-            .unroll(v.in_row)
-            .unroll(v.in_y, blocks == tile_.head / kAlignedElements ? kLoadsAtOnce : 1)
-            .never_partition_all()
-            .gpu_threads(v.x, v.warp, v.part);
+        f.bound(s.d, 0, tile_.head);
+        for (const Expr &layout : {s.row_layout == kRowsSideBySide, s.row_layout >= kRowsAligned}) {
+            f.specialize(layout)
+                .split(s.d, v.in_row, v.element, kAlignedElements)
+                .split(v.in_row, v.in_row, v.x, blocks)
+                .split(row, v.in_y, v.y, warps() * parts() * rows)
+                .split(v.y, v.y, v.in_x, rows)
+                .fuse(v.x, v.in_x, v.x)
+                .split(v.y, v.part, v.warp, warps())
+                .reorder(v.element, v.in_row, v.in_y, v.x, v.warp, v.part)
+                .vectorize(v.element)
+                .unroll(v.in_row)
+                .unroll(v.in_y, blocks == tile_.head / kAlignedElements ? kLoadsAtOnce : 1)
+                .never_partition_all()
+                .gpu_threads(v.x, v.warp, v.part);
+        }
         return f.split(s.d, v.in_x, v.x, kWarp)
             .split(row, v.in_y, v.y, warps() * parts())
             .split(v.y, v.part, v.warp, warps())
@@ -164,18 +179,21 @@ private:
 
     void output() {
         // There is one `heads` of d, but only the kernel's launch tells, so that loops inside it have fixed extents.
-        Var heads("heads");
+        Var heads("heads"), turn("turn");
         s.output.split(s.r, v.block, s.r, tile_.rows, TailStrategy::GuardWithIf)
             .split(s.d, heads, s.d, tile_.head, TailStrategy::GuardWithIf);
-        s.output.split(s.d, v.in_x, v.x, kWarp)
+        s.output.split(s.r, turn, s.r, kFragmentRows * warps())
+            .split(s.d, v.in_x, v.x, kWarp)
             .split(s.r, v.in_y, v.y, warps() * parts())
             .split(v.y, v.part, v.warp, warps())
-            .reorder(v.in_x, v.in_y, heads, v.x, v.warp, v.part, v.block)
+            .reorder(v.in_x, v.in_y, heads, v.x, v.warp, v.part, turn, v.block)
+            .unroll(turn)
             .gpu_threads(v.x, v.warp, v.part)
             .gpu_blocks(v.block);
-        // Through shared memory: a thread that holds a fragment has two elements side by side.
-        values_in_fragments(s.row_output.compute_at(s.output, v.block)
-                                .bound_extent(s.r, tile_.rows)
+        // Through shared memory, those of one matrix of every warp at a time: a thread that holds a fragment has two
+        // elements side by side.
+        values_in_fragments(s.row_output.compute_at(s.output, turn)
+                                .bound_extent(s.r, kFragmentRows * warps())
                                 .bound(s.d, 0, tile_.head)
                                 .bound_storage(s.d, tile_.head + kFragmentColumns),
                             s.d, tile_.head);
@@ -207,7 +225,11 @@ private:
             .bound_storage(s.d, tile_.head + kRowPadding);
         values_in_fragments(s.dot, s.k, tile_.keys);
         multiply(over_columns(s.dot.update(), s.k, tile_.keys), s.over_dim.x);
+        if (s.dot.num_update_definitions() > 1) {
+            values_in_fragments(s.dot.update(1), s.k, tile_.keys);
+        }
         values_in_fragments(s.logits, s.k, tile_.keys);
+        values_in_fragments(s.logits.update(), s.k, tile_.keys);
     }
 
     void softmax() {
@@ -220,7 +242,9 @@ private:
                 .unroll(v.half)
                 .unroll(v.matrix);
         }
-        each_row(over_slices(s.row_max));
+        for (Func f : {s.own_max, s.row_max, s.row_reference, s.row_keep}) {
+            each_row(over_slices(f));
+        }
         values_in_fragments(s.weights, s.k, tile_.keys);
         // Two in a register, by one instruction. That of float16 numbers LLVM finds by itself where they go to shared
         // memory; given vectors, LLVM 21 stores the lower halves of float32 numbers there.
@@ -263,7 +287,8 @@ private:
             return over_slices(stage.split(s.element, v.tile, v.column, kFragmentVector));
         };
         each_value(over_elements(s.chunk_output)).unroll(v.column);
-        multiply(over_elements(s.chunk_output.update()), s.over_chunk_keys);
+        each_value(over_elements(s.chunk_output.update(0))).unroll(v.column);
+        multiply(over_elements(s.chunk_output.update(1)), s.over_chunk_keys);
     }
 
     AttentionStages &s;
@@ -279,7 +304,11 @@ void schedule_matrix_attention(AttentionStages &stages, const Tile &tile) {
 }
 
 Tiles early_tiles(const AttentionStages &stages) {
-    return {stages.key_rows.name(), stages.hides_keys ? "" : stages.value_rows.name()};
+    Tiles tiles{stages.key_rows.name(), stages.hides_keys ? "" : stages.value_rows.name(), stages.state.name(), {}};
+    for (const Func &f : stages.met) {
+        tiles.exchanged.insert(f.name());
+    }
+    return tiles;
 }
 
 }  // namespace hattn::schedules::cuda

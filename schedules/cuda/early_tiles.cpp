@@ -1,5 +1,7 @@
 #include "early_tiles.h"
 
+#include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -34,22 +36,33 @@ class LoopOf : public IRVisitor {
 public:
     explicit LoopOf(const std::string &stage) : stage_(stage) {}
     const For *found = nullptr;
+    std::set<std::string> used;  // stages that are used throughout the loop
 
 private:
     using IRVisitor::visit;
 
     void visit(const For *loop) override {
-        const ScopedValue<const For *> around(around_, loop->for_type == ForType::Serial ? loop : around_);
+        const bool is_serial = loop->for_type == ForType::Serial;
+        const ScopedValue<const For *> around(around_, is_serial ? loop : around_);
+        const ScopedValue<std::set<std::string>> used_around(used_around_, is_serial ? consumed_ : used_around_);
         IRVisitor::visit(loop);
     }
 
     void visit(const ProducerConsumer *stage) override {
-        found = stage->is_producer && stage->name == stage_ ? around_ : found;
+        if (stage->is_producer && stage->name == stage_) {
+            found = around_;
+            used = used_around_;
+        }
+        const bool is_new = !stage->is_producer && consumed_.insert(stage->name).second;
         IRVisitor::visit(stage);
+        if (is_new) {
+            consumed_.erase(stage->name);
+        }
     }
 
     const std::string &stage_;
     const For *around_ = nullptr;
+    std::set<std::string> consumed_, used_around_;  // by what is around; around that loop
 };
 
 class Uses : public IRVisitor {
@@ -74,9 +87,47 @@ bool uses(const Stmt &statement, const std::string &stage) {
     return search.found;
 }
 
+// Barriers behind the last access to shared memory in the body of the loop go: every chunk begins with one, and so does
+// what follows the loop.
+class WithoutLastBarriers : public IRMutator {
+public:
+    explicit WithoutLastBarriers(const std::string &shared) : shared_(shared) {}
+
+private:
+    using IRMutator::visit;
+
+    Stmt visit(const Block *block) override {
+        Stmt rest = mutate(block->rest);
+        return Block::make(is_last_ ? mutate(block->first) : block->first, rest);
+    }
+
+    Stmt visit(const For *loop) override {
+        is_last_ = false;
+        return loop;
+    }
+
+    Stmt visit(const Evaluate *statement) override {
+        return is_last_ && is_barrier(statement) ? Evaluate::make(0) : IRMutator::visit(statement);
+    }
+
+    Stmt visit(const Store *store) override {
+        is_last_ = is_last_ && store->name != shared_;
+        return IRMutator::visit(store);
+    }
+
+    Expr visit(const Load *load) override {
+        is_last_ = is_last_ && load->name != shared_;
+        return IRMutator::visit(load);
+    }
+
+    const std::string &shared_;
+    bool is_last_ = true;
+};
+
 class Reorder : public IRMutator {
 public:
-    Reorder(Tiles tiles, std::string loop) : tiles_(std::move(tiles)), loop_(std::move(loop)) {}
+    Reorder(Tiles tiles, std::string loop, std::string shared)
+        : tiles_(std::move(tiles)), loop_(std::move(loop)), shared_(std::move(shared)) {}
 
 private:
     using IRMutator::visit;
@@ -101,6 +152,10 @@ private:
         if (!is_used_ || is_now_used_ != !tiles_.now.empty() || skips_barrier_ || needs_barrier_) {
             fail(tiles_.next + " " + tiles_.now);
         }
+        const For *reordered = result.as<For>();
+        result = For::make(reordered->name, reordered->min, reordered->extent, reordered->for_type,
+                           reordered->partition_policy, reordered->device_api,
+                           WithoutLastBarriers(shared_).mutate(reordered->body));
         return Block::make(next_tile(loop->min, end_), result);
     }
 
@@ -126,8 +181,8 @@ private:
         }
         if (stage->name == tiles_.now) {
             skips_barrier_ = needs_barrier_ = true;
-            is_now_started_ = true;
-            return Block::make(stage, call(kCommitCall));
+            now_ = Block::make(stage, call(kCommitCall));
+            return Evaluate::make(0);
         }
         Stmt result = IRMutator::visit(stage);
         if (tile_.defined() && uses(stage->body, tiles_.next)) {
@@ -137,7 +192,7 @@ private:
             is_used_ = skips_barrier_ = true;
             result = Block::make({result, barrier(), next_tile(Variable::make(Int(32), loop_) + 1, end_)});
         }
-        if (is_now_started_ && uses(stage->body, tiles_.now)) {
+        if (now_.defined() && uses(stage->body, tiles_.now)) {
             if (!is_used_ || is_now_used_) {
                 fail(stage->name);
             }
@@ -156,7 +211,8 @@ private:
             tile_ = substitute(lets_[i].first, lets_[i].second, tile_);
         }
         needs_barrier_ = false;
-        return Block::make(call(kWaitCall, {is_now_started_ ? 1 : 0}), barrier());
+        const Stmt wait = Block::make(call(kWaitCall, {0}), barrier());
+        return now_.defined() ? Block::make(wait, now_) : wait;
     }
 
     // What has been started is waited for before the barrier that there was for it.
@@ -169,15 +225,31 @@ private:
     }
 
     const Tiles tiles_;
-    const std::string loop_;
+    const std::string loop_, shared_;
     Expr end_;                                        // of the loop, within it
     std::vector<std::pair<std::string, Expr>> lets_;  // in the loop, around the statement at hand
     Stmt tile_;                                       // of `next`
     bool is_used_ = false;                            // `next`
-    bool is_now_started_ = false, is_now_used_ = false;
+    Stmt now_;                                        // how `now` is asked for
+    bool is_now_used_ = false;
     bool skips_barrier_ = false;  // the next one
     bool needs_barrier_ = false;  // before anything but `next`
 };
+
+// Where so many bytes are that none of the stages has.
+int64_t first_gap(const StageRanges &stages, int64_t bytes) {
+    int64_t gap = 0;
+    for (bool is_free = false; !is_free;) {
+        is_free = true;
+        for (const auto &[stage, range] : stages) {
+            if (range.overlaps({gap, gap + bytes})) {
+                gap = (range.end + kAlignment - 1) / kAlignment * kAlignment;
+                is_free = false;
+            }
+        }
+    }
+    return gap;
+}
 
 }  // namespace
 
@@ -192,27 +264,28 @@ Stmt EarlyTiles::visit(const Allocate *allocation) {
         throw std::runtime_error("there is no loop over chunks, or no array: " + tiles_.next);
     }
     const std::string loop = search.found->name;
-    const StageRanges all = ranges_of_stages(allocation->body, allocation->name, loop);
+    const StageRanges all = ranges_of_stages(allocation->body, allocation->name, loop, search.used);
     const ByteRange &tile = all.at(tiles_.next);
-    StageRanges moved;
-    int64_t first = tile.end, end = tile.first;
+    StageRanges moved, others;
+    ByteRange piece{tile.end, tile.first};  // of those that move
     for (const auto &[stage, range] : all) {
         if (stage != tiles_.next && range.overlaps(tile)) {
             moved[stage] = range;
-            first = std::min(first, range.first / kAlignment * kAlignment);
-            end = std::max(end, range.end);
+            piece = {std::min(piece.first, range.first / kAlignment * kAlignment), std::max(piece.end, range.end)};
+        } else {
+            others[stage] = range;
         }
     }
     const int64_t bytes = allocation->type.bytes();
-    const int64_t behind = (*elements * bytes + kAlignment - 1) / kAlignment * kAlignment;
     Stmt body = allocation->body;
     Expr size = allocation->extents[0];
     if (!moved.empty()) {
-        body = move_stages(body, allocation->name, loop, all, moved, behind - first);
-        size = static_cast<int>((behind - first + end + bytes - 1) / bytes);
+        const int64_t by = first_gap(others, piece.end - piece.first) - piece.first;
+        body = move_stages(body, allocation->name, loop, all, moved, by);
+        size = static_cast<int>(std::max(*elements, (piece.end + by + bytes - 1) / bytes));
     }
     return Allocate::make(allocation->name, allocation->type, allocation->memory_type, {size}, allocation->condition,
-                          Reorder(tiles_, loop).mutate(body), allocation->new_expr, allocation->free_function,
+                          Reorder(tiles_, loop, allocation->name).mutate(body), allocation->new_expr, allocation->free_function,
                           allocation->padding);
 }
 

@@ -1,6 +1,7 @@
 // A lowering pass: tiles of keys and values on their way into shared memory while others are multiplied.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "Halide.h"
@@ -10,7 +11,9 @@ namespace hattn::schedules::cuda {
 // Stages that bring rows into shared memory in every chunk.
 struct Tiles {
     std::string next;  // the tile for the next chunk is asked for when this chunk's has been multiplied
-    std::string now;   // is asked for when the chunk starts, and waited for where it is used; empty: none
+    std::string now;   // is asked for when the chunk's `next` is there, and waited for where it is used; empty: none
+    std::string state;  // what is carried from chunk to chunk
+    std::set<std::string> exchanged;  // values in registers that neighbouring threads read
 };
 
 // Reorders the loop over chunks. As Halide has it, a stage, a barrier, and what uses it follow each other:
@@ -20,12 +23,13 @@ struct Tiles {
 // afterwards
 //
 //     next(0)
-//     for chunk: now(chunk); wait for next; barrier; ... use next; barrier; next(chunk + 1); ... wait for now; barrier;
-//     use now; barrier
+//     for chunk: wait for next; barrier; now(chunk); ... use next; barrier; next(chunk + 1); ... wait for now; barrier;
+//     use now
+//     barrier
 //
 // where a wait is for copies that a thread has started itself (matrix_calls.h; wide_rows.h makes them, and other stores
 // are done when they are), and the barrier behind it for those of other threads. Memory of `next` is in use all the
-// time, so what Halide has put there within the loop moves behind the rest. Comes before warp_matrix.h and
+// time, so what Halide has put there within the loop moves to where no stage is that is used in it. Comes before warp_matrix.h and
 // thin_barriers.h; throws std::runtime_error where the loop is not as above.
 class EarlyTiles : public Halide::Internal::IRMutator {
 public:

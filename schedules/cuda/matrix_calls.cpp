@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostOperands = 10;
 
-enum class Kind { kProduct, kLoad, kCopy, kOrder, kConversion };
+enum class Kind { kProduct, kLoad, kCopy, kOrder, kConversion, kExchange };
 
 struct Instruction {
     const char *call, *name;
@@ -35,6 +35,7 @@ constexpr Instruction kInstructions[] = {
     {kCommitCall, "cp.async.commit_group", 0, Kind::kOrder},
     {kWaitCall, "cp.async.wait_group", 1, Kind::kOrder},
     {kBfloat16PairCall, "cvt.rn.bf16x2.f32", 2, Kind::kConversion},
+    {kExchangeCall, "shfl.sync.bfly.b32", 2, Kind::kExchange},
 };
 
 const Instruction *instruction_in(const std::string &line) {
@@ -81,7 +82,8 @@ public:
     void check() const {
         const auto end = operands.begin() + instruction->operands;
         const bool has_results = instruction->kind == Kind::kProduct || instruction->kind == Kind::kLoad;
-        if (results[0].empty() == has_results || (instruction->kind == Kind::kConversion && word.empty()) ||
+        const bool has_word = instruction->kind == Kind::kConversion || instruction->kind == Kind::kExchange;
+        if (results[0].empty() == has_results || (has_word && word.empty()) ||
             std::any_of(operands.begin(), end, [](auto &o) { return o.empty(); })) {
             fail_at(text);
         }
@@ -139,11 +141,13 @@ public:
             }
             if (call) {
                 result += call->instruction ? line + "\n" : line;
-            } else if (!line.empty() && !mentions(line, packed)) {
+            } else if (mentions(line, packed)) {
+                result += late_words_of(line);
+            } else if (!line.empty()) {
                 result += line + "\n";
             }
         }
-        return result;
+        return late_.empty() ? result : declare_late_words(result);
     }
 
 private:
@@ -164,6 +168,8 @@ private:
             return name + " [" + c0 + "], [" + copied_from(place, {c2, c3, a0, a1}, copied) + "], 16, " + c1 + ";";
         case Kind::kConversion:
             return name + " " + call.word + ", " + c1 + ", " + c0 + ";";
+        case Kind::kExchange:
+            return name + " " + call.word + ", " + c0 + ", " + c1 + ", 31, -1;";
         case Kind::kLoad:
             return name + " " + words_of(place) + ", [" + c0 + "];";
         default:
@@ -173,19 +179,40 @@ private:
     }
 
     // The registers that the code puts the words of the result in. That is now done by the instruction, which is
-    // before: right if they have no other value there.
-    std::string words_of(size_t place) const {
+    // before: wrong if they have another value there, so such words go to registers of their own first.
+    std::string words_of(size_t place) {
         const CallSequence &call = *pieces_[place].call;
         std::string list;
         for (const std::string &result : call.results) {
             for (const std::string &name : words_.of(result)) {
-                if (written_.at(name) != 1) {
-                    fail_at(name + " has other values too");
+                list += list.empty() ? "" : ", ";
+                if (written_.at(name) == 1) {
+                    list += name;
+                } else {
+                    list += late_.emplace(std::pair(result, name), "%late" + std::to_string(late_.size())).first->second;
                 }
-                list += (list.empty() ? "" : ", ") + name;
             }
         }
         return "{" + list + "}";
+    }
+
+    // Where `line` takes a result apart, what is left of it.
+    std::string late_words_of(const std::string &line) const {
+        std::string moves;
+        for (const auto &[word, name] : late_) {
+            if (mentions(line, {word.first}) && mentions(line, {word.second})) {
+                moves += "mov.b32 " + word.second + ", " + name + ";\n";
+            }
+        }
+        return moves;
+    }
+
+    std::string declare_late_words(const std::string &code) const {
+        const size_t first = code.find("\t.reg ");
+        if (first == std::string::npos) {
+            fail_at("no declaration of registers");
+        }
+        return code.substr(0, first) + ".reg .b32 %late<" + std::to_string(late_.size()) + ">;\n" + code.substr(first);
     }
 
     // The load goes, and its address is used where the call is.
@@ -215,6 +242,7 @@ private:
     UnpackedWords words_;
     WideLoads loads_;
     std::map<std::string, int> written_;  // how often
+    std::map<std::pair<std::string, std::string>, std::string> late_;  // (result, word): the word's own register
 };
 
 }  // namespace

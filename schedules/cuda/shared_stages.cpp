@@ -1,7 +1,6 @@
 #include "shared_stages.h"
 
 #include <algorithm>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -15,7 +14,8 @@ namespace {
 // Knows the bounds of variables, and what stages there are around what it visits.
 class Accesses : public IRMutator {
 public:
-    Accesses(const std::string &array, const std::string &loop) : array_(array), loop_(loop) {}
+    Accesses(const std::string &array, const std::string &loop, std::set<std::string> others = {})
+        : array_(array), loop_(loop), others_(std::move(others)) {}
 
 protected:
     using IRMutator::visit;
@@ -34,6 +34,7 @@ protected:
     }
 
     Stmt visit(const ProducerConsumer *stage) override {
+        const ScopedValue<bool> inside(inside_, inside_ || (stage->is_producer && others_.count(stage->name)));
         if (inside_) {
             stages_.push_back(stage);
         }
@@ -61,6 +62,7 @@ protected:
     }
 
     const std::string array_, loop_;
+    const std::set<std::string> others_;  // stages outside the loop that are looked at as well
     bool inside_ = false;
     std::vector<const ProducerConsumer *> stages_;
     Scope<Interval> bounds_;
@@ -144,8 +146,9 @@ private:
 
 }  // namespace
 
-StageRanges ranges_of_stages(const Stmt &statement, const std::string &array, const std::string &loop) {
-    StoredRanges ranges(array, loop);
+StageRanges ranges_of_stages(const Stmt &statement, const std::string &array, const std::string &loop,
+                             const std::set<std::string> &used) {
+    StoredRanges ranges(array, loop, used);
     ranges.mutate(statement);
     return ranges.found;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,10 @@ struct ByteRange {
 // By the name of the stage.
 using StageRanges = std::map<std::string, ByteRange>;
 
-// What the stages within a loop store into the array. Throws std::runtime_error where that is not a range between
-// constants.
+// What the stages within a loop store into the array, and those outside that are used throughout it. Throws
+// std::runtime_error where that is not a range between constants.
 StageRanges ranges_of_stages(const Halide::Internal::Stmt &statement, const std::string &array,
-                             const std::string &loop);
+                             const std::string &loop, const std::set<std::string> &used);
 
 // Stages within the loop have their memory so many bytes further on.
 Halide::Internal::Stmt move_stages(const Halide::Internal::Stmt &statement, const std::string &array,

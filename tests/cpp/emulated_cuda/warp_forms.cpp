@@ -91,6 +91,21 @@ void multiply_matrices(const Instruction &instruction, Warp &warp) {
     }
 }
 
+// What the lane holds whose number differs by a mask.
+void exchange_lanes(const Instruction &instruction, Warp &warp) {
+    if (!warp.all_active()) {
+        throw Fault(kLaunchFailed, "not all threads of a warp take part");
+    }
+    uint32_t held[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+        held[lane] = warp.lanes<uint32_t>(instruction.operands[1])[lane];
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+        const uint32_t mask = warp.lanes<uint32_t>(instruction.operands[2])[lane];
+        warp.lanes<uint32_t>(instruction.operands[0])[lane] = held[static_cast<uint32_t>(lane) ^ (mask % kLanes)];
+    }
+}
+
 // Four matrices of 8 x 8 from shared memory, a row from each lane's address.
 template<bool transposed>
 void load_matrices(const Instruction &instruction, Warp &warp) {
@@ -137,6 +152,7 @@ void add_warp_forms(Forms &forms) {
     const std::vector<int> loaded(5, 4);
     forms["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] = {load_matrices<false>, loaded};
     forms["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {load_matrices<true>, loaded};
+    forms["shfl.sync.bfly.b32"] = {exchange_lanes, loaded};
 }
 
 }  // namespace hattn::emulated_cuda
