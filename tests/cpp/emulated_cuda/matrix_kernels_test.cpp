@@ -1,4 +1,4 @@
-// Flash attention on tensor cores on the emulator, through the library as a caller uses it, against the oracle:
+// Flash attention and split-KV on tensor cores on the emulator, through the library as a caller uses it, against the oracle:
 // products of 16-bit numbers are exact, sums are float32, and weights are rounded after their sum is taken.
 #include <gtest/gtest.h>
 
@@ -155,7 +155,16 @@ bool has_cuda_kernels() {
     return std::find(names.begin(), names.end(), "cuda") != names.end();
 }
 
-class MatrixKernels : public testing::TestWithParam<std::tuple<cases::Case, cases::StoredTypes>> {
+constexpr hattn_algorithm kAlgorithms[] = {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV};
+
+using Run = std::tuple<cases::Case, cases::StoredTypes, hattn_algorithm>;
+
+std::string name_of(const testing::TestParamInfo<Run> &run) {
+    const auto &[c, types, algorithm] = run.param;
+    return c.name + "__" + types.name + "__" + test::algorithm_name(algorithm);
+}
+
+class MatrixKernels : public testing::TestWithParam<Run> {
 protected:
     void SetUp() override {
         if (!has_cuda_kernels()) {
@@ -164,27 +173,27 @@ protected:
     }
 
     // What the runtime takes by itself has to be a kernel for tensor cores.
-    static void expect_oracle(cases::TypedProblem &problem) {
+    static void expect_oracle(cases::TypedProblem &problem, hattn_algorithm algorithm) {
         problem.desc.device = HATTN_CUDA;
+        problem.desc.algorithm = algorithm;
         const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
-        ASSERT_EQ(test::explanation_of(plan.get()).at("algorithm"), "flash");
+        ASSERT_EQ(test::explanation_of(plan.get()).at("algorithm"), test::algorithm_name(algorithm));
         ASSERT_EQ(test::matrix_type(plan.get()), problem.desc.dtype);
         test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
     }
 };
 
 TEST_P(MatrixKernels, MatchOracle) {
-    const auto &[c, types] = GetParam();
+    const auto &[c, types, algorithm] = GetParam();
     SCOPED_TRACE(cases::describe(c));
     cases::TypedProblem problem(c, types);
-    expect_oracle(problem);
+    expect_oracle(problem, algorithm);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixKernels,
-                         testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypes)),
-                         [](const auto &run) {
-                             return std::get<0>(run.param).name + "__" + std::get<1>(run.param).name;
-                         });
+                         testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypes),
+                                          testing::ValuesIn(kAlgorithms)),
+                         name_of);
 
 // A side in pages that lie in reverse order, with pages of NaN between them.
 struct Pages {
@@ -211,13 +220,14 @@ struct Pages {
 using PagedMatrixKernels = MatrixKernels;
 
 TEST_P(PagedMatrixKernels, MatchOracle) {
-    const auto &[c, types] = GetParam();
+    const auto &[c, types, algorithm] = GetParam();
     cases::TypedProblem problem(c, types);
     constexpr int64_t kPageSize = 32;
     const Pages key(problem.k.view, kPageSize), value(problem.v.view, kPageSize);
     const test::PlanPtr plan = [&] {
         hattn_attention_desc desc = problem.desc;
         desc.device = HATTN_CUDA;
+        desc.algorithm = algorithm;
         desc.page_size = kPageSize;
         return test::make_plan(test::device_context(), desc);
     }();
@@ -243,11 +253,12 @@ cases::Case paged_case() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PagedMatrixKernels,
-                         testing::Combine(testing::Values(paged_case()), testing::ValuesIn(kTypes)),
-                         [](const auto &run) { return std::string(std::get<1>(run.param).name); });
+                         testing::Combine(testing::Values(paged_case()), testing::ValuesIn(kTypes),
+                                          testing::ValuesIn(kAlgorithms)),
+                         name_of);
 
 // What tensor cores do not compute goes to the other kernels.
-TEST(MatrixKernelChoice, IsOfFlashOverTypesThatAreAlike) {
+TEST(MatrixKernelChoice, IsOfTypesThatAreAlike) {
     if (!has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
@@ -259,13 +270,16 @@ TEST(MatrixKernelChoice, IsOfFlashOverTypesThatAreAlike) {
     };
     const cases::Case plain = base("choice");
     EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT16);
-    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
+    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT16);
+    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_UNFUSED), HATTN_FLOAT32);
     cases::Case biased = plain;
     biased.bias = cases::varying("qk");
     EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT16);
-    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
+    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT16);
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_FLOAT16};
-    EXPECT_EQ(matrix_type(plain, mixed, HATTN_ALGORITHM_AUTO), HATTN_FLOAT32);
+    for (const hattn_algorithm algorithm : kAlgorithms) {
+        EXPECT_EQ(matrix_type(plain, mixed, algorithm), HATTN_FLOAT32);
+    }
 }
 
 // Of two tiles for one size of heads the larger one, where it does not compute many rows that are not there.
