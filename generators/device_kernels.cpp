@@ -196,9 +196,10 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
                                                      : kind == KernelKind::kFlash ? target.flash_tiles
                                                                                   : target.split_kv_tiles;
     static const std::vector<schedules::gpu::Tile> no_tiles;
-    const std::vector<schedules::gpu::Tile> &matrix_tiles = kind == KernelKind::kFlash     ? target.matrix_flash_tiles
-                                                            : kind == KernelKind::kSplitKv ? target.matrix_split_kv_tiles
-                                                                                           : no_tiles;
+    const std::vector<schedules::gpu::Tile> &matrix_tiles = kind == KernelKind::kFlash ? target.matrix_flash_tiles
+                                                            : kind == KernelKind::kSplitKv
+                                                                ? target.matrix_split_kv_tiles
+                                                                : no_tiles;
     std::vector<DeviceKernelSpec> specs;
     for (const schedules::gpu::Tile &tile : tiles) {
         for (HookMask hooks : kind == KernelKind::kMerge ? std::vector<HookMask>{0} : hook_sets()) {

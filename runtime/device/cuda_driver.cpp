@@ -8,6 +8,7 @@
 #include "cuda_api.h"
 #include "device.h"
 #include "device_queue.h"
+#include "device_workspace.h"
 
 namespace hattn {
 
@@ -192,6 +193,9 @@ public:
         return reinterpret_cast<uint64_t>(memory) + offset;
     }
     void release_part(uint64_t) const override {}
+    size_t part_alignment() const override {
+        return kDeviceAlignment;
+    }
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "device_driver.h"
 #include "device_table.h"
+#include "device_uploads.h"
 #include "loaded_code.h"
 
 namespace hattn {
@@ -36,6 +37,7 @@ struct DeviceQueue {
     void *workspace = nullptr;
     size_t workspace_used = 0, workspace_size = 0;
     bool took_memory = false;  // beside the workspace
+    DeviceUploads uploads;     // to parts of it
 };
 
 }  // namespace hattn

@@ -11,8 +11,8 @@ namespace hattn::schedules::gpu {
 struct DeviceTarget {
     const char *name = nullptr;
     const char *halide_target = nullptr;
-    bool compiled_when_loaded = false;                           // kernels are text for a compiler, see loaded_code.h
-    std::vector<Tile> flash_tiles, split_kv_tiles, merge_tiles;  // by `head`
+    bool compiled_when_loaded = false;                            // kernels are text for a compiler, see loaded_code.h
+    std::vector<Tile> flash_tiles, split_kv_tiles, merge_tiles;   // by `head`
     std::vector<Tile> matrix_flash_tiles, matrix_split_kv_tiles;  // likewise, of tensor cores
     std::vector<Tile> append_tiles;
     std::vector<Tile> plain_tiles;  // of all others; `keys` are all that a tile has

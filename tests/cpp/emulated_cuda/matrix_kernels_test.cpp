@@ -1,5 +1,5 @@
-// Flash attention and split-KV on tensor cores on the emulator, through the library as a caller uses it, against the oracle:
-// products of 16-bit numbers are exact, sums are float32, and weights are rounded after their sum is taken.
+// Flash attention and split-KV on tensor cores on the emulator, through the library as a caller uses it, against the
+// oracle: products of 16-bit numbers are exact, sums are float32, and weights are rounded after their sum is taken.
 #include <gtest/gtest.h>
 
 #include <algorithm>
