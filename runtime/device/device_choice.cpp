@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "runtime/checked.h"
 #include "runtime/kernel_registry.h"
 #include "runtime/status.h"
 
@@ -10,10 +11,12 @@ namespace hattn {
 
 namespace {
 
-// Up to so many rows per kv head the key range is split over work groups.
+// Up to so many rows per kv head the key range is split over work groups, in products of float32 numbers.
 constexpr int64_t kDecodeRows = 16;
 
-constexpr int64_t kSplitKeys = 512;
+// Of a split. Shorter ones where there are not so many of them for each compute unit: loads of several work groups hide
+// how long each takes. On an H100 32768 keys of 8 heads make 512 work groups for 132 units.
+constexpr int64_t kSplitKeys = 512, kFewestSplitKeys = 128, kGroupsOfUnit = 4;
 
 // Tiles for tensor cores with two tiles of the instruction one below the other, of which a chunk takes so much of the
 // machine code per row that others do (decision 0042).
@@ -36,13 +39,27 @@ KernelKind kind_of(hattn_algorithm algorithm) {
     }
 }
 
+// By one sequence of the length there is room for.
+int64_t keys_of_split(const Problem &problem, const DeviceKernelInfo &kernel, const DeviceLimits &device) {
+    const int64_t rows = std::max<int64_t>(problem.query_length, 1);
+    const int64_t heads = std::min<int64_t>(kernel.tile.rows, problem.group_size());
+    const int64_t tiles =
+        problem.kv_heads * ceil_div(problem.group_size(), heads) * ceil_div(rows, kernel.tile.rows / heads);
+    int64_t keys = kFewestSplitKeys;
+    while (keys < kSplitKeys && tiles * ceil_div(problem.kv_length, keys) > kGroupsOfUnit * device.compute_units) {
+        keys *= 2;
+    }
+    return keys;
+}
+
 // Kernels that hold the scores of all their keys have splits of as many as they hold.
-int64_t usual_split_keys(hattn_algorithm algorithm, const DeviceKernelInfo &kernel) {
+int64_t usual_split_keys(hattn_algorithm algorithm, const Problem &problem, const DeviceKernelInfo &kernel,
+                         const DeviceLimits &device) {
     switch (algorithm) {
     case HATTN_ALGORITHM_FLASH:
         return 0;
     case HATTN_ALGORITHM_SPLIT_KV:
-        return kSplitKeys;
+        return keys_of_split(problem, kernel, device);
     default:
         return kernel.tile.keys;
     }
@@ -120,9 +137,19 @@ const DeviceKernelInfo *usual_kernel(const DeviceLimits &device, hattn_algorithm
         .best;
 }
 
+// Whether the key range is split. On tensor cores up to the rows of a tile of split_kv, which all heads of a kv head
+// share: flash, whose tiles are of one head, would read keys for each of them.
+bool has_few_rows(const Problem &problem, const DeviceLimits &device) {
+    if (problem.query_length * problem.group_size() <= kDecodeRows) {
+        return true;
+    }
+    const DeviceKernelInfo *kernel = usual_kernel(device, HATTN_ALGORITHM_SPLIT_KV, problem);
+    return kernel && kernel->matrix_type != HATTN_FLOAT32 && problem.query_length <= kernel->tile.rows;
+}
+
 // The algorithm for its shape, else the next one that the device has room for; the first one if there is none.
 hattn_algorithm algorithm_by_rule(const Problem &problem, const DeviceLimits &device) {
-    const bool few_rows = problem.query_length * problem.group_size() <= kDecodeRows;
+    const bool few_rows = has_few_rows(problem, device);
     const hattn_algorithm first = few_rows ? HATTN_ALGORITHM_SPLIT_KV : HATTN_ALGORITHM_FLASH,
                           second = few_rows ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV;
     const Candidates found = candidates(device, kind_of(first), problem.hooks, head_of(problem),
@@ -169,7 +196,7 @@ DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &devic
     const hattn_algorithm algorithm = asked != HATTN_ALGORITHM_AUTO ? asked : algorithm_by_rule(problem, device);
     const DeviceKernelInfo &kernel = device_kernel(device, kind_of(algorithm), problem.hooks, head_of(problem),
                                                    matrix_type_of(problem), problem.query_length);
-    return {algorithm, &kernel, usual_split_keys(algorithm, kernel)};
+    return {algorithm, &kernel, usual_split_keys(algorithm, problem, kernel, device)};
 }
 
 }  // namespace hattn

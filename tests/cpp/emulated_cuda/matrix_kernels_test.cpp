@@ -150,12 +150,44 @@ std::vector<cases::Case> all_cases() {
     return list;
 }
 
+// Few rows over several splits of keys.
+std::vector<cases::Case> decode_cases() {
+    std::vector<cases::Case> list;
+    const auto add = [&](const char *name, int64_t heads, int64_t rows, int64_t dim, auto change) {
+        list.push_back(base(name));
+        list.back().query_heads = heads;
+        list.back().query_length = rows;
+        list.back().key_dim = list.back().value_dim = dim;
+        list.back().kv_length = 700;
+        list.back().causal = true;
+        change(list.back());
+    };
+    add("decode", 4, 1, 128, [](cases::Case &) {});
+    add("decode_a_head_for_each", 2, 1, 64, [](cases::Case &c) { c.sinks = cases::Sinks::kMixed; });
+    // More heads of a kv head than a tile has rows, and as many as three tiles have.
+    add("decode_many_heads", 40, 1, 96, [](cases::Case &) {});
+    add("decode_some_rows", 6, 7, 256, [](cases::Case &) {});
+    add("decode_ragged", 8, 2, 192, [](cases::Case &c) {
+        c.batch = 4;
+        c.q_lengths = {2, 1, 0, 2};
+        c.kv_lengths = {700, 130, 64, 0};
+    });
+    add("decode_window", 4, 3, 128, [](cases::Case &c) {
+        c.window_left = 333;
+        c.data = cases::Data::kPoisonHidden;
+    });
+    return list;
+}
+
 bool has_cuda_kernels() {
     const std::vector<std::string> &names = test::device_names();
     return std::find(names.begin(), names.end(), "cuda") != names.end();
 }
 
 constexpr hattn_algorithm kAlgorithms[] = {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV};
+
+// Partial states are float32 whatever the output is.
+const std::vector<cases::StoredTypes> kTypesAlike = {kTypes[0], kTypes[2]};
 
 using Run = std::tuple<cases::Case, cases::StoredTypes, hattn_algorithm>;
 
@@ -192,7 +224,17 @@ TEST_P(MatrixKernels, MatchOracle) {
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixKernels,
                          testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypes),
-                                          testing::ValuesIn(kAlgorithms)),
+                                          testing::Values(HATTN_ALGORITHM_FLASH)),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Split, MatrixKernels,
+                         testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypesAlike),
+                                          testing::Values(HATTN_ALGORITHM_SPLIT_KV)),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Decode, MatrixKernels,
+                         testing::Combine(testing::ValuesIn(decode_cases()), testing::ValuesIn(kTypesAlike),
+                                          testing::Values(HATTN_ALGORITHM_SPLIT_KV)),
                          name_of);
 
 // A side in pages that lie in reverse order, with pages of NaN between them.
@@ -280,6 +322,49 @@ TEST(MatrixKernelChoice, IsOfTypesThatAreAlike) {
     for (const hattn_algorithm algorithm : kAlgorithms) {
         EXPECT_EQ(matrix_type(plain, mixed, algorithm), HATTN_FLOAT32);
     }
+}
+
+// Few rows, of however many heads; of float32 few rows of a kv head.
+TEST(MatrixKernelChoice, SplitsKeysForFewRows) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    const auto algorithm = [](int64_t heads, int64_t rows, hattn_dtype type) {
+        cases::Case c = base("few_rows");
+        c.query_heads = heads;
+        c.query_length = rows;
+        cases::TypedProblem problem(c, {"alike", type, type, type, type});
+        problem.desc.device = HATTN_CUDA;
+        return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("algorithm");
+    };
+    for (const hattn_dtype type : {HATTN_FLOAT16, HATTN_BFLOAT16}) {
+        EXPECT_EQ(algorithm(2, 1, type), "split_kv");
+        EXPECT_EQ(algorithm(64, 1, type), "split_kv");
+        EXPECT_EQ(algorithm(64, 16, type), "split_kv");
+        EXPECT_EQ(algorithm(2, 17, type), "flash");
+    }
+    EXPECT_EQ(algorithm(32, 1, HATTN_FLOAT32), "split_kv");
+    EXPECT_EQ(algorithm(32, 2, HATTN_FLOAT32), "flash");
+}
+
+// As many keys as leave the GPU some work groups for each multiprocessor, of which the emulator's has four.
+TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    const auto split_keys = [](int64_t keys) {
+        cases::Case c = base("splits");
+        c.query_length = 1;
+        c.kv_length = keys;
+        cases::TypedProblem problem(c, kTypes[0]);
+        problem.desc.device = HATTN_CUDA;
+        return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("split_keys");
+    };
+    EXPECT_EQ(split_keys(100), 128);
+    EXPECT_EQ(split_keys(1024), 128) << "16 tiles of two kv heads";
+    EXPECT_EQ(split_keys(1040), 256);
+    EXPECT_EQ(split_keys(2060), 512);
+    EXPECT_EQ(split_keys(20000), 512);
 }
 
 // Of two tiles for one size of heads the larger one, where it does not compute many rows that are not there.
