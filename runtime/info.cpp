@@ -154,6 +154,7 @@ ordered_json explain_device_json(const hattn_plan &plan) {
     const DevicePlan &device = *plan.device;
     return {{"algorithm", algorithm_name(device.algorithm)},
             {"kernel", device.attention->name},
+            {"values_kernel", device.values ? ordered_json(device.values->name) : ordered_json()},
             {"score_kernel", device.scores ? ordered_json(device.scores->name) : ordered_json()},
             {"target", device.target->name},
             {"hooks", hook_name_list(plan.problem.hooks)},

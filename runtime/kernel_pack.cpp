@@ -12,6 +12,7 @@
 
 #include "context.h"
 #include "cpu_features.h"
+#include "device/device_table.h"
 #include "kernel_registry.h"
 #include "pack_file.h"
 #include "status.h"
@@ -205,6 +206,15 @@ const KernelPack *KernelPacks::pack_of(const KernelInfo *kernel) const {
 const KernelInfo *find_kernel(std::string_view name, const KernelPacks &packs) {
     const KernelInfo *kernel = find_kernel(name);
     return kernel ? kernel : packs.find_kernel(name);
+}
+
+const DeviceKernelInfo *find_device_kernel(std::string_view name, const KernelPacks &) {
+    for (const DeviceKernelInfo &kernel : device_table().kernels) {
+        if (kernel.name == name) {
+            return &kernel;
+        }
+    }
+    return nullptr;
 }
 
 }  // namespace hattn

@@ -12,6 +12,8 @@
 
 namespace hattn {
 
+struct DeviceKernelInfo;
+
 // A loaded pack. Its kernels may be called for as long as it lives.
 class KernelPack {
 public:
@@ -64,5 +66,6 @@ private:
 // The library's kernel of a name, else that of a pack; null if unknown. The planner's own rules see the library's
 // alone.
 const KernelInfo *find_kernel(std::string_view name, const KernelPacks &packs);
+const DeviceKernelInfo *find_device_kernel(std::string_view name, const KernelPacks &packs);
 
 }  // namespace hattn

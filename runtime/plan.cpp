@@ -146,6 +146,7 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
     if (plan.problem.threads > 0) {
         plan.executor.threads = plan.problem.threads;
     }
+    check_forced_device(context.force, desc.device);
     if (desc.device != HATTN_CPU) {
         plan.tuning = context.tuning;
         plan.device = make_device_plan(plan.problem, desc.device, context.force, *plan.tuning);

@@ -65,14 +65,6 @@ int64_t usual_split_keys(hattn_algorithm algorithm, const Problem &problem, cons
     }
 }
 
-int64_t head_of(const Problem &problem) {
-    return std::max(problem.key_dim, problem.value_dim);
-}
-
-bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type) {
-    return kernel.matrix_type == HATTN_FLOAT32 || kernel.matrix_type == matrix_type;
-}
-
 // Instructions for so many rows of a sequence and head, in the unit of a padded row of tiles with few rows of a thread.
 double work(const DeviceKernelInfo &kernel, int64_t rows) {
     const int64_t tiles = (rows + kernel.tile.rows - 1) / kernel.tile.rows;
@@ -167,9 +159,22 @@ hattn_algorithm algorithm_by_rule(const Problem &problem, const DeviceLimits &de
 
 }  // namespace
 
+int64_t head_of(const Problem &problem) {
+    return std::max(problem.key_dim, problem.value_dim);
+}
+
 hattn_dtype matrix_type_of(const Problem &problem) {
     const bool alike = problem.q_dtype == problem.k_dtype && problem.k_dtype == problem.v_dtype;
     return alike ? problem.q_dtype : HATTN_FLOAT32;
+}
+
+bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type) {
+    return kernel.matrix_type == HATTN_FLOAT32 || kernel.matrix_type == matrix_type;
+}
+
+DeviceChoice usual_choice(hattn_algorithm algorithm, const Problem &problem, const DeviceKernelInfo &kernel,
+                          const DeviceLimits &device) {
+    return {algorithm, &kernel, usual_split_keys(algorithm, problem, kernel, device)};
 }
 
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
@@ -196,7 +201,7 @@ DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &devic
     const hattn_algorithm algorithm = asked != HATTN_ALGORITHM_AUTO ? asked : algorithm_by_rule(problem, device);
     const DeviceKernelInfo &kernel = device_kernel(device, kind_of(algorithm), problem.hooks, head_of(problem),
                                                    matrix_type_of(problem), problem.query_length);
-    return {algorithm, &kernel, usual_split_keys(algorithm, problem, kernel, device)};
+    return usual_choice(algorithm, problem, kernel, device);
 }
 
 }  // namespace hattn

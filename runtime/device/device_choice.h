@@ -15,8 +15,17 @@ struct DeviceChoice {
     const TuningEntry *entry = nullptr;  // unless the rule decided; lives as long as the database
 };
 
+// An algorithm, and the splits that it usually has with a kernel, of such a problem on such a device.
+DeviceChoice usual_choice(hattn_algorithm algorithm, const Problem &problem, const DeviceKernelInfo &kernel,
+                          const DeviceLimits &device);
+
+// The larger of a problem's two.
+int64_t head_of(const Problem &problem);
+
 // The type of queries, keys and values if tensor cores might multiply them, else float32.
 hattn_dtype matrix_type_of(const Problem &problem);
+// Whether a kernel is for problems of such a type.
+bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type);
 
 // Of kernels that the device has shared memory for: one for matrices of that type if there is one, of those the one
 // with the least padding, of those the one with the fewest hooks, of those the one with the least work for so many rows
