@@ -181,13 +181,6 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
     return text + hook_suffix(hooks);
 }
 
-namespace {
-
-// Of a thread on tensor cores. With four, what hooks need does not fit in registers.
-constexpr int kRowsWithHooks = 2;
-
-}  // namespace
-
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind) {
     if (is_plain(kind)) {
         return plain_kernels_of(target, kind);

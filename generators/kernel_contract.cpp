@@ -2,7 +2,11 @@
 
 #include <sstream>
 
+#include "device_kernels.h"
+#include "device_launch.h"
 #include "kernel_spec.h"
+#include "runtime/device/device_code.h"
+#include "runtime/device/loaded_code.h"
 #include "runtime/pack_file.h"
 
 namespace hattn::generators {
@@ -31,6 +35,32 @@ void describe_family(std::ostream &text, const KernelFamily &family) {
     text << "\n";
 }
 
+// Of one kernel of each kind: which arguments there are and which columns of a table they come from, where columns have
+// arguments. Those of other devices and tiles take the same.
+void describe_device_kernels(std::ostream &text) {
+    const DeviceTarget &any = schedules::gpu::device_targets().front();
+    for (const KernelKind kind : device_kinds()) {
+        const std::vector<DeviceKernelSpec> kernels = kernels_of(any, kind);
+        text << "device " << kind_name(kind) << "(user_context";
+        for (const Halide::Argument &argument : build_kernel(kernels.front(), any).arguments) {
+            text << ", " << argument.name << " " << argument.type << " " << static_cast<int>(argument.dimensions);
+        }
+        text << ")\n";
+    }
+    const schedules::gpu::UnitColumns columns = attention_columns(AttentionInputs::of_any_type(), "output");
+    text << "units of " << columns.count << " columns";
+    for (const auto &[name, column] : columns.values) {
+        text << ", " << name << " " << column;
+    }
+    for (const auto &[name, column] : columns.offsets) {
+        text << ", " << name << " " << column;
+    }
+    const TensorTypes types;
+    text << "\ndevice tile {rows, keys, head, slices, thread_rows}\n"
+         << "device user context {copy_to_device, initialize_kernels, finalize_kernels, run, ...}\n"
+         << "code of " << sizeof(PackedCodeHeader) << " bytes and zlib's, after " << loaded_code::definitions(types);
+}
+
 }  // namespace
 
 uint64_t kernel_contract() {
@@ -42,6 +72,7 @@ uint64_t kernel_contract() {
         text << "hook " << hook.name << " " << hook.bit << " " << hook.can_hide_keys << "\n";
     }
     for_each_family([&](const KernelFamily &family) { describe_family(text, family); });
+    describe_device_kernels(text);
     return hash_bytes(text.str());
 }
 

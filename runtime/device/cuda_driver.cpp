@@ -216,7 +216,7 @@ void *halide_cuda_get_symbol(void *, const char *name) {
 }
 
 int halide_cuda_acquire_context(void *user_context, void **context, bool create) {
-    *context = user_context ? static_cast<hattn::DeviceQueue *>(user_context)->context : nullptr;
+    *context = user_context ? hattn::DeviceQueue::of(user_context).context : nullptr;
     return *context || !create ? halide_error_code_success : halide_error_code_generic_error;
 }
 
@@ -225,7 +225,7 @@ int halide_cuda_release_context(void *) {
 }
 
 int halide_cuda_get_stream(void *user_context, void *, void **stream) {
-    *stream = user_context ? static_cast<hattn::DeviceQueue *>(user_context)->queue : nullptr;
+    *stream = user_context ? hattn::DeviceQueue::of(user_context).queue : nullptr;
     return halide_error_code_success;
 }
 

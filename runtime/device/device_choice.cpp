@@ -108,16 +108,16 @@ Candidates candidates(const DeviceLimits &device, KernelKind kind, uint32_t hook
 
 // Null if there is none, or it would compute much more than the usual one.
 const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelInfo &usual, const Problem &problem,
-                                    const DeviceLimits &device) {
+                                    const DeviceLimits &device, const KernelPacks &packs) {
     const DeviceKernelInfo *found = nullptr;
-    for (const DeviceKernelInfo &kernel : device_table().kernels) {
+    for_each_device_kernel(packs, [&](const DeviceKernelInfo &kernel) {
         if (kernel.kind == usual.kind && std::string_view(kernel.target) == usual.target && kernel.tile == tile &&
             serves(kernel.hooks, problem.hooks) && multiplies(kernel, matrix_type_of(problem)) &&
             kernel.shared_bytes <= device.shared_bytes &&
             (!found || __builtin_popcount(kernel.hooks) < __builtin_popcount(found->hooks))) {
             found = &kernel;
         }
-    }
+    });
     const bool fits = head_of(problem) <= tile.head && tile.head <= kMostPadding * usual.tile.head;
     return fits ? found : nullptr;
 }
@@ -189,12 +189,12 @@ const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kin
 }
 
 DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &device, hattn_algorithm asked,
-                               const TuningGrids &measured) {
+                               const TuningGrids &measured, const KernelPacks &packs) {
     const int64_t rows = std::max<int64_t>(problem.query_length, 1);
     const TuningEntry *entry = nearest_entry(measured, problem, rows, problem.kv_length);
     if (entry && (entry->algorithm == HATTN_ALGORITHM_FLASH || entry->algorithm == HATTN_ALGORITHM_SPLIT_KV)) {
         if (const DeviceKernelInfo *usual = usual_kernel(device, entry->algorithm, problem)) {
-            const DeviceKernelInfo *tuned = kernel_with(entry->device_tile, *usual, problem, device);
+            const DeviceKernelInfo *tuned = kernel_with(entry->device_tile, *usual, problem, device, packs);
             return {entry->algorithm, tuned ? tuned : usual, entry->split_keys, Decider::kMachine, entry};
         }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device.h"
+#include "runtime/kernel_pack.h"
 #include "runtime/selection.h"
 
 namespace hattn {
@@ -34,8 +35,9 @@ bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type);
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
                                       hattn_dtype matrix_type = HATTN_FLOAT32, int64_t rows = 0);
 
-// asked: an algorithm, or auto. measured: this machine's entries for such problems on the device.
+// asked: an algorithm, or auto. measured: this machine's entries for such problems on the device, which may say tiles
+// of packed kernels.
 DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &device, hattn_algorithm asked,
-                               const TuningGrids &measured);
+                               const TuningGrids &measured, const KernelPacks &packs);
 
 }  // namespace hattn

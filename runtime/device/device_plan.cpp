@@ -27,7 +27,7 @@ void add_kernels(const Problem &problem, const DeviceLimits &limits, const Force
 }  // namespace
 
 DevicePlan make_device_plan(const Problem &problem, hattn_device device, const Force &force,
-                            const TuningDatabase &tuning) {
+                            const TuningDatabase &tuning, const KernelPacks &packs) {
     const bool forced = force.algorithm != HATTN_ALGORITHM_AUTO;
     const hattn_algorithm asked = forced ? force.algorithm : problem.algorithm;
     const DeviceTargetInfo &target = usable_device(device, problem.device_id);
@@ -37,7 +37,7 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
     const DeviceLimits limits = device_limits(target, problem.device_id);
     const DeviceChoice choice = force.device_kernel
                                     ? forced_choice(force, problem, limits)
-                                    : choose_for_device(problem, limits, asked, tuning.machine.find(family));
+                                    : choose_for_device(problem, limits, asked, tuning.machine.find(family), packs);
     const bool shares_keys = choice.split_keys > 0;
     DevicePlan plan{.target = &target,
                     .algorithm = choice.algorithm,
