@@ -53,6 +53,13 @@ std::string why_no_slices(const DeviceTile &tile) {
     return tile.thread_rows > tile.slices ? "thread_rows must not be more than slices" : "";
 }
 
+// Of rows and keys, what all threads together bring into shared memory at once, in blocks of aligned elements, as
+// schedules/cuda/attention.cpp deals them.
+int rows_at_once(const DeviceKernelSpec &spec) {
+    const int blocks = spec.tile.head / kAlignedElements;
+    return threads_of(spec) / (blocks & -blocks);
+}
+
 std::string why_no_fragments(const DeviceKernelSpec &spec) {
     const DeviceTile &tile = spec.tile;
     const int parts = std::max(tile.slices / kFragmentSlices, 1);
@@ -66,6 +73,9 @@ std::string why_no_fragments(const DeviceKernelSpec &spec) {
     if (tile.keys % (parts * kFragmentColumns) != 0 || tile.head % (parts * kFragmentColumns) != 0) {
         return "keys and head must be whole fragments of " + std::to_string(kFragmentColumns) + " in each of " +
                std::to_string(parts) + " parts";
+    }
+    if (const int rows = rows_at_once(spec); tile.rows % rows != 0 || tile.keys % rows != 0) {
+        return "rows and keys must be multiples of " + std::to_string(rows) + ", which threads load at once";
     }
     return spec.hooks != 0 && tile.thread_rows > kRowsWithHooks
                ? "with hooks thread_rows must be " + std::to_string(kRowsWithHooks) + " at most"
@@ -213,6 +223,20 @@ std::vector<DeviceKernelSpec> candidates(const DeviceTarget &target, KernelKind 
         });
     }
     return found;
+}
+
+std::vector<NamedDeviceKernel> sample_candidates(const DeviceTarget &target, KernelKind kind) {
+    constexpr size_t kStep = 13;  // prime, so that no value of a list is always missed
+    const std::vector<HookMask> hooks = hook_sets();
+    std::vector<NamedDeviceKernel> samples;
+    const std::vector<DeviceKernelSpec> all = candidates(target, kind);
+    for (size_t i = 0; i < all.size(); i += kStep) {
+        DeviceKernelSpec spec = all[i];
+        spec.hooks = hooks[samples.size() % hooks.size()];
+        spec.hooks = why_illegal(target, spec).empty() ? spec.hooks : 0;
+        samples.push_back({spec, target});
+    }
+    return samples;
 }
 
 namespace {

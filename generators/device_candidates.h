@@ -21,6 +21,9 @@ struct NamedDeviceKernel {
     DeviceKernelSpec spec;
     DeviceTarget target;
 };
+// What the tests verify: one of every so many candidates, with each set of hooks in turn where it may have them.
+std::vector<NamedDeviceKernel> sample_candidates(const DeviceTarget &target, KernelKind kind);
+
 // The inverse of DeviceKernelSpec::name(); empty if no device's kernels are called so. Throws std::invalid_argument
 // where the tile is not legal.
 std::optional<NamedDeviceKernel> device_kernel_named(const std::string &name);

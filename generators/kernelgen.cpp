@@ -159,19 +159,19 @@ void list_kernels(const Architecture &architecture) {
     for_each_device_kernel(print);
 }
 
-// Names, of kernels without hooks.
-void list_device_candidates(const DeviceTarget &target, KernelKind kind) {
-    for (const DeviceKernelSpec &spec : candidates(target, kind)) {
-        std::cout << spec.name(target.name) << "\n";
-    }
+const DeviceTarget *device_named(const std::string &name) {
+    const auto &devices = schedules::gpu::device_targets();
+    const auto found = std::ranges::find_if(devices, [&](const DeviceTarget &device) { return device.name == name; });
+    return found == devices.end() ? nullptr : &*found;
 }
 
+// Names, of kernels without hooks.
 void list_candidates(const Architecture &architecture, const std::string &target_name, const std::string &family_name) {
-    for (const DeviceTarget &device : schedules::gpu::device_targets()) {
-        if (target_name == device.name) {
-            list_device_candidates(device, family_of(family_name).kind);
-            return;
+    if (const DeviceTarget *device = device_named(target_name)) {
+        for (const DeviceKernelSpec &spec : candidates(*device, family_of(family_name).kind)) {
+            std::cout << spec.name(device->name) << "\n";
         }
+        return;
     }
     const TargetRow target = resolve_target(architecture, target_name);
     const KernelFamily &family = family_with_candidates(family_name);
@@ -184,6 +184,10 @@ void list_candidates(const Architecture &architecture, const std::string &target
 // this CPU cannot run the target, kernels that stand in for them on the widest target it can.
 void pack_candidates(const Architecture &architecture, const std::string &path, const std::string &target_name,
                      const std::string &family_name) {
+    if (const DeviceTarget *device = device_named(target_name)) {
+        write_pack({{}, sample_candidates(*device, family_of(family_name).kind)}, path, refuse_pack);
+        return;
+    }
     TargetRow target = resolve_target(architecture, target_name);
     const KernelFamily &family = family_with_candidates(family_name);
     HookMask all_hooks = 0;
@@ -226,7 +230,7 @@ The architecture is x86-64 or aarch64, by default that of this machine. Commands
   try-pack FILE.so KERNEL...    likewise, without those that do not compile, of which it prints a line each
   pack-candidates FILE.so TARGET FAMILY
                                 the pack that verifies a tuner's kernels on this CPU, if need be with the instructions
-                                of another target
+                                of another target; of a device, samples
 )";
     return 2;
 }

@@ -53,7 +53,7 @@ const cases::StoredTypes &types_of(const nlohmann::json &matrix_type) {
 
 // All but the merge, which split_kv needs, the values of unfused, which go with its scores, and those that write rows
 // of caches, which are device_cache_test's.
-std::vector<Kernel> kernels() {
+std::vector<Kernel> kernels(bool packed) {
     std::vector<Kernel> list;
     const nlohmann::json info = test::info_of(test::device_context());
     for (const nlohmann::json &device : info.at("devices")) {
@@ -61,7 +61,7 @@ std::vector<Kernel> kernels() {
             const std::string kind = row.at("algorithm");
             const bool of_others = kind == "merge" || kind == "unfused_values" || kind == "append" ||
                                    kind == "block_scales" || kind == "quantize";
-            if (device.at("name") == kDevice && !of_others) {
+            if (device.at("name") == kDevice && !of_others && row.at("pack").is_string() == packed) {
                 list.push_back({row.at("name"), kind, row.at("tile").at("rows"), row.at("tile").at("head"),
                                 row.at("hooks"), &types_of(row.at("matrix_type"))});
             }
@@ -118,7 +118,10 @@ TEST_P(EmulatedKernel, MatchesOracle) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EmulatedKernel, testing::ValuesIn(kernels()),
+INSTANTIATE_TEST_SUITE_P(All, EmulatedKernel, testing::ValuesIn(kernels(false)),
+                         [](const auto &parameter) { return parameter.param.name; });
+// Those of packs that HATTN_PACKS names.
+INSTANTIATE_TEST_SUITE_P(Packed, EmulatedKernel, testing::ValuesIn(kernels(true)),
                          [](const auto &parameter) { return parameter.param.name; });
 
 using CaseAndAlgorithm = std::tuple<test::CaseParam, hattn_algorithm>;
