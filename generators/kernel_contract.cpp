@@ -1,5 +1,6 @@
 #include "kernel_contract.h"
 
+#include <set>
 #include <sstream>
 
 #include "device_kernels.h"
@@ -35,17 +36,26 @@ void describe_family(std::ostream &text, const KernelFamily &family) {
     text << "\n";
 }
 
-// Of one kernel of each kind: which arguments there are and which columns of a table they come from, where columns have
-// arguments. Those of other devices and tiles take the same.
+std::string describe_arguments(const DeviceKernelSpec &spec, const DeviceTarget &target) {
+    std::ostringstream text;
+    text << kind_name(spec.kind) << "(user_context";
+    for (const Halide::Argument &argument : build_kernel(spec, target).arguments) {
+        text << ", " << argument.name << " " << argument.type << " " << static_cast<int>(argument.dimensions);
+    }
+    text << ")\n";
+    return text.str();
+}
+
+// Every list of arguments that there is, whatever kernels tell it by, and which columns of a table they come from.
 void describe_device_kernels(std::ostream &text) {
-    const DeviceTarget &any = schedules::gpu::device_targets().front();
-    for (const KernelKind kind : device_kinds()) {
-        const std::vector<DeviceKernelSpec> kernels = kernels_of(any, kind);
-        text << "device " << kind_name(kind) << "(user_context";
-        for (const Halide::Argument &argument : build_kernel(kernels.front(), any).arguments) {
-            text << ", " << argument.name << " " << argument.type << " " << static_cast<int>(argument.dimensions);
+    std::set<std::string> lists;
+    for_each_device_kernel([&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+        if (spec.hooks == 0) {
+            lists.insert(describe_arguments(spec, target));
         }
-        text << ")\n";
+    });
+    for (const std::string &list : lists) {
+        text << "device " << list;
     }
     const schedules::gpu::UnitColumns columns = attention_columns(AttentionInputs::of_any_type(), "output");
     text << "units of " << columns.count << " columns";

@@ -106,13 +106,14 @@ Candidates candidates(const DeviceLimits &device, KernelKind kind, uint32_t hook
     return found;
 }
 
-// Null if there is none, or it would compute much more than the usual one.
+// Null if there is none, or it would compute much more than the usual one. Tiles of kernels that multiply other types
+// are other tiles, even where their numbers are the same.
 const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelInfo &usual, const Problem &problem,
                                     const DeviceLimits &device, const KernelPacks &packs) {
     const DeviceKernelInfo *found = nullptr;
     for_each_device_kernel(packs, [&](const DeviceKernelInfo &kernel) {
         if (kernel.kind == usual.kind && std::string_view(kernel.target) == usual.target && kernel.tile == tile &&
-            serves(kernel.hooks, problem.hooks) && multiplies(kernel, matrix_type_of(problem)) &&
+            serves(kernel.hooks, problem.hooks) && kernel.matrix_type == usual.matrix_type &&
             kernel.shared_bytes <= device.shared_bytes &&
             (!found || __builtin_popcount(kernel.hooks) < __builtin_popcount(found->hooks))) {
             found = &kernel;
