@@ -96,7 +96,9 @@ def _device_candidates(kernelgen: pathlib.Path, device: str, problems: List[Prob
                 yield name
 
 
-def candidate_names(kernelgen: pathlib.Path, device: str = "cpu", problems: Optional[List[Problem]] = None) -> List[str]:
+def candidate_names(
+    kernelgen: pathlib.Path, device: str = "cpu", problems: Optional[List[Problem]] = None
+) -> List[str]:
     """Kernels without hooks that the library does not have: for this machine's target, or for a device and problems."""
     known = {kernel["name"] for kernel in _kernels(device) if kernel["pack"] is None}
     if device == "cpu":
