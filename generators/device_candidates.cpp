@@ -166,12 +166,15 @@ bool uses_operands_well(const DeviceKernelSpec &spec, const DeviceSpace &space) 
     return std::min(uses(tile.thread_rows, scores), uses(tile.thread_rows, outputs)) >= space.fewest_uses;
 }
 
-// What a tile keeps there, roughly: queries, keys, values and weights.
+// What a tile keeps there, roughly: queries, keys, values and weights. On tensor cores the keys of two chunks, and
+// weights only where warps share rows.
 int64_t shared_bytes_of(const DeviceKernelSpec &spec) {
     const DeviceTile &tile = spec.tile;
-    const int64_t rows_of_heads = tile.rows + 2 * tile.keys;
-    return spec.multiplies_matrices() ? 2 * rows_of_heads * tile.head
-                                      : 4 * (rows_of_heads * tile.head + tile.rows * tile.keys);
+    const int64_t weights = int64_t{tile.rows} * tile.keys;
+    if (spec.multiplies_matrices()) {
+        return 2 * ((tile.rows + 3 * tile.keys) * tile.head + (tile.slices > kFragmentSlices ? weights : 0));
+    }
+    return 4 * ((tile.rows + 2 * tile.keys) * tile.head + weights);
 }
 
 bool is_worth_trying(const DeviceKernelSpec &spec, const DeviceSpace &space) {
