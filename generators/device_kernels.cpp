@@ -192,14 +192,19 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
     const std::vector<schedules::gpu::Tile> &tiles = kind == KernelKind::kMerge   ? target.merge_tiles
                                                      : kind == KernelKind::kFlash ? target.flash_tiles
                                                                                   : target.split_kv_tiles;
+    static const std::vector<schedules::gpu::Tile> no_tiles;
     std::vector<DeviceKernelSpec> specs;
     for (const schedules::gpu::Tile &tile : tiles) {
         for (HookMask hooks : kind == KernelKind::kMerge ? std::vector<HookMask>{0} : hook_sets()) {
             specs.push_back({kind, hooks, tile});
         }
     }
-    for (HookMask hooks : kind == KernelKind::kFlash ? hook_sets() : std::vector<HookMask>{}) {
-        for (const schedules::gpu::Tile &tile : hooks == 0 ? target.matrix_flash_tiles : target.matrix_hook_tiles) {
+    for (HookMask hooks : hook_sets()) {
+        const auto &matrix_tiles = kind == KernelKind::kSplitKv ? target.matrix_split_kv_tiles
+                                   : kind != KernelKind::kFlash ? no_tiles
+                                   : hooks == 0                 ? target.matrix_flash_tiles
+                                                                : target.matrix_hook_tiles;
+        for (const schedules::gpu::Tile &tile : matrix_tiles) {
             for (hattn_dtype type : kMatrixTypes) {
                 specs.push_back({kind, hooks, tile, type});
             }

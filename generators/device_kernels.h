@@ -41,6 +41,9 @@ struct DeviceChoice {
     Part part = Part::kAll;
 };
 
+// Of a thread on tensor cores. With four, what hooks need does not fit in registers.
+inline constexpr int kRowsWithHooks = 2;
+
 inline constexpr hattn_dtype kMatrixTypes[] = {HATTN_FLOAT16, HATTN_BFLOAT16};
 
 const std::vector<KernelKind> &device_kinds();

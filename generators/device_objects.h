@@ -1,6 +1,7 @@
 // Compiling kernels of devices ahead of time.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "device_kernels.h"
@@ -12,9 +13,18 @@ namespace hattn::generators {
 // kernel's name, see cmake/HattnFatBinaries.cmake.
 bool has_fat_binaries(const DeviceTarget &target);
 
-// Kernels of a kind for a device, a word of DeviceChoice: each as an object of its own, since Halide gives the device
-// code of every kernel the same name; a response file that names them, for a linker; what their launches ask for,
-// for the table and for tests; and their PTX.
+// What a kernel's launches ask for.
+struct LaunchNeeds {
+    int64_t threads = 1, shared_bytes = 0;
+};
+
+// A kernel as an object of its own, since Halide gives the device code of every kernel the same name. `ptx`: a file
+// for that; empty: none.
+LaunchNeeds write_device_object(const DeviceKernelSpec &spec, const DeviceTarget &target, const std::string &object,
+                                const std::string &ptx = "");
+
+// Kernels of a kind for a device, a word of DeviceChoice: their objects; a response file that names them, for a linker;
+// what their launches ask for, for the table and for tests; and their PTX.
 void write_device_objects(const std::string &device, KernelKind kind, const std::string &directory);
 
 }  // namespace hattn::generators

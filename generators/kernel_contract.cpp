@@ -1,8 +1,13 @@
 #include "kernel_contract.h"
 
+#include <set>
 #include <sstream>
 
+#include "device_kernels.h"
+#include "device_launch.h"
 #include "kernel_spec.h"
+#include "runtime/device/device_code.h"
+#include "runtime/device/loaded_code.h"
 #include "runtime/pack_file.h"
 
 namespace hattn::generators {
@@ -31,6 +36,41 @@ void describe_family(std::ostream &text, const KernelFamily &family) {
     text << "\n";
 }
 
+std::string describe_arguments(const DeviceKernelSpec &spec, const DeviceTarget &target) {
+    std::ostringstream text;
+    text << kind_name(spec.kind) << "(user_context";
+    for (const Halide::Argument &argument : build_kernel(spec, target).arguments) {
+        text << ", " << argument.name << " " << argument.type << " " << static_cast<int>(argument.dimensions);
+    }
+    text << ")\n";
+    return text.str();
+}
+
+// Every list of arguments that there is, whatever kernels tell it by, and which columns of a table they come from.
+void describe_device_kernels(std::ostream &text) {
+    std::set<std::string> lists;
+    for_each_device_kernel([&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+        if (spec.hooks == 0) {
+            lists.insert(describe_arguments(spec, target));
+        }
+    });
+    for (const std::string &list : lists) {
+        text << "device " << list;
+    }
+    const schedules::gpu::UnitColumns columns = attention_columns(AttentionInputs::of_any_type(), "output");
+    text << "units of " << columns.count << " columns";
+    for (const auto &[name, column] : columns.values) {
+        text << ", " << name << " " << column;
+    }
+    for (const auto &[name, column] : columns.offsets) {
+        text << ", " << name << " " << column;
+    }
+    const TensorTypes types;
+    text << "\ndevice tile {rows, keys, head, slices, thread_rows}\n"
+         << "device user context {copy_to_device, initialize_kernels, finalize_kernels, run, ...}\n"
+         << "code of " << sizeof(PackedCodeHeader) << " bytes and zlib's, after " << loaded_code::definitions(types);
+}
+
 }  // namespace
 
 uint64_t kernel_contract() {
@@ -42,6 +82,7 @@ uint64_t kernel_contract() {
         text << "hook " << hook.name << " " << hook.bit << " " << hook.can_hide_keys << "\n";
     }
     for_each_family([&](const KernelFamily &family) { describe_family(text, family); });
+    describe_device_kernels(text);
     return hash_bytes(text.str());
 }
 

@@ -3,11 +3,12 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <stdexcept>
-#include <string_view>
 
 #include "candidates.h"
+#include "device_candidates.h"
 #include "device_kernels.h"
 #include "device_objects.h"
 #include "device_table_writer.h"
@@ -15,6 +16,7 @@
 #include "kernel_table_writer.h"
 #include "pack_writer.h"
 #include "runtime/cpu_features.h"
+#include "strict_reporter.h"
 
 namespace hattn::generators {
 
@@ -68,16 +70,10 @@ void write_object(const Architecture &architecture, const std::string &target_na
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
 void emit_kernel(const Architecture &architecture, const std::string &name, const std::string &directory) {
-    bool found = false;
-    for_each_device_kernel([&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
-        if (spec.name(target.name) == name) {
-            compile_kernel(spec, target)
-                .compile({{OutputFileType::device_code, directory + "/" + name},
-                          {OutputFileType::stmt, directory + "/" + name + ".stmt"}});
-            found = true;
-        }
-    });
-    if (found) {
+    if (const std::optional<NamedDeviceKernel> of_device = device_kernel_named(name)) {
+        compile_kernel(of_device->spec, of_device->target)
+            .compile({{OutputFileType::device_code, directory + "/" + name},
+                      {OutputFileType::stmt, directory + "/" + name + ".stmt"}});
         return;
     }
     const NamedKernel kernel = kernel_named(architecture, name);
@@ -103,19 +99,40 @@ std::vector<std::string> read_names(const std::vector<std::string> &words) {
     return names;
 }
 
-void pack_kernels(const Architecture &architecture, const std::string &path, const std::vector<std::string> &words) {
-    std::vector<NamedKernel> kernels;
+// A line for each kernel that does not compile.
+void print_left_out(const std::string &name, const std::string &why) {
+    std::cout << "left out " << name << ": " << why.substr(0, why.find('\n')) << "\n";
+}
+
+PackedKernels kernels_named(const Architecture &architecture, const std::vector<std::string> &words,
+                            bool must_be_legal) {
+    PackedKernels kernels;
     std::set<std::string> names;
     for (const std::string &name : read_names(words)) {
         if (!names.insert(name).second) {
             throw std::invalid_argument("kernel '" + name + "' is named twice");
         }
-        kernels.push_back(kernel_named(architecture, name));
+        try {
+            if (const std::optional<NamedDeviceKernel> of_device = device_kernel_named(name)) {
+                kernels.of_devices.push_back(*of_device);
+            } else {
+                kernels.of_cpu.push_back(kernel_named(architecture, name));
+            }
+        } catch (const std::invalid_argument &error) {
+            if (must_be_legal) {
+                throw;
+            }
+            print_left_out(name, error.what());
+        }
     }
-    if (kernels.empty()) {
+    if (names.empty()) {
         throw std::invalid_argument("a pack of no kernels");
     }
-    write_pack(kernels, path);
+    return kernels;
+}
+
+[[noreturn]] void refuse_pack(const std::string &name, const std::string &why) {
+    throw std::runtime_error("kernel '" + name + "': " + why);
 }
 
 // Halide's runtime, for the CPU and for some devices.
@@ -142,8 +159,20 @@ void list_kernels(const Architecture &architecture) {
     for_each_device_kernel(print);
 }
 
+const DeviceTarget *device_named(const std::string &name) {
+    const auto &devices = schedules::gpu::device_targets();
+    const auto found = std::ranges::find_if(devices, [&](const DeviceTarget &device) { return device.name == name; });
+    return found == devices.end() ? nullptr : &*found;
+}
+
 // Names, of kernels without hooks.
 void list_candidates(const Architecture &architecture, const std::string &target_name, const std::string &family_name) {
+    if (const DeviceTarget *device = device_named(target_name)) {
+        for (const DeviceKernelSpec &spec : candidates(*device, family_of(family_name).kind)) {
+            std::cout << spec.name(device->name) << "\n";
+        }
+        return;
+    }
     const TargetRow target = resolve_target(architecture, target_name);
     const KernelFamily &family = family_with_candidates(family_name);
     for (const schedules::Tile &tile : candidates(target, family.kind)) {
@@ -155,6 +184,10 @@ void list_candidates(const Architecture &architecture, const std::string &target
 // this CPU cannot run the target, kernels that stand in for them on the widest target it can.
 void pack_candidates(const Architecture &architecture, const std::string &path, const std::string &target_name,
                      const std::string &family_name) {
+    if (const DeviceTarget *device = device_named(target_name)) {
+        write_pack({{}, sample_candidates(*device, family_of(family_name).kind)}, path, refuse_pack);
+        return;
+    }
     TargetRow target = resolve_target(architecture, target_name);
     const KernelFamily &family = family_with_candidates(family_name);
     HookMask all_hooks = 0;
@@ -176,25 +209,8 @@ void pack_candidates(const Architecture &architecture, const std::string &path, 
             kernels.push_back({{family.kind, family.storage, all_hooks, tiles[i]}, target});
         }
     }
-    write_pack(kernels, path);
+    write_pack({kernels, {}}, path, refuse_pack);
 }
-
-// Halide's warnings point at schedules that do not do what they say, so here they are errors: reported together at the
-// end.
-class StrictReporter : public CompileTimeErrorReporter {
-public:
-    std::set<std::string> warnings;
-
-    void warning(const char *message) override {
-        // Instructions for 16-bit numbers are what the generic target does without.
-        if (std::string_view(message).find("float16 type operation is emulated") == std::string_view::npos) {
-            warnings.insert(message);
-        }
-    }
-    [[noreturn]] void error(const char *message) override {
-        throw std::runtime_error(message);
-    }
-};
 
 int usage() {
     std::cerr << R"(usage: hattn-kernelgen [--architecture NAME] COMMAND
@@ -208,12 +224,13 @@ The architecture is x86-64 or aarch64, by default that of this machine. Commands
   runtime FILE.o DEVICE...      write Halide's runtime: thread pool, devices
   emit KERNEL DIRECTORY         write code and lowered statement of one kernel
   list                          print every kernel's name
-  candidates TARGET FAMILY      print the names of the kernels a tuner may choose from
+  candidates TARGET FAMILY      print the names of the kernels a tuner may choose from; TARGET may be a device
   pack FILE.so KERNEL...        compile kernels, by name, for loading at run time; @FILE: those named in a file. Needs
                                 as and ld of binutils, or $HATTN_AS and $HATTN_LD
+  try-pack FILE.so KERNEL...    likewise, without those that do not compile, of which it prints a line each
   pack-candidates FILE.so TARGET FAMILY
                                 the pack that verifies a tuner's kernels on this CPU, if need be with the instructions
-                                of another target
+                                of another target; of a device, samples
 )";
     return 2;
 }
@@ -235,7 +252,9 @@ int run_command(const Architecture &architecture, const std::vector<std::string>
     } else if (command == "emit" && words.size() == 3) {
         emit_kernel(architecture, words[1], words[2]);
     } else if (command == "pack" && words.size() >= 3) {
-        pack_kernels(architecture, words[1], {words.begin() + 2, words.end()});
+        write_pack(kernels_named(architecture, {words.begin() + 2, words.end()}, true), words[1], refuse_pack);
+    } else if (command == "try-pack" && words.size() >= 3) {
+        write_pack(kernels_named(architecture, {words.begin() + 2, words.end()}, false), words[1], print_left_out);
     } else if (command == "candidates" && words.size() == 3) {
         list_candidates(architecture, words[1], words[2]);
     } else if (command == "pack-candidates" && words.size() == 4) {
@@ -249,14 +268,13 @@ int run_command(const Architecture &architecture, const std::vector<std::string>
 }
 
 int run(std::vector<std::string> words) {
-    static StrictReporter reporter;
-    set_custom_compile_time_error_reporter(&reporter);
+    report_strictly();
     const bool named = words.size() > 1 && words[0] == "--architecture";
     const Architecture &architecture = named ? schedules::find_architecture(words[1]) : schedules::host_architecture();
     words.erase(words.begin(), words.begin() + (named ? 2 : 0));
     const int status = run_command(architecture, words);
-    if (!reporter.warnings.empty()) {
-        throw std::runtime_error(*reporter.warnings.begin());
+    if (const std::string warning = take_warning(); !warning.empty()) {
+        throw std::runtime_error(warning);
     }
     return status;
 }

@@ -7,9 +7,11 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "device_objects.h"
 #include "hattn/hattn.h"
 #include "kernel_contract.h"
 #include "runtime/pack_file.h"
+#include "strict_reporter.h"
 #include "tool.h"
 
 namespace hattn::generators {
@@ -38,32 +40,47 @@ void write_file(const fs::path &path, const std::string &content) {
     }
 }
 
-// What the two functions that kernels call for scratch memory do: jump to those their user context starts with, see
-// ScratchFunctions.
-struct Jumps {
+// What the functions do that kernels call of Halide's runtime: jump to those that their user context starts with, see
+// ScratchFunctions of the CPU's kernels and LaunchFunctions of those of devices. The interface of a device goes to such
+// a function alone, which knows it.
+struct Jump {
     Target::Arch arch;
-    const char *allocate, *free;
+    const char *symbol, *instructions;
 };
-constexpr Jumps kJumps[] = {
-    {Target::X86, "jmp *(%rdi)", "jmp *8(%rdi)"},
-    {Target::ARM, "ldr x16, [x0]; br x16", "ldr x16, [x0, #8]; br x16"},
+constexpr Jump kJumps[] = {
+    {Target::X86, "halide_malloc", "jmp *(%rdi)"},
+    {Target::X86, "halide_free", "jmp *8(%rdi)"},
+    {Target::X86, "halide_copy_to_device", "jmp *(%rdi)"},
+    {Target::X86, "halide_cuda_initialize_kernels", "jmp *8(%rdi)"},
+    {Target::X86, "halide_cuda_finalize_kernels", "jmp *16(%rdi)"},
+    {Target::X86, "halide_cuda_run", "jmp *24(%rdi)"},
+    {Target::X86, "halide_cuda_device_interface", "xor %eax, %eax; ret"},
+    {Target::X86, "halide_opencl_initialize_kernels", "jmp *8(%rdi)"},
+    {Target::X86, "halide_opencl_finalize_kernels", "jmp *16(%rdi)"},
+    {Target::X86, "halide_opencl_run", "jmp *24(%rdi)"},
+    {Target::X86, "halide_opencl_device_interface", "xor %eax, %eax; ret"},
+    {Target::ARM, "halide_malloc", "ldr x16, [x0]; br x16"},
+    {Target::ARM, "halide_free", "ldr x16, [x0, #8]; br x16"},
 };
 
 std::string assembly(Target::Arch arch, uint64_t id) {
-    for (const Jumps &jumps : kJumps) {
-        if (jumps.arch == arch) {
-            std::ostringstream text;
-            text << ".text\n"
-                 << ".globl halide_malloc\n.type halide_malloc, %function\nhalide_malloc: " << jumps.allocate << "\n"
-                 << ".globl halide_free\n.type halide_free, %function\nhalide_free: " << jumps.free << "\n"
-                 << ".section .rodata\n.balign 8\n.globl " << kPackIdSymbol << "\n.type " << kPackIdSymbol
-                 << ", %object\n"
-                 << kPackIdSymbol << ": .quad 0x" << hash_text(id) << "\n.size " << kPackIdSymbol << ", 8\n"
-                 << ".section .note.GNU-stack, \"\", %progbits\n";
-            return text.str();
+    std::ostringstream text;
+    text << ".text\n";
+    bool found = false;
+    for (const Jump &jump : kJumps) {
+        if (jump.arch == arch) {
+            text << ".globl " << jump.symbol << "\n.type " << jump.symbol << ", %function\n"
+                 << jump.symbol << ": " << jump.instructions << "\n";
+            found = true;
         }
     }
-    throw std::runtime_error("packs are not supported for this architecture");
+    if (!found) {
+        throw std::runtime_error("packs are not supported for this architecture");
+    }
+    text << ".section .rodata\n.balign 8\n.globl " << kPackIdSymbol << "\n.type " << kPackIdSymbol << ", %object\n"
+         << kPackIdSymbol << ": .quad 0x" << hash_text(id) << "\n.size " << kPackIdSymbol << ", 8\n"
+         << ".section .note.GNU-stack, \"\", %progbits\n";
+    return text.str();
 }
 
 // Only what the library looks up is exported, so that equal names elsewhere in the process are not in the way.
@@ -74,69 +91,137 @@ std::string version_script() {
     return script;
 }
 
-std::string describe(const std::vector<NamedKernel> &kernels, uint64_t id) {
-    ordered_json rows = ordered_json::array();
-    for (const NamedKernel &kernel : kernels) {
-        const schedules::Tile &tile = kernel.spec.tile;
-        ordered_json hooks = ordered_json::array();
-        for (const ScoreHook &hook : score_hooks()) {
-            if (kernel.spec.hooks & hook.bit) {
-                hooks.push_back(hook.name);
-            }
+ordered_json hooks_json(HookMask hooks) {
+    ordered_json names = ordered_json::array();
+    for (const ScoreHook &hook : score_hooks()) {
+        if (hooks & hook.bit) {
+            names.push_back(hook.name);
         }
-        const bool untested = is_untested(kernel.spec) && kernel.target.stand_in.empty();
-        rows.push_back({{"name", kernel.spec.name(kernel.target.name)},
-                        {"target", kernel.target.instructions_of()},
-                        {"kind", kind_name(kernel.spec.kind)},
-                        {"storage", kStorageNames[static_cast<size_t>(kernel.spec.storage)]},
-                        {"needs", further_cpu_features(kernel.spec, kernel.target)},
-                        {"untested", untested},
-                        {"hooks", hooks},
-                        {"tile", {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll}},
-                        {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}});
     }
+    return names;
+}
+
+ordered_json describe(const NamedKernel &kernel) {
+    const schedules::Tile &tile = kernel.spec.tile;
+    const bool untested = is_untested(kernel.spec) && kernel.target.stand_in.empty();
+    return {{"name", kernel.spec.name(kernel.target.name)},
+            {"target", kernel.target.instructions_of()},
+            {"kind", kind_name(kernel.spec.kind)},
+            {"storage", kStorageNames[static_cast<size_t>(kernel.spec.storage)]},
+            {"needs", further_cpu_features(kernel.spec, kernel.target)},
+            {"untested", untested},
+            {"hooks", hooks_json(kernel.spec.hooks)},
+            {"tile", {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll}},
+            {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}};
+}
+
+ordered_json describe(const NamedDeviceKernel &kernel, const LaunchNeeds &needs) {
+    const schedules::gpu::Tile &tile = kernel.spec.tile;
+    return {{"name", kernel.spec.name(kernel.target.name)},
+            {"device", kernel.target.name},
+            {"kind", kind_name(kernel.spec.kind)},
+            {"hooks", hooks_json(kernel.spec.hooks)},
+            {"tile", {tile.rows, tile.keys, tile.head, tile.slices, tile.thread_rows}},
+            {"matrix_type", static_cast<int>(kernel.spec.matrix_type)},
+            {"shared_bytes", needs.shared_bytes},
+            {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}};
+}
+
+// Objects, and the rows that say what is in them.
+struct Compiled {
+    std::vector<std::string> objects;
+    ordered_json of_cpu = ordered_json::array(), of_devices = ordered_json::array();
+};
+
+std::string text_of(const Compiled &compiled, uint64_t id) {
     const std::string version = std::to_string(HATTN_VERSION_MAJOR) + "." + std::to_string(HATTN_VERSION_MINOR) + "." +
                                 std::to_string(HATTN_VERSION_PATCH);
-    const ordered_json text = {
-        {"library", version}, {"contract", hash_text(kernel_contract())}, {"id", hash_text(id)}, {"kernels", rows}};
+    const ordered_json text = {{"library", version},
+                               {"contract", hash_text(kernel_contract())},
+                               {"id", hash_text(id)},
+                               {"kernels", compiled.of_cpu},
+                               {"device_kernels", compiled.of_devices}};
     return text.dump();
 }
 
-// One object per set of instructions; returns their paths.
-std::vector<std::string> compile_objects(const std::vector<NamedKernel> &kernels, const fs::path &folder) {
+// Whether it did not throw, nor Halide warn.
+template<typename Compile>
+bool compiles(const std::string &name, const LeaveOut &leave_out, Compile compile) {
+    std::string why;
+    try {
+        compile();
+    } catch (const std::exception &error) {
+        why = error.what();
+    }
+    const std::string warning = take_warning();
+    why = why.empty() ? warning : why;
+    if (!why.empty()) {
+        leave_out(name, why);
+    }
+    return why.empty();
+}
+
+// One object per set of instructions.
+void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &folder, const LeaveOut &leave_out,
+                     Compiled &compiled) {
     std::map<std::string, std::vector<Halide::Module>> modules;
     for (const NamedKernel &kernel : kernels) {
-        modules[halide_target(kernel.spec, kernel.target)].push_back(compile_kernel(kernel.spec, kernel.target));
+        std::vector<Halide::Module> &of_target = modules[halide_target(kernel.spec, kernel.target)];
+        if (compiles(kernel.spec.name(kernel.target.name), leave_out,
+                     [&] { of_target.push_back(compile_kernel(kernel.spec, kernel.target)); })) {
+            compiled.of_cpu.push_back(describe(kernel));
+        }
     }
-    std::vector<std::string> paths;
     for (const auto &[target, of_target] : modules) {
-        paths.push_back(folder / ("kernels_" + std::to_string(paths.size()) + ".o"));
-        Halide::link_modules("pack", of_target).compile({{Halide::OutputFileType::object, paths.back()}});
+        if (!of_target.empty()) {
+            compiled.objects.push_back(folder / ("kernels_" + std::to_string(compiled.objects.size()) + ".o"));
+            Halide::link_modules("pack", of_target)
+                .compile({{Halide::OutputFileType::object, compiled.objects.back()}});
+        }
     }
-    return paths;
+}
+
+// An object each.
+void compile_for_devices(const std::vector<NamedDeviceKernel> &kernels, const fs::path &folder,
+                         const LeaveOut &leave_out, Compiled &compiled) {
+    for (const NamedDeviceKernel &kernel : kernels) {
+        const std::string name = kernel.spec.name(kernel.target.name), object = folder / (name + ".o");
+        LaunchNeeds needs;
+        if (compiles(name, leave_out, [&] { needs = write_device_object(kernel.spec, kernel.target, object); })) {
+            compiled.objects.push_back(object);
+            compiled.of_devices.push_back(describe(kernel, needs));
+        }
+    }
 }
 
 }  // namespace
 
-void write_pack(const std::vector<NamedKernel> &kernels, const std::string &path) {
+void write_pack(const PackedKernels &kernels, const std::string &path, const LeaveOut &leave_out) {
     const TemporaryFolder folder;
-    std::vector<std::string> objects = compile_objects(kernels, folder.path());
+    Compiled compiled;
+    compile_for_cpu(kernels.of_cpu, folder.path(), leave_out, compiled);
+    compile_for_devices(kernels.of_devices, folder.path(), leave_out, compiled);
+    if (compiled.objects.empty()) {
+        throw std::runtime_error("no kernel is left to be packed");
+    }
     uint64_t id = hash_bytes("");
-    for (const std::string &object : objects) {
+    for (const std::string &object : compiled.objects) {
         id = hash_bytes(read_file(object), id);
     }
+    const char *instructions = kernels.of_cpu.empty() ? kernels.of_devices.front().target.halide_target
+                                                      : kernels.of_cpu.front().target.halide_target;
     const std::string script = folder.path() / "exports.map", source = folder.path() / "jumps.s",
                       jumps = folder.path() / "jumps.o", library = folder.path() / "pack.so";
     write_file(script, version_script());
-    write_file(source, assembly(Target(kernels.front().target.halide_target).arch, id));
+    write_file(source, assembly(Target(instructions).arch, id));
     run_tool("HATTN_AS", "as", {source, "-o", jumps});
     std::vector<std::string> arguments = {"-shared",          "-z",   "noexecstack", "-z",    "now",
                                           "--version-script", script, "-o",          library, jumps};
-    arguments.insert(arguments.end(), objects.begin(), objects.end());
+    arguments.insert(arguments.end(), compiled.objects.begin(), compiled.objects.end());
     run_tool("HATTN_LD", "ld", arguments);
 
     const std::string part = path + ".part";
-    write_file(part, pack_file(read_file(library), describe(kernels, id)));
+    write_file(part, pack_file(read_file(library), text_of(compiled, id)));
     fs::rename(part, path);
 }
 

@@ -4,8 +4,10 @@
 #include <sstream>
 
 #include "cpu_features.h"
+#include "device/device_table.h"
 #include "kernel_registry.h"
 #include "status.h"
+#include "tensor.h"
 
 namespace hattn {
 
@@ -45,41 +47,67 @@ const TargetInfo *parse_target(const std::string &value) {
     return target;
 }
 
-// A kernel fixes the target too, and the algorithm if it computes attention by itself.
-void parse_kernel(const std::string &value, const KernelPacks &packs, Force &force) {
-    force.kernel = find_kernel(value, packs);
-    require(force.kernel, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel is '", value,
-            "', but there is no such kernel, neither in the library nor in a loaded pack (see hattn info)");
-    const TargetInfo *target = parse_target(force.kernel->target);
-    require(!force.target || force.target == target, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", value,
-            " is for target ", target->name, ", but target is ", force.target ? force.target->name : "");
-    require(is_runnable(*force.kernel), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", value, " needs ",
-            force.kernel->cpu_features, ", which this CPU (", cpu_model(), ") lacks");
-    require(request_cpu_features(force.kernel->cpu_features), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", value,
-            " needs ", force.kernel->cpu_features, ", for which the operating system keeps no registers");
-    force.target = target;
-    hattn_algorithm algorithm = force.algorithm;
-    switch (force.kernel->kind) {
+// The algorithm that a kernel is for; auto where it computes no attention by itself.
+hattn_algorithm algorithm_of(KernelKind kind) {
+    switch (kind) {
     case KernelKind::kNaive:
-        algorithm = HATTN_ALGORITHM_NAIVE;
-        break;
+        return HATTN_ALGORITHM_NAIVE;
     case KernelKind::kFlash:
-        algorithm = HATTN_ALGORITHM_FLASH;
-        break;
+        return HATTN_ALGORITHM_FLASH;
     case KernelKind::kSplitKv:
-        algorithm = HATTN_ALGORITHM_SPLIT_KV;
-        break;
+        return HATTN_ALGORITHM_SPLIT_KV;
     case KernelKind::kUnfusedScores:
     case KernelKind::kUnfusedValues:
-        algorithm = HATTN_ALGORITHM_UNFUSED;
-        break;
+        return HATTN_ALGORITHM_UNFUSED;
     default:
-        break;
+        return HATTN_ALGORITHM_AUTO;
+    }
+}
+
+// A kernel fixes the algorithm, if it is for one.
+void force_algorithm_of(const char *kernel, KernelKind kind, Force &force) {
+    const hattn_algorithm algorithm = algorithm_of(kind);
+    if (algorithm == HATTN_ALGORITHM_AUTO) {
+        return;
     }
     require(force.algorithm == HATTN_ALGORITHM_AUTO || force.algorithm == algorithm, HATTN_INVALID_ARGUMENT,
-            "HATTN_FORCE: kernel ", value, " is for algorithm ", algorithm_name(algorithm), ", but algorithm is ",
+            "HATTN_FORCE: kernel ", kernel, " is for algorithm ", algorithm_name(algorithm), ", but algorithm is ",
             algorithm_name(force.algorithm));
     force.algorithm = algorithm;
+}
+
+// It fixes the target too.
+void force_kernel(const KernelInfo &kernel, Force &force) {
+    const TargetInfo *target = parse_target(kernel.target);
+    require(!force.target || force.target == target, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel.name,
+            " is for target ", target->name, ", but target is ", force.target ? force.target->name : "");
+    require(is_runnable(kernel), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", kernel.name, " needs ",
+            kernel.cpu_features, ", which this CPU (", cpu_model(), ") lacks");
+    require(request_cpu_features(kernel.cpu_features), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", kernel.name,
+            " needs ", kernel.cpu_features, ", for which the operating system keeps no registers");
+    force.kernel = &kernel;
+    force.target = target;
+    force_algorithm_of(kernel.name, kernel.kind, force);
+}
+
+void force_kernel(const DeviceKernelInfo &kernel, Force &force) {
+    require(!force.target, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel.name, " is for ", kernel.target,
+            ", but target is ", force.target ? force.target->name : "");
+    require(algorithm_of(kernel.kind) != HATTN_ALGORITHM_AUTO, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ",
+            kernel.name, " is of kind ", kernel_kind_name(kernel.kind), ", which computes no attention");
+    force.device_kernel = &kernel;
+    force_algorithm_of(kernel.name, kernel.kind, force);
+}
+
+void parse_kernel(const std::string &name, const KernelPacks &packs, Force &force) {
+    if (const KernelInfo *kernel = find_kernel(name, packs)) {
+        force_kernel(*kernel, force);
+    } else if (const DeviceKernelInfo *of_device = find_device_kernel(name, packs)) {
+        force_kernel(*of_device, force);
+    } else {
+        fail(HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel is '", name,
+             "', but there is no such kernel, neither in the library nor in a loaded pack (see hattn info)");
+    }
 }
 
 }  // namespace
@@ -91,6 +119,13 @@ const char *algorithm_name(hattn_algorithm algorithm) {
         }
     }
     return "unknown";
+}
+
+void check_forced_device(const Force &force, hattn_device device) {
+    const std::string name = force.kernel ? force.kernel->name : force.device_kernel ? force.device_kernel->name : "";
+    const std::string of = force.device_kernel ? force.device_kernel->target : device_name(HATTN_CPU);
+    require(name.empty() || of == device_name(device), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", name, " is for ",
+            of, ", but device is ", static_cast<int>(device), " (", device_name(device), ")");
 }
 
 Force parse_force(const char *text, const KernelPacks &packs) {

@@ -70,21 +70,26 @@ ordered_json found_json(const DeviceTargetInfo &target, const TuningTable &tunin
     return found;
 }
 
-ordered_json devices_json(const TuningTable &tuning) {
+ordered_json kernel_json(const DeviceKernelInfo &kernel, const KernelPack *pack) {
+    return {{"name", kernel.name},
+            {"algorithm", kernel_kind_name(kernel.kind)},
+            {"hooks", hook_name_list(kernel.hooks)},
+            {"tile", tile_json(kernel.tile)},
+            {"matrix_type", matrix_type_json(kernel)},
+            {"shared_bytes", kernel.shared_bytes},
+            {"fat_binary", kernel.fat_binary != nullptr},
+            {"pack", origin_json(pack)}};
+}
+
+ordered_json devices_json(const TuningTable &tuning, const KernelPacks &packs) {
     ordered_json devices = ordered_json::array();
     for (const DeviceTargetInfo &target : device_table().targets) {
         ordered_json kernels = ordered_json::array();
-        for (const DeviceKernelInfo &kernel : device_table().kernels) {
-            if (std::string_view(kernel.target) == target.name) {
-                kernels.push_back({{"name", kernel.name},
-                                   {"algorithm", kernel_kind_name(kernel.kind)},
-                                   {"hooks", hook_name_list(kernel.hooks)},
-                                   {"tile", tile_json(kernel.tile)},
-                                   {"matrix_type", matrix_type_json(kernel)},
-                                   {"shared_bytes", kernel.shared_bytes},
-                                   {"fat_binary", kernel.fat_binary != nullptr}});
+        for_each_device_kernel(packs, [&](const DeviceKernelInfo &kernel) {
+            if (std::string_view(kernel.target) == target.name && find_device_kernel(kernel.name, packs) == &kernel) {
+                kernels.push_back(kernel_json(kernel, packs.pack_of(&kernel)));
             }
-        }
+        });
         const std::string &why_not = device_unusable(target, 0);
         devices.push_back({{"name", target.name},
                            {"usable", why_not.empty()},
@@ -111,7 +116,7 @@ ordered_json info_json(const hattn_context &context) {
     }
     ordered_json packs = ordered_json::array();
     for (const auto &pack : context.packs.all()) {
-        packs.push_back({{"path", pack->path()}, {"kernels", pack->kernels().size()}});
+        packs.push_back({{"path", pack->path()}, {"kernels", pack->kernels().size() + pack->device_kernels().size()}});
         for (const KernelInfo &kernel : pack->kernels()) {
             if (find_kernel(kernel.name, context.packs) == &kernel) {
                 kernels.push_back(kernel_json(kernel, pack.get()));
@@ -124,7 +129,7 @@ ordered_json info_json(const hattn_context &context) {
             {"target", context.target->name},
             {"force", context.force.text},
             {"targets", targets},
-            {"devices", devices_json(context.tuning->machine)},
+            {"devices", devices_json(context.tuning->machine, context.packs)},
             {"tuning_database", tuning_json(*context.tuning)},
             {"scratch_overflows", scratch_overflow_count()},
             {"packs", packs},
@@ -154,6 +159,8 @@ ordered_json explain_device_json(const hattn_plan &plan) {
     const DevicePlan &device = *plan.device;
     return {{"algorithm", algorithm_name(device.algorithm)},
             {"kernel", device.attention->name},
+            {"pack", origin_json(plan.packs.pack_of(device.attention))},
+            {"values_kernel", device.values ? ordered_json(device.values->name) : ordered_json()},
             {"score_kernel", device.scores ? ordered_json(device.scores->name) : ordered_json()},
             {"target", device.target->name},
             {"hooks", hook_name_list(plan.problem.hooks)},

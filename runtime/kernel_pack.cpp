@@ -11,9 +11,9 @@
 #endif
 
 #include "context.h"
-#include "cpu_features.h"
 #include "kernel_registry.h"
 #include "pack_file.h"
+#include "pack_kernels.h"
 #include "status.h"
 
 namespace hattn {
@@ -28,9 +28,12 @@ template<typename... Parts>
 }
 
 #ifdef HATTN_HAS_DLOPEN
-std::shared_ptr<void> open_library(const std::string &path) {
+// for_good: it is never unloaded. Drivers are given code of kernels for devices, and what has been loaded is found
+// again by its address.
+std::shared_ptr<void> open_library(const std::string &path, bool for_good) {
     // A name without a slash would be searched for in the system's folders.
-    void *library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+    const int flags = RTLD_NOW | RTLD_LOCAL | (for_good ? RTLD_NODELETE : 0);
+    void *library = dlopen(std::filesystem::absolute(path).c_str(), flags);
     if (!library) {
         const char *error = dlerror();
         refuse(HATTN_INVALID_ARGUMENT, path, error ? error : "cannot be loaded");
@@ -46,7 +49,7 @@ void *symbol_of(const std::string &path, void *library, const std::string &symbo
     return address;
 }
 #else
-std::shared_ptr<void> open_library(const std::string &path) {
+std::shared_ptr<void> open_library(const std::string &path, bool) {
     refuse(HATTN_NOT_SUPPORTED, path, "this system has no dlopen, so that packs cannot be loaded");
 }
 
@@ -67,44 +70,11 @@ void check_stamp(const std::string &path, const json &text) {
     }
 }
 
-// All but the function.
-KernelInfo read_kernel(const std::string &path, const json &row, const std::string &name, const std::string &needs) {
-    const std::string target_name = row.at("target"), kind_name = row.at("kind");
-    const TargetInfo *target = find_target(target_name);
-    if (!target) {
-        refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " is for target '", target_name,
-               "', which this library does not know");
+template<typename Kernel>
+void find_functions(const std::string &path, void *library, const json &rows, std::vector<Kernel> &kernels) {
+    for (size_t i = 0; i < kernels.size(); ++i) {
+        kernels[i].function = reinterpret_cast<int (*)(void **)>(symbol_of(path, library, rows[i].at("symbol")));
     }
-    if (!is_runnable(*target)) {
-        refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " needs ", target->cpu_features, ", which this CPU (",
-               cpu_model(), ") lacks");
-    }
-    if (!cpu_has_features(needs.c_str())) {
-        refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " needs ", needs, ", which this CPU (", cpu_model(),
-               ") lacks");
-    }
-    KernelInfo kernel{};
-    kernel.name = name.c_str();
-    kernel.target = target->name;
-    if (!parse_kernel_kind(kind_name, &kernel.kind)) {
-        refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " is of unknown kind '", kind_name, "'");
-    }
-    if (!parse_storage(std::string(row.at("storage")), &kernel.storage)) {
-        refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " is for unknown storage '", std::string(row.at("storage")),
-               "'");
-    }
-    kernel.cpu_features = needs.c_str();
-    kernel.untested = row.at("untested");
-    for (const std::string hook : row.at("hooks")) {
-        const uint32_t bit = hook_bit(hook);
-        if (!bit) {
-            refuse(HATTN_NOT_SUPPORTED, path, "kernel ", name, " has unknown hook '", hook, "'");
-        }
-        kernel.hooks |= bit;
-    }
-    const json &tile = row.at("tile");
-    kernel.tile = {tile.at(0), tile.at(1), tile.at(2), tile.at(3), tile.at(4)};
-    return kernel;
 }
 
 }  // namespace
@@ -116,25 +86,22 @@ std::shared_ptr<const KernelPack> KernelPack::load(const std::string &path) {
     try {
         const json text = json::parse(content);
         check_stamp(path, text);
-        const json &rows = text.at("kernels");
+        const json &rows = text.at("kernels"), &device_rows = text.at("device_kernels");
         for (const json &row : rows) {
-            pack->names_.push_back(row.at("name"));
-            pack->needs_.push_back(row.at("needs"));
+            pack->kernels_.push_back(read_kernel(path, row, pack->strings_));
         }
-        for (size_t i = 0; i < rows.size(); ++i) {
-            pack->kernels_.push_back(read_kernel(path, rows[i], pack->names_[i], pack->needs_[i]));
+        for (const json &row : device_rows) {
+            pack->device_kernels_.push_back(read_device_kernel(path, row, pack->strings_));
         }
-        pack->library_ = open_library(path);
+        pack->library_ = open_library(path, !device_rows.empty());
         // The loader gives the library it has if one of that path is in use, whatever the file is by now.
         const auto *id = static_cast<const uint64_t *>(symbol_of(path, pack->library_.get(), kPackIdSymbol));
         if (text.at("id") != hash_text(*id)) {
             refuse(HATTN_NOT_SUPPORTED, path, "an earlier file of this name (", hash_text(*id), ") is in use, this is ",
                    std::string(text.at("id")));
         }
-        for (size_t i = 0; i < rows.size(); ++i) {
-            pack->kernels_[i].function =
-                reinterpret_cast<int (*)(void **)>(symbol_of(path, pack->library_.get(), rows[i].at("symbol")));
-        }
+        find_functions(path, pack->library_.get(), rows, pack->kernels_);
+        find_functions(path, pack->library_.get(), device_rows, pack->device_kernels_);
     } catch (const json::exception &error) {
         refuse(HATTN_INVALID_ARGUMENT, path, error.what());
     }
@@ -180,31 +147,58 @@ void KernelPacks::load_list(const char *paths) {
     }
 }
 
+namespace {
+
+template<typename Kernel>
+const Kernel *find_named(std::span<const Kernel> kernels, std::string_view name) {
+    const auto found = std::ranges::find_if(kernels, [&](const Kernel &kernel) { return kernel.name == name; });
+    return found == kernels.end() ? nullptr : &*found;
+}
+
+template<typename Kernel>
+bool holds(std::span<const Kernel> kernels, const Kernel *kernel) {
+    return std::ranges::any_of(kernels, [&](const Kernel &own) { return &own == kernel; });
+}
+
+}  // namespace
+
 const KernelInfo *KernelPacks::find_kernel(std::string_view name) const {
     for (const auto &pack : packs_) {
-        for (const KernelInfo &kernel : pack->kernels()) {
-            if (kernel.name == name) {
-                return &kernel;
-            }
+        if (const KernelInfo *kernel = find_named(pack->kernels(), name)) {
+            return kernel;
+        }
+    }
+    return nullptr;
+}
+
+const DeviceKernelInfo *KernelPacks::find_device_kernel(std::string_view name) const {
+    for (const auto &pack : packs_) {
+        if (const DeviceKernelInfo *kernel = find_named(pack->device_kernels(), name)) {
+            return kernel;
         }
     }
     return nullptr;
 }
 
 const KernelPack *KernelPacks::pack_of(const KernelInfo *kernel) const {
-    for (const auto &pack : packs_) {
-        for (const KernelInfo &own : pack->kernels()) {
-            if (&own == kernel) {
-                return pack.get();
-            }
-        }
-    }
-    return nullptr;
+    const auto found = std::ranges::find_if(packs_, [&](const auto &pack) { return holds(pack->kernels(), kernel); });
+    return found == packs_.end() ? nullptr : found->get();
+}
+
+const KernelPack *KernelPacks::pack_of(const DeviceKernelInfo *kernel) const {
+    const auto found =
+        std::ranges::find_if(packs_, [&](const auto &pack) { return holds(pack->device_kernels(), kernel); });
+    return found == packs_.end() ? nullptr : found->get();
 }
 
 const KernelInfo *find_kernel(std::string_view name, const KernelPacks &packs) {
     const KernelInfo *kernel = find_kernel(name);
     return kernel ? kernel : packs.find_kernel(name);
+}
+
+const DeviceKernelInfo *find_device_kernel(std::string_view name, const KernelPacks &packs) {
+    const DeviceKernelInfo *kernel = find_named(device_table().kernels, name);
+    return kernel ? kernel : packs.find_device_kernel(name);
 }
 
 }  // namespace hattn

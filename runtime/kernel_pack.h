@@ -2,12 +2,14 @@
 // make as those of the library and are told apart by their names alone.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "device/device_table.h"
 #include "kernel_table.h"
 
 namespace hattn {
@@ -25,13 +27,17 @@ public:
     std::span<const KernelInfo> kernels() const {
         return kernels_;
     }
+    std::span<const DeviceKernelInfo> device_kernels() const {
+        return device_kernels_;
+    }
 
 private:
     KernelPack() = default;
 
     std::string path_;
-    std::vector<std::string> names_, needs_;  // what kernels_ point to
+    std::deque<std::string> strings_;  // what kernels point to
     std::vector<KernelInfo> kernels_;
+    std::vector<DeviceKernelInfo> device_kernels_;
     std::shared_ptr<void> library_;
 };
 
@@ -45,7 +51,10 @@ public:
     void load_list(const char *paths);
 
     const KernelInfo *find_kernel(std::string_view name) const;  // null if unknown
-    const KernelPack *pack_of(const KernelInfo *kernel) const;   // null: a kernel of the library
+    const DeviceKernelInfo *find_device_kernel(std::string_view name) const;
+    // Null: a kernel of the library.
+    const KernelPack *pack_of(const KernelInfo *kernel) const;
+    const KernelPack *pack_of(const DeviceKernelInfo *kernel) const;
 
     const std::vector<std::shared_ptr<const KernelPack>> &all() const {
         return packs_;
@@ -64,5 +73,19 @@ private:
 // The library's kernel of a name, else that of a pack; null if unknown. The planner's own rules see the library's
 // alone.
 const KernelInfo *find_kernel(std::string_view name, const KernelPacks &packs);
+const DeviceKernelInfo *find_device_kernel(std::string_view name, const KernelPacks &packs);
+
+// The library's kernels of devices, then those of packs.
+template<typename Visit>
+void for_each_device_kernel(const KernelPacks &packs, Visit &&visit) {
+    for (const DeviceKernelInfo &kernel : device_table().kernels) {
+        visit(kernel);
+    }
+    for (const auto &pack : packs.all()) {
+        for (const DeviceKernelInfo &kernel : pack->device_kernels()) {
+            visit(kernel);
+        }
+    }
+}
 
 }  // namespace hattn

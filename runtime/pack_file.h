@@ -25,7 +25,10 @@ struct PackTrailer {
 //     {"library": "0.1.0", "contract": "16 hex digits", "id": "16 hex digits", "kernels": [
 //       {"name": ..., "target": ..., "kind": ..., "storage": ..., "needs": ..., "untested": ..., "hooks": [...],
 //        "tile": [rows, keys, row_vectors, key_unroll, value_unroll],
-//        "symbol": name of the function in the shared object}, ...]}
+//        "symbol": name of the function in the shared object}, ...],
+//      "device_kernels": [
+//       {"name": ..., "device": "cuda", "kind": ..., "hooks": [...], "tile": [rows, keys, head, slices, thread_rows],
+//        "matrix_type": a hattn_dtype, "shared_bytes": ..., "symbol": ...}, ...]}
 // contract: that of KernelTable. id: of this pack, in the symbol kPackIdSymbol too.
 inline constexpr const char *kPackIdSymbol = "hattn_pack_id";
 

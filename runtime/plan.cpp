@@ -146,14 +146,14 @@ hattn_plan make_plan(const hattn_context &context, const hattn_attention_desc &d
     if (plan.problem.threads > 0) {
         plan.executor.threads = plan.problem.threads;
     }
+    check_forced_device(context.force, desc.device);
+    plan.packs = context.packs;
+    plan.tuning = context.tuning;
     if (desc.device != HATTN_CPU) {
-        plan.tuning = context.tuning;
-        plan.device = make_device_plan(plan.problem, desc.device, context.force, *plan.tuning);
+        plan.device = make_device_plan(plan.problem, desc.device, context.force, *plan.tuning, plan.packs);
         plan.layout.bytes = plan.device->workspace.host_bytes;
         return plan;
     }
-    plan.packs = context.packs;
-    plan.tuning = context.tuning;
     plan.kernels = select_kernels(plan.problem, *context.target, context.force, *plan.tuning, plan.packs);
     plan.layout = lay_out_workspace(plan.problem, plan.kernels, plan.executor.threads);
     return plan;

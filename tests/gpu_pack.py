@@ -21,7 +21,7 @@ _MARK = ".written-by-dev-gpu"
 _DICTIONARY = 192 * 2**20  # bytes
 _NOT_NEEDED = ("__pycache__", "config-*", "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "ensurepip",
                "lib2to3", "distutils", "turtledemo", "pydoc_data", "*.a", "*.pyi", "*.h", "*.js")
-_PACKAGES = ("numpy", "numpy.libs", "py.py", "pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "ml_dtypes")
+_PACKAGES = ("numpy", "numpy.libs", "tqdm", "py.py", "pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "ml_dtypes")
 
 
 class PackError(Exception):

@@ -31,6 +31,7 @@ NO_GPU = 77
 PROGRAMS = (
     "device_cases_test",
     "device_types_test",
+    "device_force_test",
     "device_tuning_test",
     "emulated_cuda/device_cache_test",
     "emulated_cuda/emulated_kernels_test",

@@ -8,6 +8,7 @@
 #include "cuda_api.h"
 #include "device.h"
 #include "device_queue.h"
+#include "device_workspace.h"
 
 namespace hattn {
 
@@ -192,6 +193,9 @@ public:
         return reinterpret_cast<uint64_t>(memory) + offset;
     }
     void release_part(uint64_t) const override {}
+    size_t part_alignment() const override {
+        return kDeviceAlignment;
+    }
 };
 
 }  // namespace
@@ -212,7 +216,7 @@ void *halide_cuda_get_symbol(void *, const char *name) {
 }
 
 int halide_cuda_acquire_context(void *user_context, void **context, bool create) {
-    *context = user_context ? static_cast<hattn::DeviceQueue *>(user_context)->context : nullptr;
+    *context = user_context ? hattn::DeviceQueue::of(user_context).context : nullptr;
     return *context || !create ? halide_error_code_success : halide_error_code_generic_error;
 }
 
@@ -221,7 +225,7 @@ int halide_cuda_release_context(void *) {
 }
 
 int halide_cuda_get_stream(void *user_context, void *, void **stream) {
-    *stream = user_context ? static_cast<hattn::DeviceQueue *>(user_context)->queue : nullptr;
+    *stream = user_context ? hattn::DeviceQueue::of(user_context).queue : nullptr;
     return halide_error_code_success;
 }
 

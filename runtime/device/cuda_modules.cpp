@@ -113,7 +113,7 @@ extern "C" {
 
 int halide_cuda_initialize_kernels(void *user_context, void **state, const char *packed, int bytes) {
     using namespace hattn;
-    const auto &queue = *static_cast<DeviceQueue *>(user_context);
+    const auto &queue = DeviceQueue::of(user_context);
     *state = const_cast<char *>(packed);
     const cuda::CurrentContext current(queue.context);
     if (current.result() != cuda::kSuccess) {
@@ -128,7 +128,7 @@ int halide_cuda_run(void *user_context, void *state, const char *name, int block
                     int threads_x, int threads_y, int threads_z, int shared_bytes, size_t sizes[], void *arguments[],
                     int8_t is_buffer[]) {
     using namespace hattn;
-    const auto &queue = *static_cast<DeviceQueue *>(user_context);
+    const auto &queue = DeviceQueue::of(user_context);
     const cuda::CurrentContext current(queue.context);
     if (current.result() != cuda::kSuccess) {
         return report(current.result(), "cuCtxPushCurrent");

@@ -61,7 +61,7 @@ std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
 // What a device says once and for all.
 struct Answer {
     std::string unusable;
-    int64_t shared_bytes = 0;
+    int64_t shared_bytes = 0, compute_units = 0;
 };
 
 const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
@@ -74,7 +74,9 @@ const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
     }
     Answer answer{try_device(target, device_id)};
     if (answer.unusable.empty()) {
-        answer.shared_bytes = device_driver(target.device).shared_bytes(device_id);
+        const DeviceDriver &driver = device_driver(target.device);
+        answer.shared_bytes = driver.shared_bytes(device_id);
+        answer.compute_units = driver.identity(device_id).compute_units;
     }
     return answers.emplace(key, std::move(answer)).first->second;
 }
@@ -105,7 +107,8 @@ const std::string &device_unusable(const DeviceTargetInfo &target, int32_t devic
 }
 
 DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id) {
-    return {target, answer_of(target, device_id).shared_bytes};
+    const Answer &answer = answer_of(target, device_id);
+    return {target, answer.shared_bytes, answer.compute_units};
 }
 
 const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {

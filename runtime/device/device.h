@@ -19,7 +19,8 @@ const std::string &device_unusable(const DeviceTargetInfo &target, int32_t devic
 // A device whose kernels are wanted.
 struct DeviceLimits {
     const DeviceTargetInfo &target;
-    int64_t shared_bytes;  // the most that a work group may take
+    int64_t shared_bytes;   // the most that a work group may take
+    int64_t compute_units;  // that work groups run on
 };
 // Of one that works. It is asked once.
 DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "runtime/checked.h"
 #include "runtime/kernel_registry.h"
 #include "runtime/status.h"
 
@@ -10,10 +11,12 @@ namespace hattn {
 
 namespace {
 
-// Up to so many rows per kv head the key range is split over work groups.
+// Up to so many rows per kv head the key range is split over work groups, in products of float32 numbers.
 constexpr int64_t kDecodeRows = 16;
 
-constexpr int64_t kSplitKeys = 512;
+// Of a split. Shorter ones where there are not so many of them for each compute unit: loads of several work groups hide
+// how long each takes. On an H100 32768 keys of 8 heads make 512 work groups for 132 units.
+constexpr int64_t kSplitKeys = 512, kFewestSplitKeys = 128, kGroupsOfUnit = 4;
 
 // Tiles for tensor cores with two tiles of the instruction one below the other, of which a chunk takes so much of the
 // machine code per row that others do (decision 0042).
@@ -36,24 +39,30 @@ KernelKind kind_of(hattn_algorithm algorithm) {
     }
 }
 
+// By one sequence of the length there is room for.
+int64_t keys_of_split(const Problem &problem, const DeviceKernelInfo &kernel, const DeviceLimits &device) {
+    const int64_t rows = std::max<int64_t>(problem.query_length, 1);
+    const int64_t heads = std::min<int64_t>(kernel.tile.rows, problem.group_size());
+    const int64_t tiles =
+        problem.kv_heads * ceil_div(problem.group_size(), heads) * ceil_div(rows, kernel.tile.rows / heads);
+    int64_t keys = kFewestSplitKeys;
+    while (keys < kSplitKeys && tiles * ceil_div(problem.kv_length, keys) > kGroupsOfUnit * device.compute_units) {
+        keys *= 2;
+    }
+    return keys;
+}
+
 // Kernels that hold the scores of all their keys have splits of as many as they hold.
-int64_t usual_split_keys(hattn_algorithm algorithm, const DeviceKernelInfo &kernel) {
+int64_t usual_split_keys(hattn_algorithm algorithm, const Problem &problem, const DeviceKernelInfo &kernel,
+                         const DeviceLimits &device) {
     switch (algorithm) {
     case HATTN_ALGORITHM_FLASH:
         return 0;
     case HATTN_ALGORITHM_SPLIT_KV:
-        return kSplitKeys;
+        return keys_of_split(problem, kernel, device);
     default:
         return kernel.tile.keys;
     }
-}
-
-int64_t head_of(const Problem &problem) {
-    return std::max(problem.key_dim, problem.value_dim);
-}
-
-bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type) {
-    return kernel.matrix_type == HATTN_FLOAT32 || kernel.matrix_type == matrix_type;
 }
 
 // Instructions for so many rows of a sequence and head, in the unit of a padded row of tiles with few rows of a thread.
@@ -97,18 +106,19 @@ Candidates candidates(const DeviceLimits &device, KernelKind kind, uint32_t hook
     return found;
 }
 
-// Null if there is none, or it would compute much more than the usual one.
+// Null if there is none, or it would compute much more than the usual one. Tiles of kernels that multiply other types
+// are other tiles, even where their numbers are the same.
 const DeviceKernelInfo *kernel_with(const DeviceTile &tile, const DeviceKernelInfo &usual, const Problem &problem,
-                                    const DeviceLimits &device) {
+                                    const DeviceLimits &device, const KernelPacks &packs) {
     const DeviceKernelInfo *found = nullptr;
-    for (const DeviceKernelInfo &kernel : device_table().kernels) {
+    for_each_device_kernel(packs, [&](const DeviceKernelInfo &kernel) {
         if (kernel.kind == usual.kind && std::string_view(kernel.target) == usual.target && kernel.tile == tile &&
-            serves(kernel.hooks, problem.hooks) && multiplies(kernel, matrix_type_of(problem)) &&
+            serves(kernel.hooks, problem.hooks) && kernel.matrix_type == usual.matrix_type &&
             kernel.shared_bytes <= device.shared_bytes &&
             (!found || __builtin_popcount(kernel.hooks) < __builtin_popcount(found->hooks))) {
             found = &kernel;
         }
-    }
+    });
     const bool fits = head_of(problem) <= tile.head && tile.head <= kMostPadding * usual.tile.head;
     return fits ? found : nullptr;
 }
@@ -120,9 +130,19 @@ const DeviceKernelInfo *usual_kernel(const DeviceLimits &device, hattn_algorithm
         .best;
 }
 
+// Whether the key range is split. On tensor cores up to the rows of a tile of split_kv, which all heads of a kv head
+// share: flash, whose tiles are of one head, would read keys for each of them.
+bool has_few_rows(const Problem &problem, const DeviceLimits &device) {
+    if (problem.query_length * problem.group_size() <= kDecodeRows) {
+        return true;
+    }
+    const DeviceKernelInfo *kernel = usual_kernel(device, HATTN_ALGORITHM_SPLIT_KV, problem);
+    return kernel && kernel->matrix_type != HATTN_FLOAT32 && problem.query_length <= kernel->tile.rows;
+}
+
 // The algorithm for its shape, else the next one that the device has room for; the first one if there is none.
 hattn_algorithm algorithm_by_rule(const Problem &problem, const DeviceLimits &device) {
-    const bool few_rows = problem.query_length * problem.group_size() <= kDecodeRows;
+    const bool few_rows = has_few_rows(problem, device);
     const hattn_algorithm first = few_rows ? HATTN_ALGORITHM_SPLIT_KV : HATTN_ALGORITHM_FLASH,
                           second = few_rows ? HATTN_ALGORITHM_FLASH : HATTN_ALGORITHM_SPLIT_KV;
     const Candidates found = candidates(device, kind_of(first), problem.hooks, head_of(problem),
@@ -140,9 +160,22 @@ hattn_algorithm algorithm_by_rule(const Problem &problem, const DeviceLimits &de
 
 }  // namespace
 
+int64_t head_of(const Problem &problem) {
+    return std::max(problem.key_dim, problem.value_dim);
+}
+
 hattn_dtype matrix_type_of(const Problem &problem) {
     const bool alike = problem.q_dtype == problem.k_dtype && problem.k_dtype == problem.v_dtype;
     return alike ? problem.q_dtype : HATTN_FLOAT32;
+}
+
+bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type) {
+    return kernel.matrix_type == HATTN_FLOAT32 || kernel.matrix_type == matrix_type;
+}
+
+DeviceChoice usual_choice(hattn_algorithm algorithm, const Problem &problem, const DeviceKernelInfo &kernel,
+                          const DeviceLimits &device) {
+    return {algorithm, &kernel, usual_split_keys(algorithm, problem, kernel, device)};
 }
 
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
@@ -157,19 +190,19 @@ const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kin
 }
 
 DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &device, hattn_algorithm asked,
-                               const TuningGrids &measured) {
+                               const TuningGrids &measured, const KernelPacks &packs) {
     const int64_t rows = std::max<int64_t>(problem.query_length, 1);
     const TuningEntry *entry = nearest_entry(measured, problem, rows, problem.kv_length);
     if (entry && (entry->algorithm == HATTN_ALGORITHM_FLASH || entry->algorithm == HATTN_ALGORITHM_SPLIT_KV)) {
         if (const DeviceKernelInfo *usual = usual_kernel(device, entry->algorithm, problem)) {
-            const DeviceKernelInfo *tuned = kernel_with(entry->device_tile, *usual, problem, device);
+            const DeviceKernelInfo *tuned = kernel_with(entry->device_tile, *usual, problem, device, packs);
             return {entry->algorithm, tuned ? tuned : usual, entry->split_keys, Decider::kMachine, entry};
         }
     }
     const hattn_algorithm algorithm = asked != HATTN_ALGORITHM_AUTO ? asked : algorithm_by_rule(problem, device);
     const DeviceKernelInfo &kernel = device_kernel(device, kind_of(algorithm), problem.hooks, head_of(problem),
                                                    matrix_type_of(problem), problem.query_length);
-    return {algorithm, &kernel, usual_split_keys(algorithm, kernel)};
+    return usual_choice(algorithm, problem, kernel, device);
 }
 
 }  // namespace hattn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device.h"
+#include "runtime/kernel_pack.h"
 #include "runtime/selection.h"
 
 namespace hattn {
@@ -15,8 +16,17 @@ struct DeviceChoice {
     const TuningEntry *entry = nullptr;  // unless the rule decided; lives as long as the database
 };
 
+// An algorithm, and the splits that it usually has with a kernel, of such a problem on such a device.
+DeviceChoice usual_choice(hattn_algorithm algorithm, const Problem &problem, const DeviceKernelInfo &kernel,
+                          const DeviceLimits &device);
+
+// The larger of a problem's two.
+int64_t head_of(const Problem &problem);
+
 // The type of queries, keys and values if tensor cores might multiply them, else float32.
 hattn_dtype matrix_type_of(const Problem &problem);
+// Whether a kernel is for problems of such a type.
+bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type);
 
 // Of kernels that the device has shared memory for: one for matrices of that type if there is one, of those the one
 // with the least padding, of those the one with the fewest hooks, of those the one with the least work for so many rows
@@ -25,8 +35,9 @@ hattn_dtype matrix_type_of(const Problem &problem);
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
                                       hattn_dtype matrix_type = HATTN_FLOAT32, int64_t rows = 0);
 
-// asked: an algorithm, or auto. measured: this machine's entries for such problems on the device.
+// asked: an algorithm, or auto. measured: this machine's entries for such problems on the device, which may say tiles
+// of packed kernels.
 DeviceChoice choose_for_device(const Problem &problem, const DeviceLimits &device, hattn_algorithm asked,
-                               const TuningGrids &measured);
+                               const TuningGrids &measured, const KernelPacks &packs);
 
 }  // namespace hattn

@@ -51,6 +51,10 @@ public:
     // A part of memory as memory of its own, until it is released.
     virtual uint64_t part(void *memory, size_t offset, size_t bytes) const = 0;
     virtual void release_part(uint64_t part) const = 0;
+    // Of parts that are addresses, so that neighbours can be copied together; 0: they are not.
+    virtual size_t part_alignment() const {
+        return 0;
+    }
 };
 
 const DeviceDriver &device_driver(hattn_device device);

@@ -66,7 +66,7 @@ public:
           args_(args),
           queue_(*plan.target, problem.device_id, args),
           waits_(waits || !args.queue || args.q.device == HATTN_CPU),
-          host_(args.workspace, plan.workspace.host_bytes),
+          host_(args.workspace, plan.workspace.host_bytes - plan.workspace.upload_bytes),
           lse_(lse_tensor(args)),
           bias_(or_else(args.bias, &kNoBias, HATTN_FLOAT32)),
           mask_(or_else(args.mask, &kNoMask, HATTN_BOOL)),
@@ -81,7 +81,13 @@ public:
                    {queue_, lse_, "lse"},
                    {queue_, bias_, "bias"},
                    {queue_, mask_, "mask"}},
-          units_(make_device_units(problem, plan, args, lse_, tensors_, wanted_scores(), &host_)) {}
+          units_(make_device_units(problem, plan, args, lse_, tensors_, wanted_scores(), &host_)) {
+        if (args.workspace) {
+            const DeviceWorkspace &sizes = plan.workspace;
+            char *const end = static_cast<char *>(args.workspace) + sizes.host_bytes;
+            queue_.uploads.use(end - sizes.upload_bytes, sizes.upload_bytes);
+        }
+    }
 
     // Nothing is left in the queue that reads memory of the host after a failure.
     void run() {
@@ -101,16 +107,28 @@ private:
         return plan_.scores ? &scores_.emplace(queue_, args_.scores, "scores") : nullptr;
     }
 
-    void enqueue() {
+    // In the order in which parts of the workspace were taken, so that neighbours go together.
+    void upload() {
+        alibi_slopes_.upload();
+        sink_logits_.upload();
+        tensors_.query.upload();
         tensors_.key.upload();
         tensors_.value.upload();
-        for (DeviceMemory *input : {&tensors_.query, &tensors_.bias, &tensors_.mask, &alibi_slopes_, &sink_logits_}) {
-            input->upload();
+        if (!args_.lse.data) {
+            tensors_.lse.upload();  // nothing, but it lies between them
         }
+        tensors_.bias.upload();
+        tensors_.mask.upload();
+    }
+
+    void enqueue() {
+        upload();
         if (plan_.split_keys > 0) {
             run_split();
         } else {
-            launch_attention({tensors_.output, args_.out.dtype, args_.out.stride[2]}, tensors_.lse, lse_.stride[2]);
+            UnitTable tiles(queue_, std::span(units_.attention));
+            launch_attention(tiles, {tensors_.output, args_.out.dtype, args_.out.stride[2]}, tensors_.lse,
+                             lse_.stride[2]);
         }
         if (scores_) {
             launch_scores();
@@ -125,14 +143,20 @@ private:
     void run_split() {
         const int64_t rows = std::max<int64_t>(units_.state_rows, 1);
         const float *no_host = nullptr;
+        // Tables before what kernels leave each other: they lie behind the other things that are copied.
+        std::optional<UnitTable> tiles;
+        if (!plan_.values && !units_.attention.empty()) {
+            tiles.emplace(queue_, std::span(units_.attention));
+        }
+        UnitTable merges(queue_, std::span(units_.merges));
         const DeviceMemory states(queue_, no_host, rows * problem_.value_dim, "partial states");
         const DeviceMemory state_lse(queue_, no_host, rows, "partial states");
         if (plan_.values) {
             run_unfused(states, state_lse);
-        } else if (!units_.attention.empty()) {
-            launch_attention({states, HATTN_FLOAT32, problem_.value_dim}, state_lse, 1);
+        } else if (tiles) {
+            launch_attention(*tiles, {states, HATTN_FLOAT32, problem_.value_dim}, state_lse, 1);
         }
-        launch_merges(states, state_lse);
+        launch_merges(merges, states, state_lse);
     }
 
     // Scores and values of as many units at a time as there is memory for the weights between them.
@@ -178,8 +202,7 @@ private:
         int64_t stride;
     };
 
-    void launch_attention(const RowOutput &out, const DeviceMemory &lse, int64_t lse_stride) {
-        UnitTable table(queue_, std::span(units_.attention));
+    void launch_attention(UnitTable &table, const RowOutput &out, const DeviceMemory &lse, int64_t lse_stride) {
         DeviceView output(out.memory, kFloat, {{problem_.value_dim, 1}, {1, out.stride}});
         DeviceView output_lse(lse, {{problem_.value_dim, 0}, {1, lse_stride}});
         if (plan_.algorithm == HATTN_ALGORITHM_NAIVE) {
@@ -238,7 +261,7 @@ private:
     }
 
     // A unit is one row. Its states lie a tile apart.
-    void launch_merges(const DeviceMemory &states, const DeviceMemory &state_lse) {
+    void launch_merges(UnitTable &table, const DeviceMemory &states, const DeviceMemory &state_lse) {
         const int64_t tile_rows = plan_.attention->tile.rows, dim = problem_.value_dim;
         DeviceView partial_output(states, {{dim, 1}, {1, dim}, {1, tile_rows * dim}});
         DeviceView partial_lse(state_lse, {{1, 1}, {1, tile_rows}});
@@ -248,7 +271,6 @@ private:
         DeviceView output_halves(tensors_.output, kHalf, {{1, 1}});
         DeviceView lse(tensors_.lse, {{dim, 0}, {1, 0}, {1, 0}});
         queue_.types = {.output = args_.out.dtype};
-        UnitTable table(queue_, std::span(units_.merges));
         launch(queue_, *plan_.merge, table, partial_output, partial_lse, sinks, &heads, &output_type, output_halves,
                output, lse);
     }

@@ -33,6 +33,7 @@ void launch(DeviceQueue &queue, const DeviceKernelInfo &kernel, UnitTable &units
     void *context = queue.user_context();
     void *all[] = {&context, units.view, &units.count, arguments...};
     queue.kernel = &kernel;
+    queue.uploads.flush(queue);
     check_device(kernel.function(all), queue.target, kernel.name);
 }
 

@@ -101,8 +101,9 @@ void DeviceMemory::allocate(int64_t span, bool may_be_part) {
     if (may_be_part && queue_.workspace && bytes <= queue_.workspace_size - queue_.workspace_used) {
         native_ = queue_.driver.part(queue_.workspace, queue_.workspace_used, bytes);
         is_part_ = true;
+        const size_t alignment = queue_.driver.part_alignment() > 0 ? queue_.driver.part_alignment() : kPartAlignment;
         queue_.workspace_used =
-            std::min<size_t>(queue_.workspace_size, round_up(queue_.workspace_used + bytes, kPartAlignment));
+            std::min<size_t>(queue_.workspace_size, round_up(queue_.workspace_used + bytes, alignment));
         try {
             wrap();
         } catch (...) {
@@ -135,10 +136,13 @@ void DeviceMemory::wrap() {
 
 void DeviceMemory::upload() {
     if (!buffer_.host) {
+        if (is_part_) {
+            queue_.uploads.skip(queue_, native_, buffer_.size_in_bytes());
+        }
         return;
     }
     if (is_part_) {
-        queue_.driver.upload(queue_, native_, buffer_.host, buffer_.size_in_bytes());
+        queue_.uploads.add(queue_, native_, buffer_.host, buffer_.size_in_bytes());
         return;
     }
     buffer_.set_host_dirty();

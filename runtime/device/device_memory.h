@@ -40,7 +40,7 @@ public:
     DeviceMemory(const DeviceMemory &) = delete;
     DeviceMemory &operator=(const DeviceMemory &) = delete;
 
-    // In the order of the queue; of a tensor on the device nothing.
+    // In the order of the queue, from the next launch on at the latest; of a tensor on the device nothing.
     void upload();
     void download();
 

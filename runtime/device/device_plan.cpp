@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device_force.h"
 #include "runtime/kernel_registry.h"
 #include "runtime/selection.h"
 
@@ -10,10 +11,11 @@ namespace hattn {
 namespace {
 
 // The kernels beside the one of the algorithm.
-void add_kernels(const Problem &problem, const DeviceLimits &limits, DevicePlan &plan) {
-    const int64_t head = std::max(problem.key_dim, problem.value_dim);
+void add_kernels(const Problem &problem, const DeviceLimits &limits, const Force &force, DevicePlan &plan) {
+    const int64_t head = head_of(problem);
     if (plan.algorithm == HATTN_ALGORITHM_UNFUSED) {
-        plan.values = &device_kernel(limits, KernelKind::kUnfusedValues, 0, head);
+        const bool is_forced = force.device_kernel && force.device_kernel->kind == KernelKind::kUnfusedValues;
+        plan.values = is_forced ? force.device_kernel : &device_kernel(limits, KernelKind::kUnfusedValues, 0, head);
     }
     if (problem.scores != HATTN_SCORES_NONE) {
         const bool probabilities = problem.scores == HATTN_SCORES_PROBABILITIES;
@@ -25,7 +27,7 @@ void add_kernels(const Problem &problem, const DeviceLimits &limits, DevicePlan 
 }  // namespace
 
 DevicePlan make_device_plan(const Problem &problem, hattn_device device, const Force &force,
-                            const TuningDatabase &tuning) {
+                            const TuningDatabase &tuning, const KernelPacks &packs) {
     const bool forced = force.algorithm != HATTN_ALGORITHM_AUTO;
     const hattn_algorithm asked = forced ? force.algorithm : problem.algorithm;
     const DeviceTargetInfo &target = usable_device(device, problem.device_id);
@@ -33,7 +35,9 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
     TuningFamily family = family_of(problem, asked, nullptr);
     family.device = stamp.key();
     const DeviceLimits limits = device_limits(target, problem.device_id);
-    const DeviceChoice choice = choose_for_device(problem, limits, asked, tuning.machine.find(family));
+    const DeviceChoice choice = force.device_kernel
+                                    ? forced_choice(force, problem, limits)
+                                    : choose_for_device(problem, limits, asked, tuning.machine.find(family), packs);
     const bool shares_keys = choice.split_keys > 0;
     DevicePlan plan{.target = &target,
                     .algorithm = choice.algorithm,
@@ -49,7 +53,7 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
                     .family = family,
                     .cell = tuning_cell(problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length),
                     .stamp = stamp};
-    add_kernels(problem, limits, plan);
+    add_kernels(problem, limits, force, plan);
     plan.workspace = lay_out_device_workspace(problem, plan);
     return plan;
 }

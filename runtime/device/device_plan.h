@@ -28,9 +28,9 @@ struct DevicePlan {
     DeviceWorkspace workspace = {};
 };
 
-// Of what is forced, only the algorithm concerns devices. Throws StatusError if the build has no such kernels or the
-// machine no such device.
+// Of what is forced, the algorithm and a kernel of the device concern devices. Throws StatusError if the build has no
+// such kernels or the machine no such device, or the forced kernel does not compute the problem.
 DevicePlan make_device_plan(const Problem &problem, hattn_device device, const Force &force,
-                            const TuningDatabase &tuning);
+                            const TuningDatabase &tuning, const KernelPacks &packs);
 
 }  // namespace hattn

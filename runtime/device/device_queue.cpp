@@ -4,10 +4,40 @@
 #include "runtime/status.h"
 #include "runtime/structs.h"
 
+// Those of Halide's runtime, and their replacements in cuda_modules.cpp and opencl_modules.cpp.
+extern "C" {
+int halide_cuda_initialize_kernels(void *, void **, const char *, int);
+void halide_cuda_finalize_kernels(void *, void *);
+int halide_cuda_run(void *, void *, const char *, int, int, int, int, int, int, int, size_t[], void *[], int8_t[]);
+int halide_opencl_initialize_kernels(void *, void **, const char *, int);
+void halide_opencl_finalize_kernels(void *, void *);
+int halide_opencl_run(void *, void *, const char *, int, int, int, int, int, int, int, size_t[], void *[], int8_t[]);
+}
+
 namespace hattn {
 
+namespace {
+
+// Packs do not know the interface.
+int copy_to_device(void *context, halide_buffer_t *buffer, const halide_device_interface_t *) {
+    return halide_copy_to_device(context, buffer, DeviceQueue::of(context).target.interface());
+}
+
+}  // namespace
+
+const LaunchFunctions &launch_functions(hattn_device device) {
+    static constexpr LaunchFunctions cuda = {copy_to_device, halide_cuda_initialize_kernels,
+                                             halide_cuda_finalize_kernels, halide_cuda_run};
+    static constexpr LaunchFunctions opencl = {copy_to_device, halide_opencl_initialize_kernels,
+                                               halide_opencl_finalize_kernels, halide_opencl_run};
+    return device == HATTN_OPENCL ? opencl : cuda;
+}
+
 DeviceQueue::DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_queue *given)
-    : target(kernels_for), driver(device_driver(kernels_for.device)), device_id(id) {
+    : LaunchFunctions(launch_functions(kernels_for.device)),
+      target(kernels_for),
+      driver(device_driver(kernels_for.device)),
+      device_id(id) {
     if (given) {
         const hattn_queue read = read_struct(given, "queue");
         driver.open(*this, &read);

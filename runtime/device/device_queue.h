@@ -6,11 +6,13 @@
 
 #include "device_driver.h"
 #include "device_table.h"
+#include "device_uploads.h"
+#include "launch_functions.h"
 #include "loaded_code.h"
 
 namespace hattn {
 
-struct DeviceQueue {
+struct DeviceQueue : LaunchFunctions {
     // The queue given, or the library's own if it is null. Throws StatusError.
     DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_queue *given = nullptr);
     // The caller's, if there is one, and workspace.
@@ -20,9 +22,12 @@ struct DeviceQueue {
     DeviceQueue(const DeviceQueue &) = delete;
     DeviceQueue &operator=(const DeviceQueue &) = delete;
 
-    // As Halide takes it.
+    // As Halide and kernels take it, and the way back.
     void *user_context() {
-        return this;
+        return static_cast<LaunchFunctions *>(this);
+    }
+    static DeviceQueue &of(void *user_context) {
+        return *static_cast<DeviceQueue *>(static_cast<LaunchFunctions *>(user_context));
     }
 
     const DeviceTargetInfo &target;
@@ -36,6 +41,7 @@ struct DeviceQueue {
     void *workspace = nullptr;
     size_t workspace_used = 0, workspace_size = 0;
     bool took_memory = false;  // beside the workspace
+    DeviceUploads uploads;     // to parts of it
 };
 
 }  // namespace hattn

@@ -105,6 +105,17 @@ DeviceSide::Offsets DeviceSide::offsets(const Sequence &sequence, int64_t batch,
     return at;
 }
 
+DeviceSide::Offsets DeviceSide::granule_step() const {
+    Offsets step = {};
+    if (problem_.scattered()) {
+        step.granules = 1;
+        return step;
+    }
+    step.rows = granule_unit(problem_, side_) * dtype_bits(side_.dtype) / (8 * rows_.type().bytes());
+    step.block_scales = scales_keys_ ? granule_unit(problem_, block_scales_) : 0;
+    return step;
+}
+
 bool DeviceSide::is_aligned(int64_t bytes, int64_t elements) const {
     return rows_.handle() % bytes == 0 && side_.stride[2] % elements == 0 &&
            granule_unit(problem_, side_) % elements == 0;

@@ -23,6 +23,7 @@ public:
         int64_t rows, granules, channel_scales, block_scales;
     };
     Offsets offsets(const Sequence &sequence, int64_t batch, int64_t kv_head, int64_t first_key) const;
+    Offsets granule_step() const;  // what they grow by from one granule of keys to the next
     // Whether all rows of a unit start at multiples of so many bytes, if it starts at one of so many elements.
     bool is_aligned(int64_t bytes, int64_t elements) const;
 

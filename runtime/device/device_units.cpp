@@ -19,6 +19,8 @@ public:
           args_(args),
           lse_(lse),
           tensors_(tensors),
+          key_step_(tensors.key.granule_step()),
+          value_step_(tensors.value.granule_step()),
           batch_(batch),
           sequence_(problem, args, batch),
           units_(*units) {}
@@ -103,15 +105,21 @@ private:
         const int64_t tile_rows = plan_.attention->tile.rows;
         const int64_t states = ceil_div(keys.size(), plan_.split_keys);
         const int64_t first_row = units_.state_rows;
-        for (int64_t split = 0; split < states; ++split) {
-            const int64_t begin = keys.begin + split * plan_.split_keys;
-            UnitRecord unit = unit_of(head, heads, row, rows, {begin, std::min(begin + plan_.split_keys, keys.end)});
-            unit.output = narrow((first_row + split * tile_rows) * problem_.value_dim);
-            unit.lse = narrow(first_row + split * tile_rows);
-            unit.sinks = no_sinks(problem_);
-            units_.attention.push_back(unit);
-        }
         units_.state_rows += states * tile_rows;
+        narrow(units_.state_rows * problem_.value_dim);
+        UnitRecord first = unit_of(head, heads, row, rows, keys);
+        first.output = narrow(first_row * problem_.value_dim);
+        first.lse = narrow(first_row);
+        first.sinks = no_sinks(problem_);
+        for (int64_t split = 0; split < states; ++split) {
+            UnitRecord &unit = units_.attention.emplace_back(first);
+            const int64_t key = split * plan_.split_keys;
+            unit.key_count = narrow(std::min(plan_.split_keys, keys.size() - key));
+            move_keys(unit, key);
+            set_limits(unit, row, keys.begin + key);
+            add(unit.output, split * tile_rows * problem_.value_dim);
+            add(unit.lse, split * tile_rows);
+        }
         for (int64_t r = 0; r < rows * heads; ++r) {
             add_merge(head + r % heads, row + r / heads, first_row + r, states, sink_index(head + r % heads));
         }
@@ -162,12 +170,33 @@ private:
         unit.value_block_scales = narrow(value.block_scales);
         unit.bias = operand_offset<float>(tensors_.bias, args_.bias, head, row, keys.begin);
         unit.mask = operand_offset<uint8_t>(tensors_.mask, args_.mask, head, row, keys.begin);
-        const TileLimits limits = sequence_.limits(row, keys.begin);
+        set_limits(unit, row, keys.begin);
+        return unit;
+    }
+
+    void set_limits(UnitRecord &unit, int64_t row, int64_t first_key) const {
+        const TileLimits limits = sequence_.limits(row, first_key);
         unit.first_offset = limits.first_offset;
         unit.last_offset = limits.last_offset;
         unit.position_offset = limits.position_offset;
         unit.key_skip = limits.key_skip;
-        return unit;
+    }
+
+    // Of a tile, whole granules of keys further on: but for these, its splits, of which decode has many, are alike.
+    void move_keys(UnitRecord &unit, int64_t keys) const {
+        const int64_t granules = keys / kGranuleKeys;
+        add(unit.key, granules * key_step_.rows);
+        add(unit.key_granules, granules * key_step_.granules);
+        add(unit.key_block_scales, granules * key_step_.block_scales);
+        add(unit.value, granules * value_step_.rows);
+        add(unit.value_granules, granules * value_step_.granules);
+        add(unit.value_block_scales, granules * value_step_.block_scales);
+        add(unit.bias, args_.bias.data ? keys * used_stride(args_.bias, 3) : 0);
+        add(unit.mask, args_.mask.data ? keys * used_stride(args_.mask, 3) : 0);
+    }
+
+    static void add(int32_t &offset, int64_t by) {
+        offset = static_cast<int32_t>(offset + by);
     }
 
     template<typename T>
@@ -211,6 +240,7 @@ private:
     const hattn_attention_args &args_;
     const hattn_tensor &lse_;
     const DeviceTensors &tensors_;
+    const DeviceSide::Offsets key_step_, value_step_;
     const int64_t batch_;
     const Sequence sequence_;
     DeviceUnits &units_;

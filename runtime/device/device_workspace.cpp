@@ -91,8 +91,8 @@ DeviceWorkspace lay_out_device_workspace(const Problem &problem, const DevicePla
         count_score_units(problem, plan.scores->tile, workspace);
     }
     workspace.granules = checked_multiply(problem.scattered() ? problem.batch : 1, most_granules(problem), kWhat);
-    Sizes host(kHostAlignment), device(kPartAlignment);
-    for (Sizes *sizes : {&host, &device}) {
+    Sizes host(kHostAlignment), device(kPartAlignment), uploads(kDeviceAlignment);
+    for (Sizes *sizes : {&host, &device, &uploads}) {
         sizes->add(workspace.attention_units, sizeof(UnitRecord));
         sizes->add(workspace.merge_units, sizeof(MergeRecord));
         sizes->add(workspace.score_units, sizeof(ScoreRecord));
@@ -114,6 +114,8 @@ DeviceWorkspace lay_out_device_workspace(const Problem &problem, const DevicePla
     if (plan.values) {
         add_weights(plan, workspace, host, device);
     }
+    workspace.upload_bytes = uploads.total();
+    host.add(static_cast<int64_t>(workspace.upload_bytes), 1);
     workspace.host_bytes = host.total();
     workspace.device_bytes = device.total();
     return workspace;

@@ -20,6 +20,7 @@ struct DeviceWorkspace {
     int64_t attention_units = 0, merge_units = 0, score_units = 0, state_rows = 0, granules = 0;
     int64_t weight_units = 0,
             weight_batches = 0;  // of unfused: units whose weights there is room for, and times so many
+    size_t upload_bytes = 0;     // of the host's, at its end: tables on their way to the device
     size_t host_bytes = 0, device_bytes = 0;
 };
 

@@ -210,7 +210,7 @@ const DeviceDriver &opencl_driver() {
 extern "C" {
 
 int halide_acquire_cl_context(void *user_context, void **context, void **queue, bool create) {
-    const auto *given = static_cast<const hattn::DeviceQueue *>(user_context);
+    const auto *given = user_context ? &hattn::DeviceQueue::of(user_context) : nullptr;
     *context = given ? given->context : nullptr;
     *queue = given ? given->queue : nullptr;
     return given || !create ? halide_error_code_success : halide_error_code_generic_error;

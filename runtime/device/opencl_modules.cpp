@@ -154,7 +154,7 @@ extern "C" {
 
 int halide_opencl_initialize_kernels(void *user_context, void **state, const char *packed, int bytes) {
     using namespace hattn;
-    const auto &queue = *static_cast<DeviceQueue *>(user_context);
+    const auto &queue = DeviceQueue::of(user_context);
     *state = const_cast<char *>(packed);
     LoadedKernel &kernel = loaded_kernels().find(queue, packed);
     const std::lock_guard lock(kernel.mutex);
@@ -171,7 +171,7 @@ int halide_opencl_run(void *user_context, void *state, const char *name, int blo
                       int threads_x, int threads_y, int threads_z, int shared_bytes, size_t sizes[], void *arguments[],
                       int8_t is_buffer[]) {
     using namespace hattn;
-    auto &queue = *static_cast<DeviceQueue *>(user_context);
+    auto &queue = DeviceQueue::of(user_context);
     LoadedKernel &loaded = loaded_kernels().find(queue, state);
     const std::lock_guard lock(loaded.mutex);
     Result result = opencl::kSuccess;

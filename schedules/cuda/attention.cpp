@@ -1,5 +1,7 @@
 #include "attention.h"
 
+#include <algorithm>
+
 #include "runtime/device/unit_record.h"
 #include "warp_matrix.h"
 
@@ -142,15 +144,17 @@ private:
 
     // From memory to shared memory: the threads of a warp read neighbouring elements of a row, or blocks of elements,
     // which wide_rows.h makes one load each.
-    Func &load_rows(Func &f, const Var &row) const {
+    Func &load_rows(Func &f, const Var &row, int row_count) const {
         // All threads take part: of a row that is no power of two long, as many blocks at a time as are one.
         const int blocks = tile_.head / kAlignedElements & -(tile_.head / kAlignedElements), rows = kWarp / blocks;
+        const int rows_at_once = warps() * parts() * rows;
         f.bound(s.d, 0, tile_.head);
         for (const Expr &layout : {s.row_layout == kRowsSideBySide, s.row_layout >= kRowsAligned}) {
             f.specialize(layout)
                 .split(s.d, v.in_row, v.element, kAlignedElements)
                 .split(v.in_row, v.in_row, v.x, blocks)
-                .split(row, v.in_y, v.y, warps() * parts() * rows)
+                .split(row, v.in_y, v.y, rows_at_once,
+                       row_count % rows_at_once == 0 ? TailStrategy::Auto : TailStrategy::GuardWithIf)
                 .split(v.y, v.y, v.in_x, rows)
                 .fuse(v.x, v.in_x, v.x)
                 .split(v.y, v.part, v.warp, warps())
@@ -197,7 +201,7 @@ private:
                                 .bound(s.d, 0, tile_.head)
                                 .bound_storage(s.d, tile_.head + kFragmentColumns),
                             s.d, tile_.head);
-        load_rows(s.query_tile, s.r)
+        load_rows(s.query_tile, s.r, tile_.rows)
             .compute_at(s.output, v.block)
             .bound_extent(s.r, tile_.rows)
             .reorder_storage(s.d, s.r)
@@ -218,7 +222,7 @@ private:
     }
 
     void scores() {
-        load_rows(s.key_rows, s.k)
+        load_rows(s.key_rows, s.k, tile_.keys)
             .compute_at(chunk_loop_)
             .bound(s.k, 0, tile_.keys)
             .bound_extent(s.c, 1)
@@ -273,12 +277,14 @@ private:
             .unroll(v.tile);
         s.key_seen.compute_at(chunk_loop_).bound(s.k, 0, tile_.keys).bound_extent(s.c, 1);
         for (Stage stage : {Stage(s.key_seen), s.key_seen.update()}) {
-            stage.split(s.k, v.warp, v.x, kWarp).gpu_threads(v.x, v.warp);
+            stage.split(s.k, v.y, v.x, kWarp)
+                .split(v.y, v.part, v.warp, std::min(warps(), tile_.keys / kWarp))
+                .gpu_threads(v.x, v.warp, v.part);
         }
     }
 
     void values() {
-        load_rows(s.value_rows, s.k)
+        load_rows(s.value_rows, s.k, tile_.keys)
             .compute_at(chunk_loop_)
             .bound(s.k, 0, tile_.keys)
             .bound_extent(s.c, 1)

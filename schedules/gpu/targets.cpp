@@ -59,6 +59,12 @@ const std::vector<DeviceTarget> &device_targets() {
                                   {64, 64, 128, 4, 2},
                                   {64, 64, 192, 8, 2},
                                   {64, 32, 256, 8, 2}},
+            // Four warps share the rows of a kv head, which are few.
+            .matrix_split_kv_tiles = {{16, 128, 64, 16, 2},
+                                      {16, 64, 96, 16, 2},
+                                      {16, 64, 128, 16, 2},
+                                      {16, 64, 192, 16, 2},
+                                      {16, 32, 256, 16, 2}},
             .append_tiles = {{8, 0, 0, 32, 1}},
             .plain_tiles = {{8, 512, 0, 32, 1}},
         },

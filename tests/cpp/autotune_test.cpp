@@ -145,6 +145,9 @@ TEST(DeviceCost, KnowsWhatIsSlow) {
     Candidate padded = flash;
     padded.tile.head = 128;
     EXPECT_LT(seconds(flash, prompt), seconds(padded, prompt));
+    Candidate narrow = flash;
+    narrow.tile.thread_rows = 1;
+    EXPECT_LT(seconds(flash, prompt), seconds(narrow, prompt)) << "which reads an operand per multiply-add";
 }
 
 // Orders that hold on any machine.

@@ -79,7 +79,7 @@ def test_without_winners_nothing_is_compiled(tmp_path):
 
 def test_the_command(kernelgen, tmp_path, monkeypatch, capsys):
     names = deep.candidate_names(kernelgen)[:2]
-    monkeypatch.setattr(deep, "candidate_names", lambda _: names)
+    monkeypatch.setattr(deep, "candidate_names", lambda *_: names)
     (tmp_path / "shapes.json").write_text(json.dumps([SHAPE]))
     path = tmp_path / "tuning.json"
     arguments = ["--deep", "--threads", "1", "--budget", "0.3s", "--shapes", tmp_path / "shapes.json", "--output", path]

@@ -85,6 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="also compile kernels with other tiles, for minutes, and keep the winners"
     )
+    parser.add_argument(
+        "--kernels",
+        type=pathlib.Path,
+        metavar="FILE.so",
+        help="also try the kernels of a pack, which was compiled elsewhere; it is kept if one of them wins",
+    )
     parser.add_argument("--report", type=pathlib.Path, metavar="FILE.html", help="write a page with charts")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="default: the database in use")
 
@@ -153,26 +159,38 @@ def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -
 
 
 def _measure_deep(
-    problems: List[shapes.Problem], path: pathlib.Path, threads: int, options: session.Options
+    problems: List[shapes.Problem], path: pathlib.Path, arguments: argparse.Namespace, options: session.Options
 ) -> Tuple[List[session.Result], bool]:
     """Likewise, with kernels that are compiled for it."""
-    elsewhere = problems[0].shapes[0]["device"] if problems else "cpu"
-    if elsewhere != "cpu":
-        raise ValueError(f"--deep: compiles kernels for the CPU alone, but --device is {elsewhere}")
-    stored = [problem.title for problem in problems if problem.shapes[0]["dtype"] != "float32"]
-    if stored:
+    device = arguments.device
+    stored = [problem.title for problem in problems if problem.shapes[0].get("dtype", "float32") != "float32"]
+    if stored and device == "cpu":
         raise ValueError(f"--deep: compiles kernels for float32 alone, but there is {stored[0]}")
     kernelgen = deep.find_kernelgen()
-    names = deep.candidate_names(kernelgen)
+    names = deep.candidate_names(kernelgen, device, problems)
+    if not names:
+        raise ValueError("--deep: the library has all the kernels there are for these problems")
     with tempfile.TemporaryDirectory() as folder:
         pack = pathlib.Path(folder, "candidates.so")
-        print(f"compiling {len(names)} kernels")
-        deep.compile_pack(kernelgen, pack, names)
+        print(f"compiling {len(names)} kernels", flush=True)
+        for line in deep.compile_pack(kernelgen, pack, names):
+            print(line)
         with deep.loaded(pack):
-            results, interrupted = _measure(problems, None, _hattn.Tuner(threads), options)
-        winners = deep.winners(results, names)
-        print(f"compiling {len(winners)} winners, with and without hooks")
+            results, interrupted = _measure(problems, None, _hattn.Tuner(arguments.threads), options)
+        winners = deep.winners(results, names, device)
+        print(f"compiling {len(winners)} winners, with and without hooks", flush=True)
         session.save(path, results, deep.keep(kernelgen, path, winners))
+    return results, interrupted
+
+
+def _measure_with(
+    pack: pathlib.Path, problems: List[shapes.Problem], path: pathlib.Path, threads: int, options: session.Options
+) -> Tuple[List[session.Result], bool]:
+    """Likewise, with kernels that were compiled elsewhere."""
+    with deep.loaded(pack):
+        results, interrupted = _measure(problems, None, _hattn.Tuner(threads), options)
+        has_winners = bool(deep.chosen(results, deep.names_in(pack)))
+    session.save(path, results, deep.keep_file(pack, path) if has_winners else [])
     return results, interrupted
 
 
@@ -183,6 +201,10 @@ def run(arguments: argparse.Namespace) -> int:
     _check_device(arguments.device)
     if arguments.portable and arguments.device != "cpu":
         raise ValueError(f"--portable: is for tunings of the CPU, but --device is {arguments.device}")
+    if arguments.deep and arguments.kernels is not None:
+        raise ValueError("--deep, --kernels: exclude each other")
+    if arguments.kernels is not None:
+        deep.check_pack(arguments.kernels)
     if arguments.resume and arguments.force:
         raise ValueError("--resume, --force: exclude each other")
     path: Optional[pathlib.Path] = arguments.output
@@ -206,10 +228,12 @@ def run(arguments: argparse.Namespace) -> int:
         invariant=arguments.invariant,
         usual=arguments.usual,
         portable=arguments.portable,
-        most_candidates=DEEP_CANDIDATES if arguments.deep else QUICK_CANDIDATES,
+        most_candidates=DEEP_CANDIDATES if arguments.deep or arguments.kernels is not None else QUICK_CANDIDATES,
     )
     if arguments.deep:
-        results, interrupted = _measure_deep(problems, path, arguments.threads, options)
+        results, interrupted = _measure_deep(problems, path, arguments, options)
+    elif arguments.kernels is not None:
+        results, interrupted = _measure_with(arguments.kernels, problems, path, arguments.threads, options)
     else:
         results, interrupted = _measure(problems, path, tuner, options)
     if arguments.portable:

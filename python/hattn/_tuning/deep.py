@@ -9,15 +9,23 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import tempfile
-from typing import Any, Dict, Iterator, List, Set
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import hattn
 from hattn._tuning.session import Result
+from hattn._tuning.shapes import Problem, Shape
 
 # Of unfused the library has the second kernel only for the tiles of its first ones.
 KINDS = ("naive", "flash", "split_kv")
+
+# Of devices, those that plans take by themselves.
+DEVICE_KINDS = ("flash", "split_kv")
+
+Kernel = Dict[str, Any]
 
 
 def find_kernelgen() -> pathlib.Path:
@@ -43,20 +51,70 @@ def _run(kernelgen: pathlib.Path, *words: Any) -> str:
     return process.stdout
 
 
-def candidate_names(kernelgen: pathlib.Path) -> List[str]:
-    """Kernels without hooks for this machine's target that the library does not have."""
+def _name_of(device: str) -> str:
+    """Without its number."""
+    return device.partition(":")[0]
+
+
+def _kernels(device: str) -> List[Kernel]:
+    """All that there are for the CPU or a device."""
     info = hattn.info()
-    known = {kernel["name"] for kernel in info["kernels"] if kernel["pack"] is None}
-    names = [name for kind in KINDS for name in _run(kernelgen, "candidates", info["target"], kind).split()]
+    if device == "cpu":
+        kernels: List[Kernel] = info["kernels"]
+        return kernels
+    row = next(row for row in info["devices"] if row["name"] == _name_of(device))
+    kernels = row["kernels"]
+    return kernels
+
+
+def _class_of(kernel: Kernel) -> Tuple[int, Optional[str]]:
+    """Heads of which size a device's kernel holds, and what its tensor cores multiply."""
+    return kernel["tile"]["head"], kernel["matrix_type"]
+
+
+def _usual_class(kernels: List[Kernel], kind: str, shape: Shape) -> Optional[Tuple[int, Optional[str]]]:
+    """That of the kernel that a plan takes by its rule (runtime/device/device_choice.cpp)."""
+    head = max(shape["key_dim"], shape.get("value_dim", shape["key_dim"]))
+    fitting = [
+        _class_of(kernel)
+        for kernel in kernels
+        if kernel["algorithm"] == kind
+        and kernel["matrix_type"] in (None, shape.get("dtype", "float32"))
+        and kernel["tile"]["head"] >= head
+    ]
+    return min(fitting, key=lambda found: (found[1] is None, found[0]), default=None)
+
+
+def _device_candidates(kernelgen: pathlib.Path, device: str, problems: List[Problem]) -> Iterator[str]:
+    """Those for heads and types as the problems have them."""
+    kernels = _kernels(device)
+    for kind in DEVICE_KINDS:
+        classes = {_usual_class(kernels, kind, shape) for problem in problems for shape in problem.shapes}
+        for name in _run(kernelgen, "candidates", _name_of(device), kind).split():
+            found = re.search(r"h(\d+)(?:_(\w+))?$", name)
+            if found and (int(found[1]), found[2]) in classes:
+                yield name
+
+
+def candidate_names(
+    kernelgen: pathlib.Path, device: str = "cpu", problems: Optional[List[Problem]] = None
+) -> List[str]:
+    """Kernels without hooks that the library does not have: for this machine's target, or for a device and problems."""
+    known = {kernel["name"] for kernel in _kernels(device) if kernel["pack"] is None}
+    if device == "cpu":
+        target = hattn.info()["target"]
+        names = [name for kind in KINDS for name in _run(kernelgen, "candidates", target, kind).split()]
+    else:
+        names = list(_device_candidates(kernelgen, device, problems or []))
     return [name for name in names if name not in known]
 
 
-def compile_pack(kernelgen: pathlib.Path, path: pathlib.Path, names: List[str]) -> None:
-    """Writes a pack with the kernels."""
+def compile_pack(kernelgen: pathlib.Path, path: pathlib.Path, names: List[str]) -> List[str]:
+    """Writes a pack with the kernels; returns a line for each that does not compile, and is not in it."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(names))
         file.flush()
-        _run(kernelgen, "pack", path, f"@{file.name}")
+        return _run(kernelgen, "try-pack", path, f"@{file.name}").splitlines()
 
 
 @contextlib.contextmanager
@@ -73,36 +131,71 @@ def loaded(path: pathlib.Path) -> Iterator[None]:
             os.environ["HATTN_PACKS"] = before
 
 
-def _hook_sets(kind: str, kernels: List[Dict[str, Any]]) -> Set[str]:
+def _hook_sets(kind: str, kernels: List[Kernel]) -> Set[str]:
     """What the names of the library's kernels of a kind end with, by their hooks."""
     return {"".join(f"_{hook}" for hook in kernel["hooks"]) for kernel in kernels if kernel["algorithm"] == kind}
 
 
-def winners(results: List[Result], compiled: List[str]) -> List[str]:
+def chosen(results: List[Result], compiled: List[str]) -> Set[str]:
+    """The names of compiled kernels that were chosen."""
+    plans = [
+        plan
+        for result in results
+        if result["replaces_default"]
+        for plan in result["candidates"][result["fastest"]]["plan"].split()
+    ]
+    return {plan.split("/")[0] for plan in plans} & set(compiled)
+
+
+def winners(results: List[Result], compiled: List[str], device: str = "cpu") -> List[str]:
     """The names of compiled kernels that were chosen, for every set of hooks that the library has kernels for."""
-    chosen = set()
-    for result in results:
-        if result["replaces_default"]:
-            plans = result["candidates"][result["fastest"]]["plan"].split()
-            chosen |= {plan.split("/")[0] for plan in plans} & set(compiled)
-    kernels = hattn.info()["kernels"]
+    kernels = [kernel for kernel in _kernels(device) if kernel["pack"] is None]
     return sorted(
         name + hooks
-        for name in chosen
+        for name in chosen(results, compiled)
         for kind in KINDS
         if name.startswith(f"{kind}_")
         for hooks in _hook_sets(kind, kernels)
     )
 
 
+def _path_beside(database: pathlib.Path, content: bytes) -> pathlib.Path:
+    """Where a pack belongs. A file that some process has loaded is never written to: other kernels, another name."""
+    path = database.parent / f"{database.stem}-{hashlib.sha256(content).hexdigest()[:12]}.so"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str]) -> List[str]:
     """Compiles the winners, if any, into a pack beside the database; returns a list of its name, or an empty one."""
     if not names:
         return []
-    # A file that some process has loaded is never written to: other kernels, another name.
-    digest = hashlib.sha256("\n".join([*names, hattn.__version__]).encode()).hexdigest()[:12]
-    path = database.parent / f"{database.stem}-{digest}.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _path_beside(database, "\n".join([*names, hattn.__version__]).encode())
     if not path.exists():
         compile_pack(kernelgen, path, names)
+    return [path.name]
+
+
+def check_pack(pack: pathlib.Path) -> None:
+    """Raises ValueError if the library cannot load it."""
+    with loaded(pack):
+        try:
+            hattn.info()
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(f"--kernels: {error}") from error
+
+
+def names_in(pack: pathlib.Path) -> List[str]:
+    """The kernels of a pack that is loaded."""
+    info = hattn.info()
+    kernels = [*info["kernels"], *(kernel for device in info["devices"] for kernel in device["kernels"])]
+    return [kernel["name"] for kernel in kernels if kernel["pack"] == str(pack)]
+
+
+def keep_file(pack: pathlib.Path, database: pathlib.Path) -> List[str]:
+    """Copies a pack beside the database; returns a list of its name there."""
+    path = _path_beside(database, pack.read_bytes())
+    if not path.exists():
+        shutil.copyfile(pack, f"{path}.part")
+        os.replace(f"{path}.part", path)
     return [path.name]

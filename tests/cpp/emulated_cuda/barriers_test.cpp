@@ -92,8 +92,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Kernels{HATTN_ALGORITHM_FLASH, 16, 7, "on_tensor_cores", 64, false, 2},
                     Kernels{HATTN_ALGORITHM_FLASH, 17, 8, "on_tensor_cores_in_parts", 256, false, 2},
                     Kernels{HATTN_ALGORITHM_FLASH, 21, 8, "on_tensor_cores_masked", 64, true, 1},
-                    Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5}, Kernels{HATTN_ALGORITHM_NAIVE, 17, 1},
-                    Kernels{HATTN_ALGORITHM_UNFUSED, 10, 3}),
+                    Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5},
+                    Kernels{HATTN_ALGORITHM_SPLIT_KV, 18, 8, "on_tensor_cores", 128, false, 2},
+                    Kernels{HATTN_ALGORITHM_SPLIT_KV, 23, 8, "on_tensor_cores_masked", 128, true, 1},
+                    Kernels{HATTN_ALGORITHM_NAIVE, 17, 1}, Kernels{HATTN_ALGORITHM_UNFUSED, 10, 3}),
     [](const auto &parameter) {
         const char *how = parameter.param.on_tensor_cores;
         return test::algorithm_name(parameter.param.algorithm) + (how ? std::string("_") + how : std::string());

@@ -23,17 +23,16 @@ bool has_cuda_kernels() {
     return std::find(names.begin(), names.end(), kDevice) != names.end();
 }
 
-void expect_oracle(const cases::Case &c, hattn_algorithm algorithm) {
+void expect_oracle(hattn_context *context, const cases::Case &c, hattn_algorithm algorithm) {
     test::Prepared data(c);
     data.problem.desc.device = HATTN_CUDA;
-    test::Outcome outcome = test::run(test::device_context(), data.problem, algorithm);
+    test::Outcome outcome = test::run(context, data.problem, algorithm);
     ASSERT_TRUE(outcome.ok()) << outcome.text() << '\n' << cases::describe(c);
     EXPECT_EQ(cases::difference(data.problem, data.expected), "") << cases::describe(c);
 }
 
 struct Kernel {
     std::string name, kind;
-    hattn_algorithm algorithm;
     int64_t rows, head;  // of its tile
     std::vector<std::string> hooks;
     const cases::StoredTypes *types;  // of tensors
@@ -52,16 +51,9 @@ const cases::StoredTypes &types_of(const nlohmann::json &matrix_type) {
     return found == std::end(test::kStoredTypes) ? kFloat32 : *found;
 }
 
-hattn_algorithm algorithm_of(const std::string &kind) {
-    return kind == "flash"            ? HATTN_ALGORITHM_FLASH
-           : kind == "naive"          ? HATTN_ALGORITHM_NAIVE
-           : kind == "unfused_scores" ? HATTN_ALGORITHM_UNFUSED
-                                      : HATTN_ALGORITHM_SPLIT_KV;
-}
-
 // All but the merge, which split_kv needs, the values of unfused, which go with its scores, and those that write rows
 // of caches, which are device_cache_test's.
-std::vector<Kernel> kernels() {
+std::vector<Kernel> kernels(bool packed) {
     std::vector<Kernel> list;
     const nlohmann::json info = test::info_of(test::device_context());
     for (const nlohmann::json &device : info.at("devices")) {
@@ -69,23 +61,17 @@ std::vector<Kernel> kernels() {
             const std::string kind = row.at("algorithm");
             const bool of_others = kind == "merge" || kind == "unfused_values" || kind == "append" ||
                                    kind == "block_scales" || kind == "quantize";
-            if (device.at("name") == kDevice && !of_others) {
-                list.push_back({row.at("name"), kind, algorithm_of(kind), row.at("tile").at("rows"),
-                                row.at("tile").at("head"), row.at("hooks"), &types_of(row.at("matrix_type"))});
+            if (device.at("name") == kDevice && !of_others && row.at("pack").is_string() == packed) {
+                list.push_back({row.at("name"), kind, row.at("tile").at("rows"), row.at("tile").at("head"),
+                                row.at("hooks"), &types_of(row.at("matrix_type"))});
             }
         }
     }
     return list;
 }
 
-// Of flash: more than a tile of rows, and not as many as a tile of another size would do better.
-int64_t rows_for(const Kernel &kernel) {
-    constexpr int64_t kUsualRows = 64;
-    const bool multiplies_matrices = kernel.types->q != HATTN_FLOAT32;
-    return kernel.rows > kUsualRows ? 2 * kernel.rows - 6 : multiplies_matrices ? 2 * kernel.rows + 2 : 70;
-}
-
-// What the planner gives to this very kernel: more than a tile of rows, chunks that are not full, lengths.
+// More than a tile of rows, chunks that are not full, lengths. For kernels of score outputs, what the planner gives to
+// this very one.
 cases::Case problem_for(const Kernel &kernel) {
     const auto has = [&](const char *hook) {
         return std::find(kernel.hooks.begin(), kernel.hooks.end(), hook) != kernel.hooks.end();
@@ -95,7 +81,7 @@ cases::Case problem_for(const Kernel &kernel) {
     cases::Case c;
     c.name = kernel.name;
     c.batch = 2;
-    c.query_length = flash ? rows_for(kernel) : splits ? 3 : 11;
+    c.query_length = flash ? kernel.rows + 6 : splits ? 3 : 11;
     c.kv_length = flash ? 90 : splits ? 300 : 530;
     c.key_dim = c.value_dim = kernel.head > 0 ? kernel.head : kAnyHead;
     c.kv_lengths = {static_cast<int32_t>(c.kv_length), 41};
@@ -120,18 +106,22 @@ TEST_P(EmulatedKernel, MatchesOracle) {
     const cases::StoredTypes &types = *GetParam().types;
     cases::TypedProblem problem(c, types);
     problem.desc.device = HATTN_CUDA;
-    problem.desc.algorithm = GetParam().algorithm;
-    test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
+    const bool attends = c.scores == HATTN_SCORES_NONE;
+    const test::ContextPtr context = test::make_context(2, attends ? "kernel=" + GetParam().name : "");
+    test::PlanPtr plan = test::make_plan(context.get(), problem.desc);
     const nlohmann::json explanation = test::explanation_of(plan.get());
-    ASSERT_EQ(explanation.at(c.scores == HATTN_SCORES_NONE ? "kernel" : "score_kernel"), GetParam().name);
+    ASSERT_EQ(explanation.at(attends ? "kernel" : "score_kernel"), GetParam().name);
     if (types.q == HATTN_FLOAT32) {
-        expect_oracle(c, GetParam().algorithm);
+        expect_oracle(context.get(), c, HATTN_ALGORITHM_AUTO);
     } else {
-        test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
+        test::expect_oracle(context.get(), problem, HATTN_FLOAT32);
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EmulatedKernel, testing::ValuesIn(kernels()),
+INSTANTIATE_TEST_SUITE_P(All, EmulatedKernel, testing::ValuesIn(kernels(false)),
+                         [](const auto &parameter) { return parameter.param.name; });
+// Those of packs that HATTN_PACKS names.
+INSTANTIATE_TEST_SUITE_P(Packed, EmulatedKernel, testing::ValuesIn(kernels(true)),
                          [](const auto &parameter) { return parameter.param.name; });
 
 using CaseAndAlgorithm = std::tuple<test::CaseParam, hattn_algorithm>;
@@ -148,7 +138,7 @@ class EmulatedCase : public testing::TestWithParam<CaseAndAlgorithm> {};
 
 TEST_P(EmulatedCase, MatchesOracle) {
     const auto &[param, algorithm] = GetParam();
-    expect_oracle(*param.spec, algorithm);
+    expect_oracle(test::device_context(), *param.spec, algorithm);
 }
 
 std::string name_of(const testing::TestParamInfo<CaseAndAlgorithm> &run) {

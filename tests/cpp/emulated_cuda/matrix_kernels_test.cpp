@@ -1,5 +1,5 @@
-// Flash attention on tensor cores on the emulator, through the library as a caller uses it, against the oracle:
-// products of 16-bit numbers are exact, sums are float32, and weights are rounded after their sum is taken.
+// Flash attention and split-KV on tensor cores on the emulator, through the library as a caller uses it, against the
+// oracle: products of 16-bit numbers are exact, sums are float32, and weights are rounded after their sum is taken.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -150,12 +150,53 @@ std::vector<cases::Case> all_cases() {
     return list;
 }
 
+// Few rows over several splits of keys.
+std::vector<cases::Case> decode_cases() {
+    std::vector<cases::Case> list;
+    const auto add = [&](const char *name, int64_t heads, int64_t rows, int64_t dim, auto change) {
+        list.push_back(base(name));
+        list.back().query_heads = heads;
+        list.back().query_length = rows;
+        list.back().key_dim = list.back().value_dim = dim;
+        list.back().kv_length = 700;
+        list.back().causal = true;
+        change(list.back());
+    };
+    add("decode", 4, 1, 128, [](cases::Case &) {});
+    add("decode_a_head_for_each", 2, 1, 64, [](cases::Case &c) { c.sinks = cases::Sinks::kMixed; });
+    // More heads of a kv head than a tile has rows, and as many as three tiles have.
+    add("decode_many_heads", 40, 1, 96, [](cases::Case &) {});
+    add("decode_some_rows", 6, 7, 256, [](cases::Case &) {});
+    add("decode_ragged", 8, 2, 192, [](cases::Case &c) {
+        c.batch = 4;
+        c.q_lengths = {2, 1, 0, 2};
+        c.kv_lengths = {700, 130, 64, 0};
+    });
+    add("decode_window", 4, 3, 128, [](cases::Case &c) {
+        c.window_left = 333;
+        c.data = cases::Data::kPoisonHidden;
+    });
+    return list;
+}
+
 bool has_cuda_kernels() {
     const std::vector<std::string> &names = test::device_names();
     return std::find(names.begin(), names.end(), "cuda") != names.end();
 }
 
-class MatrixKernels : public testing::TestWithParam<std::tuple<cases::Case, cases::StoredTypes>> {
+constexpr hattn_algorithm kAlgorithms[] = {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV};
+
+// Partial states are float32 whatever the output is.
+const std::vector<cases::StoredTypes> kTypesAlike = {kTypes[0], kTypes[2]};
+
+using Run = std::tuple<cases::Case, cases::StoredTypes, hattn_algorithm>;
+
+std::string name_of(const testing::TestParamInfo<Run> &run) {
+    const auto &[c, types, algorithm] = run.param;
+    return c.name + "__" + types.name + "__" + test::algorithm_name(algorithm);
+}
+
+class MatrixKernels : public testing::TestWithParam<Run> {
 protected:
     void SetUp() override {
         if (!has_cuda_kernels()) {
@@ -164,27 +205,37 @@ protected:
     }
 
     // What the runtime takes by itself has to be a kernel for tensor cores.
-    static void expect_oracle(cases::TypedProblem &problem) {
+    static void expect_oracle(cases::TypedProblem &problem, hattn_algorithm algorithm) {
         problem.desc.device = HATTN_CUDA;
+        problem.desc.algorithm = algorithm;
         const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
-        ASSERT_EQ(test::explanation_of(plan.get()).at("algorithm"), "flash");
+        ASSERT_EQ(test::explanation_of(plan.get()).at("algorithm"), test::algorithm_name(algorithm));
         ASSERT_EQ(test::matrix_type(plan.get()), problem.desc.dtype);
         test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
     }
 };
 
 TEST_P(MatrixKernels, MatchOracle) {
-    const auto &[c, types] = GetParam();
+    const auto &[c, types, algorithm] = GetParam();
     SCOPED_TRACE(cases::describe(c));
     cases::TypedProblem problem(c, types);
-    expect_oracle(problem);
+    expect_oracle(problem, algorithm);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixKernels,
-                         testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypes)),
-                         [](const auto &run) {
-                             return std::get<0>(run.param).name + "__" + std::get<1>(run.param).name;
-                         });
+                         testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypes),
+                                          testing::Values(HATTN_ALGORITHM_FLASH)),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Split, MatrixKernels,
+                         testing::Combine(testing::ValuesIn(all_cases()), testing::ValuesIn(kTypesAlike),
+                                          testing::Values(HATTN_ALGORITHM_SPLIT_KV)),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Decode, MatrixKernels,
+                         testing::Combine(testing::ValuesIn(decode_cases()), testing::ValuesIn(kTypesAlike),
+                                          testing::Values(HATTN_ALGORITHM_SPLIT_KV)),
+                         name_of);
 
 // A side in pages that lie in reverse order, with pages of NaN between them.
 struct Pages {
@@ -211,13 +262,14 @@ struct Pages {
 using PagedMatrixKernels = MatrixKernels;
 
 TEST_P(PagedMatrixKernels, MatchOracle) {
-    const auto &[c, types] = GetParam();
+    const auto &[c, types, algorithm] = GetParam();
     cases::TypedProblem problem(c, types);
     constexpr int64_t kPageSize = 32;
     const Pages key(problem.k.view, kPageSize), value(problem.v.view, kPageSize);
     const test::PlanPtr plan = [&] {
         hattn_attention_desc desc = problem.desc;
         desc.device = HATTN_CUDA;
+        desc.algorithm = algorithm;
         desc.page_size = kPageSize;
         return test::make_plan(test::device_context(), desc);
     }();
@@ -243,11 +295,12 @@ cases::Case paged_case() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PagedMatrixKernels,
-                         testing::Combine(testing::Values(paged_case()), testing::ValuesIn(kTypes)),
-                         [](const auto &run) { return std::string(std::get<1>(run.param).name); });
+                         testing::Combine(testing::Values(paged_case()), testing::ValuesIn(kTypes),
+                                          testing::ValuesIn(kAlgorithms)),
+                         name_of);
 
 // What tensor cores do not compute goes to the other kernels.
-TEST(MatrixKernelChoice, IsOfFlashOverTypesThatAreAlike) {
+TEST(MatrixKernelChoice, IsOfTypesThatAreAlike) {
     if (!has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
@@ -259,13 +312,59 @@ TEST(MatrixKernelChoice, IsOfFlashOverTypesThatAreAlike) {
     };
     const cases::Case plain = base("choice");
     EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT16);
-    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
+    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT16);
+    EXPECT_EQ(matrix_type(plain, kTypes[0], HATTN_ALGORITHM_UNFUSED), HATTN_FLOAT32);
     cases::Case biased = plain;
     biased.bias = cases::varying("qk");
     EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_AUTO), HATTN_FLOAT16);
-    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT32);
+    EXPECT_EQ(matrix_type(biased, kTypes[0], HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT16);
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_FLOAT16};
-    EXPECT_EQ(matrix_type(plain, mixed, HATTN_ALGORITHM_AUTO), HATTN_FLOAT32);
+    for (const hattn_algorithm algorithm : kAlgorithms) {
+        EXPECT_EQ(matrix_type(plain, mixed, algorithm), HATTN_FLOAT32);
+    }
+}
+
+// Few rows, of however many heads; of float32 few rows of a kv head.
+TEST(MatrixKernelChoice, SplitsKeysForFewRows) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    const auto algorithm = [](int64_t heads, int64_t rows, hattn_dtype type) {
+        cases::Case c = base("few_rows");
+        c.query_heads = heads;
+        c.query_length = rows;
+        cases::TypedProblem problem(c, {"alike", type, type, type, type});
+        problem.desc.device = HATTN_CUDA;
+        return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("algorithm");
+    };
+    for (const hattn_dtype type : {HATTN_FLOAT16, HATTN_BFLOAT16}) {
+        EXPECT_EQ(algorithm(2, 1, type), "split_kv");
+        EXPECT_EQ(algorithm(64, 1, type), "split_kv");
+        EXPECT_EQ(algorithm(64, 16, type), "split_kv");
+        EXPECT_EQ(algorithm(2, 17, type), "flash");
+    }
+    EXPECT_EQ(algorithm(32, 1, HATTN_FLOAT32), "split_kv");
+    EXPECT_EQ(algorithm(32, 2, HATTN_FLOAT32), "flash");
+}
+
+// As many keys as leave the GPU some work groups for each multiprocessor, of which the emulator's has four.
+TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    const auto split_keys = [](int64_t keys) {
+        cases::Case c = base("splits");
+        c.query_length = 1;
+        c.kv_length = keys;
+        cases::TypedProblem problem(c, kTypes[0]);
+        problem.desc.device = HATTN_CUDA;
+        return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("split_keys");
+    };
+    EXPECT_EQ(split_keys(100), 128);
+    EXPECT_EQ(split_keys(1024), 128) << "16 tiles of two kv heads";
+    EXPECT_EQ(split_keys(1040), 256);
+    EXPECT_EQ(split_keys(2060), 512);
+    EXPECT_EQ(split_keys(20000), 512);
 }
 
 // Of two tiles for one size of heads the larger one, where it does not compute many rows that are not there.

@@ -179,6 +179,25 @@ TEST_F(SharedMemory, TunedTilesThatDoNotFitAreNotTaken) {
     EXPECT_GT(tiles, 0) << "every kernel fits";
 }
 
+TEST_F(SharedMemory, ForcedKernelsThatDoNotFitAreRefused) {
+    int refused = 0;
+    for (const json &kernel : cuda().at("kernels")) {
+        if (kernel.at("shared_bytes") > kLimit && kernel.at("matrix_type") == "float16" && kernel.at("hooks").empty()) {
+            const std::string name = kernel.at("name");
+            const test::ContextPtr context = test::make_context(1, "kernel=" + name);
+            cases::TypedProblem problem(some_case(40, 64), kFloat16);
+            problem.desc.device = HATTN_CUDA;
+            hattn_plan *plan = nullptr;
+            EXPECT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_NOT_SUPPORTED);
+            EXPECT_EQ(std::string(hattn_last_error(context.get())),
+                      "HATTN_FORCE: kernel " + name + " takes " + kernel.at("shared_bytes").dump() +
+                          " bytes of shared memory, but the device has 101376 for a work group");
+            ++refused;
+        }
+    }
+    EXPECT_GT(refused, 0) << "every kernel fits";
+}
+
 // In a process of its own, since the limit is asked for once.
 TEST(SharedMemoryDeathTest, WhatFitsNowhereIsNotSupported) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -14,6 +14,10 @@ const char *sample_pack() {
     return std::getenv("HATTN_SAMPLE_PACK");
 }
 
+const char *sample_device_pack() {
+    return std::getenv("HATTN_SAMPLE_DEVICE_PACK");
+}
+
 std::string read_bytes(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) {
@@ -29,8 +33,8 @@ void write_bytes(const std::filesystem::path &path, const std::string &bytes) {
     std::filesystem::rename(part, path);
 }
 
-std::string changed_pack(const std::function<void(std::string &object, std::string &text)> &change) {
-    const std::string file = read_bytes(sample_pack());
+std::string changed_pack(const std::function<void(std::string &object, std::string &text)> &change, const char *pack) {
+    const std::string file = read_bytes(pack);
     PackTrailer trailer;
     std::memcpy(&trailer, file.data() + file.size() - sizeof(trailer), sizeof(trailer));
     const size_t object_bytes = file.size() - sizeof(trailer) - trailer.text_bytes;

@@ -12,11 +12,15 @@ const char *sample_pack();
 inline constexpr const char *kSampleFlash = "flash_generic_r32k32v1u1d1";
 inline constexpr const char *kSampleSplit = "split_kv_generic_r8k48v1u1d1_mask";
 
+// Likewise, of kernels for the devices of this build.
+const char *sample_device_pack();
+
 std::string read_bytes(const std::filesystem::path &path);
 void write_bytes(const std::filesystem::path &path, const std::string &bytes);
 
-// The pack with its parts changed and its hash made right again.
-std::string changed_pack(const std::function<void(std::string &object, std::string &text)> &change);
+// A pack with its parts changed and its hash made right again.
+std::string changed_pack(const std::function<void(std::string &object, std::string &text)> &change,
+                         const char *pack = sample_pack());
 
 void replace_once(std::string &bytes, const std::string &from, const std::string &to);  // throws if `from` is missing
 

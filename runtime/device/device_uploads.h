@@ -1,0 +1,35 @@
+// Copies of tables to parts of a device workspace, put together: a queue spends microseconds on each, however small.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hattn {
+
+struct DeviceQueue;
+
+// Parts that lie one after the other go as one copy, of staging memory of the host, in which their contents are
+// gathered. Without staging memory, or where it is used up, each goes by itself.
+class DeviceUploads {
+public:
+    void use(void *staging, size_t bytes) {
+        next_ = static_cast<char *>(staging);
+        end_ = next_ + bytes;
+    }
+    // From now on `host` may change, but for a part that goes by itself.
+    void add(const DeviceQueue &queue, uint64_t part, const void *host, size_t bytes);
+    // A part of which nothing is in use yet, so that a copy may go over it.
+    void skip(const DeviceQueue &queue, uint64_t part, size_t bytes);
+    // Puts what is gathered into the queue. What reads parts has to come after it.
+    void flush(const DeviceQueue &queue);
+
+private:
+    bool extend(const DeviceQueue &queue, uint64_t part, size_t bytes);
+
+    char *next_ = nullptr, *end_ = nullptr;  // of staging memory that is free
+    char *first_ = nullptr;                  // of what is gathered, up to `next_`; null: nothing
+    uint64_t part_ = 0;                      // where that goes
+    size_t bytes_ = 0;                       // up to the end of the last part that was added
+};
+
+}  // namespace hattn
