@@ -73,10 +73,7 @@ std::vector<Argument> AttentionInputs::arguments() const {
         }
     }
     if (any_query) {
-        all.insert(all.end(), {query_type, query_halves});
-    }
-    if (matrix_type != HATTN_FLOAT32) {
-        all.push_back(rows_aligned);
+        all.insert(all.end(), {query_type, query_halves, rows_aligned});
     }
     return all;
 }
@@ -227,6 +224,13 @@ Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
         return granule_element(stored_value.halves, value_granules, d, granule, slot);
     }
     return element(storage, value, stored_value, value_granules, d, granule, slot);
+}
+
+Expr AttentionInputs::in_blocks(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,
+                                const Expr &d, const Expr &granule, const Expr &slot, const Expr &element) const {
+    Expr block = min(d / kAlignedFloats * kAlignedFloats, floats.dim(0).extent() - kAlignedFloats);
+    Expr of_block = granule_element(floats, granules, block + d % kAlignedFloats, granule, slot);
+    return select(side.type == static_cast<int>(HATTN_FLOAT32) && rows_aligned == 1, of_block, element);
 }
 
 }  // namespace hattn::generators

@@ -17,6 +17,7 @@ void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
 inline constexpr int kAlignedElements = 8;  // of 16 bits, that a thread loads at once
+inline constexpr int kAlignedFloats = 4;    // likewise
 Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
@@ -32,8 +33,8 @@ struct AttentionInputs {
     bool any_query = false;                   // queries of any type, said at run time, else float32
     Halide::Param<int> query_type;            // a hattn_dtype; used with any_query, as the next
     Halide::ImageParam query_halves;          // (d, i, h) uint16, the same memory as `query`
-    // Used with a matrix_type: rows of queries, keys and values are whole blocks of kAlignedElements, and each of these
-    // starts at a multiple of its size.
+    // Used with any_query: rows of queries, keys and values are whole blocks of 16 bytes, and each of these starts
+    // at a multiple of its size.
     Halide::Param<int> rows_aligned;
     bool any_storage;           // storage is kAny
     hattn_dtype all_type;       // type_of_all(storage)
@@ -89,6 +90,11 @@ struct AttentionInputs {
     // of its channel, and to be computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
+    // For stages that specialise on a type and rows_aligned: an element d from blocks of kAlignedFloats where rows are
+    // of such blocks in float32, else `element`. Past the last element one that there is.
+    Halide::Expr in_blocks(const StoredSide &side, const Halide::ImageParam &floats, const Halide::ImageParam &granules,
+                           const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
+                           const Halide::Expr &element) const;
     // Where a key's row starts in its storage, and how far behind the first of so many rows of a granule a line of them
     // is, counted through one row after the other; past the last line, that.
     Halide::Expr key_start(const Halide::Expr &key) const;

@@ -24,13 +24,15 @@ public:
           units_(*units) {}
 
     void add() {
+        // Units start in this order. Under a causal mask later rows see more keys: the longest come first, lest a few
+        // of them are left when all others are done.
         const int64_t rows = plan_.attention->tile.rows / plan_.heads;
-        for (int64_t kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
-            const int64_t first = kv_head * problem_.group_size(), end = first + problem_.group_size();
-            for (int64_t head = first; head < end; head += plan_.heads) {
-                for (int64_t row = 0; row < sequence_.query_length; row += rows) {
-                    add_tile(head, std::min(plan_.heads, end - head), row,
-                             std::min(rows, sequence_.query_length - row));
+        for (int64_t row = (ceil_div(sequence_.query_length, rows) - 1) * rows; row >= 0; row -= rows) {
+            const int64_t own_rows = std::min(rows, sequence_.query_length - row);
+            for (int64_t kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
+                const int64_t first = kv_head * problem_.group_size(), end = first + problem_.group_size();
+                for (int64_t head = first; head < end; head += plan_.heads) {
+                    add_tile(head, std::min(plan_.heads, end - head), row, own_rows);
                 }
             }
         }
