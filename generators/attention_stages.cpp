@@ -88,9 +88,17 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (in_fragments()) {
         take_fragment_maxima(options.slices);
         maximum = row_reference(r, fragment_slice(k, options.chunk, options.slices), c);
+    } else if (options.slices > 0) {
+        take_slice_maxima(options);
+        maximum = row_max(r, k % options.slices, c);
     }
     weights(r, k, c) =
         in_fragments() ? exp2(logits(r, k, c) * exponent_unit - maximum) : exp2(logits(r, k, c) - reference(maximum));
+    if (options.slices > 0 && !in_fragments()) {
+        row_weights =
+            Func("chunk_rows");  // a name before that of the values: realised first, they take the keys' memory
+        row_weights(k, r, c) = weights(r, k, c);
+    }
     chunk_sum(r, c) = 0.0f;
     chunk_sum(r, c) += weights(r, key, c);
 
@@ -101,6 +109,10 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     Expr value = in_fragments() ? value_of_row(inputs, stored_granule, c * chunk_keys + granule * kGranuleKeys + slot)
                  : in_steps     ? value_of_steps(inputs, stored_granule)
                                 : nearest_value(inputs, d, slot, stored_granule);
+    if (options.slices > 0 && !in_fragments()) {
+        value = inputs.in_blocks(inputs.stored_value, inputs.value, inputs.value_granules, d, stored_granule,
+                                 nearest_slot(inputs, slot, stored_granule), value);
+    }
     if (hides_keys) {
         in_fragments() ? find_keys_seen_in_fragments(options.rows, options.thread_rows)
                        : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
@@ -121,7 +133,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
 void AttentionStages::find_seen_keys(const Expr &rows) {
     over_rows = RDom(0, rows, "over_rows");
     key_seen(k, c) = 0.0f;
-    key_seen(k, c) = max(key_seen(k, c), weights(over_rows, k, c));
+    Expr weight = row_weights.defined() ? row_weights(k, over_rows, c) : weights(over_rows, k, c);
+    key_seen(k, c) = max(key_seen(k, c), weight);
 }
 
 void AttentionStages::multiply_values(const AttentionInputs &inputs, const StageOptions &options) {

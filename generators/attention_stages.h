@@ -33,10 +33,11 @@ struct StageOptions {
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
-    int head = 0;    // 0: as many elements as there are
-    int slices = 0;  // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type: a
-                     // multiple of kFragmentSlices
-    int thread_rows = 2;  // of each of these, in the threads that hold its rows; a multiple of 2
+    int head = 0;          // 0: as many elements as there are
+    int slices = 0;        // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type: a
+                           // multiple of kFragmentSlices
+    int thread_rows = 2;   // of each of these, in the threads that hold its rows; a multiple of 2
+    bool of_cuda = false;  // weights and maxima by its instructions; with slices
 
     // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
     // which a value of a row is repeated along the other dimension. Nothing is carried from chunk to chunk.
@@ -152,8 +153,8 @@ struct ScoreStages {
     bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
         return matrix_type != HATTN_FLOAT32;
     }
-    Halide::Param<int> row_layout;  // used with in_fragments()
-    Exp2 exp2 = exp2_nonpositive;     // of weights and hooks
+    Halide::Param<int> row_layout;      // used with slices
+    Exp2 exp2 = exp2_nonpositive;       // of weights
     Halide::Expr exponent_unit = 1.0f;  // of logits, which are relative to a reference; used with in_fragments()
     bool scales_products() const {
         return in_pairs || in_fragments();
@@ -165,10 +166,11 @@ private:
     void fetch_by_line(const StageOptions &options);
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
-    int lines_of_step(int block) const;                      // that a block's keys have in one step
-    Halide::Expr key_of_steps();                             // at a position d; with in_steps
-    void multiply_steps(int fetch_block);                    // defines dot; likewise
-    Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
+    int lines_of_step(int block) const;                            // that a block's keys have in one step
+    Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
+    Halide::Expr key_of_steps();                                   // at a position d; with in_steps
+    void multiply_steps(int fetch_block);                          // defines dot; likewise
+    Halide::Expr query_of_row(const Halide::Expr &d) const;        // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     void multiply_pairs();     // defines dot
     void multiply_matrices();  // likewise
@@ -217,11 +219,11 @@ struct AttentionStages : ScoreStages {
     Halide::Func next_lines;          // (slot, turn) of granule_lines
     Halide::Func next_start;          // (turn, c) where the granule starts
     Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
-    Halide::Func state;         // (r, d) unnormalised output, updated over chunks
-    Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it
-    Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
-    Halide::Func output;        // (d, r)
-    Halide::Func lse;           // (r) natural, with the sink
+    Halide::Func state;               // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;          // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;          // (r) Tuple(factor on state, lse)
+    Halide::Func output;              // (d, r)
+    Halide::Func lse;                 // (r) natural, with the sink
 
     // With in_fragments(). Columns of a chunk's scores and of its output are cut into slices / kFragmentSlices parts,
     // one after the other, for as many warps; within a part they belong to slices as kFragmentVector says. Slice n is
@@ -248,25 +250,31 @@ struct AttentionStages : ScoreStages {
     Halide::Func row_output;      // (d, r) normalised, for threads that do not hold the fragments
     Halide::Func row_lse;         // (r, slice) likewise
 
+    // With slices, but not in_fragments(): slice_max, slice_sum, slice_total, row_normaliser as above, row_max of all
+    // chunks so far, rescale (r, slice, c).
+    Halide::Func state_before;  // (r, slice, c) of undefined values, which stand for the state that the chunk finds
+    Halide::Func row_weights;   // (k, r, c) weights, for threads that do not hold them
+
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage
 
 private:
-    // With slices, weights are relative to the maximum of their own chunk, and one loop carries everything:
+    // With slices one loop carries everything:
     //   chunk_output (r, element, slice, c)
-    //   state        (r, slice) Tuple(maximum, sum, unnormalised output of each element of the slice), at the end
-    //                Tuple(lse, factor on the weighted values, output of each element)
+    //   state        (r, slice) Tuple(maximum, sum of the weights of the slice's own keys, unnormalised output of each
+    //                element of the slice)
     //   output       (d, r) Tuple(output, lse), the lse of a row repeated along d
-    // running_max, rescale, statistics, normaliser and lse are undefined.
+    // running_max, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
-    // With in_fragments(): likewise, but for the sum, which is that of the slice's own keys, and the last update.
+    void take_slice_maxima(const StageOptions &options);  // defines row_max
+    // With in_fragments(): likewise, but for weights, which are relative to the maximum of their own chunk.
     void take_fragment_maxima(int slices);
     // Of a granule that there is, and of a key that need not be there.
     Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule, const Halide::Expr &key) const;
     void find_seen_keys(const Halide::Expr &rows);  // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
-    // Of both: the state of a slice and its update by a chunk, of which are given the maximum of its logits and the sum
-    // of their weights; and the element with a number of a slice's Tuple.
+    // Of fragments: the state of a slice and its update by a chunk, of which are given the maximum of its logits and
+    // the sum of their weights. Of both: the element with a number of a slice's Tuple.
     void carry_state(const Halide::Expr &own_max, const Halide::Expr &own_sum, int elements);
     static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);
     void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);

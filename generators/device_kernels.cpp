@@ -17,7 +17,9 @@
 #include "schedules/cuda/thin_barriers.h"
 #include "schedules/cuda/warp_matrix.h"
 #include "schedules/cuda/wide_rows.h"
+#include "schedules/gpu/aligned_blocks.h"
 #include "schedules/gpu/attention.h"
+#include "schedules/gpu/carried_state.h"
 #include "schedules/gpu/loaded_code.h"
 #include "schedules/gpu/merge.h"
 #include "schedules/gpu/thread_registers.h"
@@ -58,7 +60,7 @@ namespace {
 // The pipeline owns its passes. `storage`: of outputs that have any type, else null.
 KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
                          const OutputStorage *storage, TypeMacros types, const DeviceTarget &target,
-                         const schedules::cuda::Tiles *of_matrices) {
+                         const schedules::cuda::Tiles *of_matrices, const schedules::gpu::Carried *carried) {
     Pipeline pipeline(output);
     const DeviceUnits units;
     if (of_matrices) {
@@ -66,12 +68,17 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
         pipeline.add_custom_lowering_pass(new schedules::cuda::EarlyTiles(*of_matrices));
         pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix());
         pipeline.add_custom_lowering_pass(new schedules::cuda::LaneExchange(of_matrices->exchanged));
-        pipeline.add_custom_lowering_pass(new schedules::cuda::ThinBarriers(*of_matrices));
     }
+    pipeline.add_custom_lowering_pass(new schedules::cuda::ThinBarriers(of_matrices ? *of_matrices : schedules::cuda::Tiles()));
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
+    if (carried) {
+        pipeline.add_custom_lowering_pass(new schedules::gpu::CarriedState(*carried));
+    }
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
     if (of_matrices) {
         pipeline.add_custom_lowering_pass(new schedules::cuda::WideRows(*of_matrices));
+    } else {
+        pipeline.add_custom_lowering_pass(new schedules::gpu::AlignedBlocks());
     }
     if (storage) {
         const std::string typed = output.outputs() > 1 ? output.name() + ".0" : output.name();
@@ -88,11 +95,11 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
 }  // namespace
 
 KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                               TypeMacros types, const DeviceTarget &target,
-                               const schedules::cuda::Tiles *of_matrices) {
+                               TypeMacros types, const DeviceTarget &target, const schedules::cuda::Tiles *of_matrices,
+                               const schedules::gpu::Carried *carried) {
     const OutputStorage storage;
     types[storage.type.name()] = loaded_code::kOutputType;
-    return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target, of_matrices);
+    return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target, of_matrices, carried);
 }
 
 TypeMacros type_macros(const AttentionInputs &inputs) {
@@ -103,7 +110,7 @@ TypeMacros type_macros(const AttentionInputs &inputs) {
 
 KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
                          TypeMacros types, const DeviceTarget &target) {
-    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target, nullptr);
+    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target, nullptr, nullptr);
 }
 
 namespace {
@@ -118,13 +125,15 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
                                                 .unit = kLog2E,
                                                 .head = spec.tile.head,
                                                 .slices = spec.tile.slices,
-                                                .thread_rows = spec.tile.thread_rows});
+                                                .thread_rows = spec.tile.thread_rows,
+                                                .of_cuda = Target(target.halide_target).has_feature(Target::CUDA)});
     (matrices ? schedules::cuda::schedule_matrix_attention : schedules::gpu::schedule_attention)(stages, spec.tile);
     const schedules::cuda::Tiles early = matrices ? schedules::cuda::early_tiles(stages) : schedules::cuda::Tiles();
+    const schedules::gpu::Carried carried = {matrices ? "" : stages.state_before.name(), stages.state.name()};
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
     return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
-                           type_macros(inputs), target, matrices ? &early : nullptr);
+                           type_macros(inputs), target, matrices ? &early : nullptr, matrices ? nullptr : &carried);
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {

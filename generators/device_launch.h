@@ -11,6 +11,7 @@
 #include "kernel_spec.h"
 #include "merge.h"
 #include "schedules/cuda/early_tiles.h"
+#include "schedules/gpu/carried_state.h"
 #include "schedules/gpu/targets.h"
 #include "schedules/gpu/unit_launch.h"
 
@@ -49,10 +50,12 @@ KernelPipeline as_launch(const Halide::Func &output, std::vector<Halide::Argumen
                          const schedules::gpu::UnitColumns &columns, TypeMacros types,
                          const schedules::gpu::DeviceTarget &target);
 // The output, or the first of its Tuple, is of a type that is an argument as well. of_matrices: where there are
-// products of matrices for tensor cores, the tiles that they take early; else null.
+// products of matrices for tensor cores, the tiles that they take early; else null. carried: where a stage reads the
+// state; else null.
 KernelPipeline as_typed_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                                const schedules::gpu::UnitColumns &columns, TypeMacros types,
                                const schedules::gpu::DeviceTarget &target,
-                               const schedules::cuda::Tiles *of_matrices = nullptr);
+                               const schedules::cuda::Tiles *of_matrices = nullptr,
+                               const schedules::gpu::Carried *carried = nullptr);
 
 }  // namespace hattn::generators

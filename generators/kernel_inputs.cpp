@@ -74,10 +74,7 @@ std::vector<Argument> AttentionInputs::arguments() const {
         }
     }
     if (any_query) {
-        all.insert(all.end(), {query_type, query_halves});
-    }
-    if (matrix_type != HATTN_FLOAT32) {
-        all.push_back(row_layout);
+        all.insert(all.end(), {query_type, query_halves, row_layout});
     }
     return all;
 }
@@ -237,6 +234,13 @@ Expr AttentionInputs::value_half(const Expr &d, const Expr &granule, const Expr 
 
 Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
     return element(storage, value, stored_value, value_granules, d, granule, slot);
+}
+
+Expr AttentionInputs::in_blocks(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,
+                                const Expr &d, const Expr &granule, const Expr &slot, const Expr &element) const {
+    Expr block = min(d / kAlignedFloats * kAlignedFloats, floats.dim(0).extent() - kAlignedFloats);
+    Expr of_block = granule_element(floats, granules, block + d % kAlignedFloats, granule, slot);
+    return select(side.type == static_cast<int>(HATTN_FLOAT32) && row_layout >= kRowsAligned, of_block, element);
 }
 
 }  // namespace hattn::generators

@@ -17,6 +17,7 @@ void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
 inline constexpr int kAlignedElements = 8;  // of 16 bits, that a thread loads at once
+inline constexpr int kAlignedFloats = 4;    // likewise
 Halide::Expr cache_lines(Halide::Expr floats);
 
 struct AttentionInputs {
@@ -32,7 +33,7 @@ struct AttentionInputs {
     bool any_query = false;                   // queries of any type, said at run time, else float32
     Halide::Param<int> query_type;            // a hattn_dtype; used with any_query, as the next
     Halide::ImageParam query_halves;          // (d, i, h) uint16, the same memory as `query`
-    // Used with a matrix_type: a RowLayout of runtime/device/unit_record.h, aligned to blocks of kAlignedElements.
+    // Used with any_query: a RowLayout of runtime/device/unit_record.h, of rows aligned to 16 bytes.
     Halide::Param<int> row_layout;
     bool any_storage;           // storage is kAny
     hattn_dtype all_type;       // type_of_all(storage)
@@ -91,6 +92,11 @@ struct AttentionInputs {
     // Of a matrix_type: the bits of a value, which is that of the key where rows are side by side.
     Halide::Expr value_half(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
                             const Halide::Expr &key) const;
+    // For stages that specialise on a type and row_layout: an element d from blocks of kAlignedFloats where rows are
+    // of such blocks in float32, else `element`. Past the last element one that there is.
+    Halide::Expr in_blocks(const StoredSide &side, const Halide::ImageParam &floats, const Halide::ImageParam &granules,
+                           const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
+                           const Halide::Expr &element) const;
     // Where a key's row starts in its storage, and how far behind the first of so many rows of a granule a line of them
     // is, counted through one row after the other; past the last line, that.
     Halide::Expr key_start(const Halide::Expr &key) const;

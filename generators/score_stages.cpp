@@ -51,7 +51,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
       row_layout(inputs.row_layout),
-      exp2(in_fragments() ? exp2_of_cuda : exp2_nonpositive),
+      exp2(in_fragments() || options.of_cuda ? exp2_of_cuda : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
       inputs_(inputs) {
@@ -84,6 +84,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
+    if (options.slices > 0 && !in_fragments()) {
+        key_element = key_of_block(key_element);
+    }
     key_rows(d, k, c) = in_fragments() ? key_of_row(d, key_index(k, c))
                         : in_steps     ? key_of_steps()
                         : in_pairs     ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
@@ -110,8 +113,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
-    ScoreContext context{inputs,       r,           k,        c,   likely_key, row_index(), head_index(), position(r),
-                         options.unit, &hook_tiles, &per_row, exp2};
+    const Exp2 exp2_of_hooks = in_fragments() ? exp2_of_cuda : exp2_nonpositive;
+    ScoreContext context{
+        inputs,       r, k, c, likely_key, row_index(), head_index(), position(r), options.unit, &hook_tiles, &per_row,
+        exp2_of_hooks};
     Expr product = scales_products() ? dot(r, k, c) * logit_factor(options) : dot(r, k, c);
     Expr score = apply_score_hooks(options.hooks, product, context);
     if (!in_fragments()) {
@@ -238,6 +243,14 @@ void ScoreStages::multiply_matrices() {
     over_dim_blocks = RDom({{0, kMatrixDepth}, {0, over_dim.x.extent() / kMatrixDepth}}, "over_dim_blocks");
     Expr element = over_dim_blocks.y * kMatrixDepth + over_dim_blocks.x;
     dot(r, k, c) += cast<float>(key_rows(element, k, c)) * cast<float>(query_pairs(element % 2, r, element / 2));
+}
+
+// Keys past the last are computed from the last ones and masked, as in key_index(). Clamped apart, those of a granule
+// share the look-up.
+Expr ScoreStages::key_of_block(const Expr &element) const {
+    Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
+    Expr slot = min(k % kGranuleKeys, inputs_.key_count - 1 - granule * kGranuleKeys);
+    return inputs_.in_blocks(inputs_.stored_key, inputs_.key, inputs_.key_granules, d, granule, slot, element);
 }
 
 // Rows are looked up in small Funcs, whose values Halide cannot bound.

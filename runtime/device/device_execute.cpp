@@ -211,26 +211,26 @@ private:
         }
         DeviceView output_halves(out.memory, kHalf, {{1, 1}});
         int32_t output_type = out.type;
-        if (plan_.attention->matrix_type != HATTN_FLOAT32) {
-            int32_t layout = row_layout();
-            launch_tiles(*plan_.attention, table, out.type, &layout, &output_type, output_halves, output, output_lse);
-            return;
-        }
         launch_tiles(*plan_.attention, table, out.type, &output_type, output_halves, output, output_lse);
     }
 
-    // Of 16-bit tensors.
     RowLayout row_layout() const {
-        constexpr int64_t kBytes = 16, kElements = 8;
-        const auto whole = [](auto... counts) { return ((counts % kElements == 0) && ...); };
+        constexpr int64_t kBytes = 16;
+        const auto whole = [](hattn_dtype type, auto... counts) {
+            return ((counts % (8 * kBytes / dtype_bits(type)) == 0) && ...);
+        };
+        const auto is_aligned = [&](const DeviceSide &side, hattn_dtype type) {
+            return side.is_aligned(kBytes, 8 * kBytes / dtype_bits(type));
+        };
         const auto &q = args_.q;
+        const hattn_dtype k = args_.k.dtype, v = args_.v.dtype;
         const bool aligned =
-               tensors_.query.handle() % kBytes == 0 && tensors_.key.is_aligned(kBytes, kElements) &&
-               tensors_.value.is_aligned(kBytes, kElements) &&
-               whole(problem_.key_dim, problem_.value_dim, q.stride[1], q.stride[2]) &&
-               std::all_of(units_.attention.begin(), units_.attention.end(),
-                           [&](const UnitRecord &unit) { return whole(unit.query, unit.key, unit.value); });
-        return !aligned ? kRowsAnywhere : problem_.scattered() ? kRowsAligned : kRowsSideBySide;
+            tensors_.query.handle() % kBytes == 0 && is_aligned(tensors_.key, k) && is_aligned(tensors_.value, v) &&
+               whole(q.dtype, problem_.key_dim, q.stride[1], q.stride[2]) && whole(k, problem_.key_dim) &&
+               whole(v, problem_.value_dim) &&
+               std::all_of(units_.attention.begin(), units_.attention.end(), [&](const UnitRecord &unit) {
+                   return whole(q.dtype, unit.query) && whole(k, unit.key) && whole(v, unit.value);
+               });
     }
 
     // Arguments in the order of generators/kernel_inputs.cpp, then those of the kernel alone.
@@ -247,13 +247,13 @@ private:
         DeviceView slopes(alibi_slopes_, {{problem_.query_heads, 1}});
         DeviceView sinks(sink_logits_, {{problem_.query_heads, 1}}), known_lse(tensors_.lse, {{1, lse_.stride[2]}});
         float scale = problem_.scale, softcap = problem_.softcap;
-        int32_t of_unit = 0, query_type = args_.q.dtype;
+        int32_t of_unit = 0, query_type = args_.q.dtype, layout = row_layout();
         queue_.types = {args_.q.dtype, args_.k.dtype, args_.v.dtype, output_type};
         launch(queue_, kernel, units, query, key.floats, value.floats, key.granules, value.granules, bias, mask, slopes,
                sinks, known_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit, &key.type,
                &key.lines, key.halves, key.bytes, key.channel_scales, key.block_scales, key.scale_granules, &value.type,
                &value.lines, value.halves, value.bytes, value.channel_scales, value.block_scales, value.scale_granules,
-               &query_type, query_halves, own...);
+               &query_type, query_halves, &layout, own...);
     }
 
     DeviceView queries(halide_type_t type) const {

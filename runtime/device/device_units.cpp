@@ -26,8 +26,9 @@ public:
           units_(*units) {}
 
     void add() {
+        // Units start in this order. Under a causal mask later rows see more keys: the longest come first, lest a few
+        // of them are left when all others are done.
         const int64_t rows = plan_.attention->tile.rows / plan_.heads;
-        // The last rows first: where rows see only keys before them, they take longest, and blocks start in this order.
         for (int64_t tile = ceil_div(sequence_.query_length, rows); tile-- > 0;) {
             add_tiles(tile * rows, std::min(rows, sequence_.query_length - tile * rows));
         }

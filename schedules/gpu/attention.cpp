@@ -1,5 +1,8 @@
 #include "attention.h"
 
+#include <algorithm>
+
+#include "runtime/device/unit_record.h"
 #include "schedules/stored.h"
 
 namespace hattn::schedules::gpu {
@@ -10,155 +13,229 @@ using generators::kSliceVector;
 
 namespace {
 
-// Shared memory has 32 banks of 4 bytes. Threads that write to neighbouring rows find them in different banks where
-// rows are so much longer than a multiple of 32. Vectors stay aligned.
+// Shared memory has 32 banks of 4 bytes, and a thread loads four neighbouring elements of a row at once. Threads that
+// do so of neighbouring rows find them in different banks where rows are so much longer than a multiple of 32.
 constexpr int kRowPadding = kSliceVector;
 
-// Loop variables of a work group: x counts the threads of a row, y the blocks of rows.
+constexpr int kWarp = 32;        // threads
+constexpr int kLoadsAtOnce = 8;  // of 16 bytes, by a thread
+
+// Threads of a row that are neighbours: half a warp, which shared memory serves at once, has two rows. What it reads of
+// either side is then 128 bytes at most.
+constexpr int kNeighbours = 8;
+
+// Loop variables of a work group: x and part count the threads of a row, y those of the rows.
 struct Threads {
-    Var block{"block"}, x{"x"}, y{"y"}, in_x{"in_x"}, in_y{"in_y"};
+    Var block{"block"}, x{"x"}, y{"y"}, part{"part"}, in_x{"in_x"}, in_y{"in_y"};
 };
 
-// Rows r of f are dealt to threads in blocks.
-template<typename Stage>
-void deal_rows(Stage stage, const AttentionStages &s, const Tile &tile, const Threads &t) {
-    stage.split(s.r, t.y, t.in_y, tile.thread_rows);
-}
+class Schedule {
+public:
+    Schedule(AttentionStages &stages, const Tile &tile)
+        : s(stages), tile_(tile), chunk_loop_(stages.state, stages.over_chunks.x) {}
 
-// A value per row of a chunk, a thread each for as many rows as there are.
-template<typename Stage>
-void one_thread_per_row(Stage stage, const AttentionStages &s, const Tile &tile, const Threads &t) {
-    stage.split(s.r, t.y, t.x, tile.thread_rows).gpu_threads(t.x, t.y);
-}
-
-void schedule_output(AttentionStages &s, const Tile &tile, const Threads &t) {
-    // There is one `heads` of d, but only the kernel's launch tells, so that loops inside it have fixed extents.
-    Var heads("heads"), turn("turn"), dealt("dealt"), vector("vector");
-    s.output.split(s.r, t.block, s.r, tile.rows, TailStrategy::GuardWithIf)
-        .split(s.r, t.y, t.in_y, tile.thread_rows)
-        .split(s.d, heads, s.d, tile.head, TailStrategy::GuardWithIf)
-        .split(s.d, turn, dealt, kSliceVector * tile.slices)
-        .split(dealt, t.x, vector, kSliceVector)
-        .reorder(vector, turn, t.in_y, heads, t.x, t.y, t.block)
-        .unroll(vector)
-        .unroll(turn)
-        .unroll(t.in_y)
-        .gpu_blocks(t.block)
-        .gpu_threads(t.x, t.y);
-    s.state.store_in(MemoryType::Register).compute_at(s.output, t.block);
-    s.state.bound_extent(s.r, tile.rows).bound(s.slice, 0, tile.slices);
-    deal_rows(s.state, s, tile, t);
-    s.state.reorder(t.in_y, s.slice, t.y).unroll(t.in_y).gpu_threads(s.slice, t.y);
-    for (int i : {0, 1}) {
-        deal_rows(s.state.update(i), s, tile, t);
+    void apply() {
+        output();
+        state();
+        scores();
+        softmax();
+        values();
     }
-    s.state.update(0).reorder(t.in_y, s.slice, t.y, s.over_chunks).unroll(t.in_y).gpu_threads(s.slice, t.y);
-    s.state.update(1).reorder(t.in_y, s.slice, t.y).unroll(t.in_y).gpu_threads(s.slice, t.y);
-}
 
-// Rows of the tile or of a chunk, from memory to shared memory: neighbouring threads read neighbouring elements.
-Func &load_rows(Func &f, Var dim, Var row, const Tile &tile, const Threads &t) {
-    return f.bound(dim, 0, tile.head)
-        .split(dim, t.in_x, t.x, tile.slices)
-        .split(row, t.in_y, t.y, tile.rows / tile.thread_rows, TailStrategy::GuardWithIf)
-        .reorder(t.in_x, t.in_y, t.x, t.y)
-        .unroll(t.in_x)
-        .gpu_threads(t.x, t.y);
-}
-
-// Queries and keys are stored transposed, so that a thread reads its rows and its keys as vectors. What it computes
-// stays in registers.
-void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, const Threads &t) {
-    load_rows(s.key_rows, s.d, s.k, tile, t)
-        .compute_at(chunk_loop)
-        .bound(s.k, 0, tile.keys)
-        .reorder_storage(s.k, s.d)
-        .bound_storage(s.k, tile.keys + kRowPadding);
-    specialize_for_storage(s.key_rows, s.key_type);
-    s.logits.store_in(MemoryType::Register).compute_at(chunk_loop).bound(s.k, 0, tile.keys);
-    deal_rows(s.logits, s, tile, t);
-    s.logits.split(s.k, t.x, t.in_x, tile.keys / tile.slices)
-        .reorder(t.in_x, t.in_y, t.x, t.y)
-        .unroll(t.in_x)
-        .unroll(t.in_y)
-        .gpu_threads(t.x, t.y);
-    RVar block("dim_block"), in_block("in_dim_block");
-    s.dot.compute_at(s.logits, t.x).unroll(s.r).unroll(s.k);
-    s.dot.update()
-        .split(s.over_dim.x, block, in_block, tile.unroll)
-        .reorder(s.k, s.r, in_block, block)
-        .unroll(s.k)
-        .unroll(s.r)
-        .unroll(in_block);
-}
-
-// Maxima first of a thread's keys, then of a row; weights in shared memory, where the values need them.
-void schedule_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, const Threads &t) {
-    RVar key("key"), in_thread("in_thread"), thread("thread");
-    Var part("part");
-    s.chunk_max.update().fuse(s.over_keys.x, s.over_keys.y, key).split(key, thread, in_thread, tile.keys / tile.slices);
-    Func part_max = s.chunk_max.update().rfactor(thread, part);
-    part_max.compute_at(chunk_loop).bound(part, 0, tile.slices);
-    deal_rows(part_max, s, tile, t);
-    part_max.reorder(t.in_y, part, t.y).unroll(t.in_y).gpu_threads(part, t.y);
-    deal_rows(part_max.update(), s, tile, t);
-    part_max.update().reorder(in_thread, t.in_y, part, t.y).unroll(in_thread).unroll(t.in_y).gpu_threads(part, t.y);
-
-    s.weights.compute_at(chunk_loop).bound(s.k, 0, tile.keys).bound_storage(s.r, tile.rows + kRowPadding);
-    deal_rows(s.weights, s, tile, t);
-    s.weights.split(s.k, t.x, t.in_x, tile.keys / tile.slices)
-        .reorder(t.in_y, t.in_x, t.x, t.y)
-        .unroll(t.in_x)
-        .unroll(t.in_y)
-        .gpu_threads(t.x, t.y);
-    for (Func f : {s.chunk_max, s.chunk_sum}) {
-        f.compute_at(chunk_loop);
-        one_thread_per_row(f, s, tile, t);
-        one_thread_per_row(f.update(), s, tile, t);
+private:
+    // Rows of the tile are dealt to threads in turn.
+    template<typename Stage>
+    Stage deal_rows(Stage stage) const {
+        return stage.split(s.r, t.in_y, t.y, tile_.rows / tile_.thread_rows);
     }
-    for (Func f : {s.logits, s.chunk_max, part_max, s.weights, s.chunk_sum}) {
-        f.bound_extent(s.r, tile.rows).bound_extent(s.c, 1);
-    }
-}
 
-void schedule_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, const Threads &t) {
-    Var row("row_of_chunk");
-    s.chunk_value.fuse(s.slot, s.granule, row)
-        .bound_extent(s.granule, tile.keys / generators::kGranuleKeys)
-        .compute_at(chunk_loop);
-    load_rows(s.chunk_value, s.d, row, tile, t);
-    specialize_for_storage(s.chunk_value, s.value_type);
-    s.chunk_output.compute_at(s.state, s.slice).unroll(s.r).unroll(s.element);
-    s.chunk_output.update()
-        .reorder(s.element, s.r, s.over_keys.x, s.over_keys.y)
-        .unroll(s.element)
-        .unroll(s.r)
-        .unroll(s.over_keys.x, tile.unroll);
-    if (s.hides_keys) {
-        s.key_seen.compute_at(chunk_loop).bound(s.k, 0, tile.keys);
-        for (Stage stage : {Stage(s.key_seen), s.key_seen.update()}) {
-            stage.split(s.k, t.y, t.x, tile.slices, TailStrategy::GuardWithIf).gpu_threads(t.x, t.y);
+    // A value per row and slice.
+    template<typename Stage>
+    void over_slices(Stage stage) const {
+        deal_rows(share(stage, s.slice)).reorder(t.in_y, t.x, t.y, t.part).unroll(t.in_y).gpu_threads(t.x, t.y, t.part);
+    }
+
+    // Of a variable that counts slices.
+    template<typename Stage>
+    Stage share(Stage stage, const Var &slices) const {
+        return stage.split(slices, t.part, t.x, kNeighbours);
+    }
+
+    // A value per row and key.
+    template<typename Stage>
+    void over_keys(Stage stage) const {
+        share(deal_rows(stage).split(s.k, t.in_x, t.x, tile_.slices), t.x)
+            .reorder(t.in_y, t.in_x, t.x, t.y, t.part)
+            .unroll(t.in_x)
+            .unroll(t.in_y)
+            .gpu_threads(t.x, t.y, t.part);
+    }
+
+    // Rows of a chunk, from memory to shared memory, where they are blocks of four elements: neighbouring threads read
+    // neighbouring blocks, each of rows that follow each other.
+    void load_blocks(Stage stage, const Var &row) const {
+        Var turn("turn"), lane("lane"), element("block_element"), part("rows_part"), in_part("in_part"),
+            thread("thread");
+        const int blocks = tile_.head / kSliceVector, lanes = std::min(blocks & -blocks, kWarp);
+        const int rows = std::max(1, tile_.keys * lanes / threads());  // of a thread
+        stage.split(s.d, turn, element, kSliceVector)
+            .split(turn, turn, lane, lanes)
+            .split(row, part, in_part, rows)
+            .fuse(lane, part, thread)
+            .split(thread, t.y, t.x, kNeighbours)
+            .split(t.y, t.part, t.y, tile_.rows / tile_.thread_rows)
+            .reorder(element, turn, in_part, t.x, t.y, t.part)
+            .vectorize(element)
+            .unroll(turn)
+            .unroll(in_part, std::min(rows, kLoadsAtOnce))
+            .never_partition_all()
+            .gpu_threads(t.x, t.y, t.part);
+    }
+
+    int threads() const {
+        return tile_.slices * tile_.rows / tile_.thread_rows;
+    }
+
+    // The same of rows as they come, and of those of the tile: one element after the other, several rows at a time.
+    void load_elements(Stage stage, const Var &row) const {
+        stage.split(s.d, t.in_x, t.x, tile_.slices)
+            .split(t.x, t.part, t.x, kNeighbours)
+            .split(row, t.in_y, t.y, tile_.rows / tile_.thread_rows, TailStrategy::GuardWithIf)
+            .reorder(t.in_y, t.in_x, t.x, t.y, t.part)
+            .unroll(t.in_y)
+            .never_partition_all()
+            .gpu_threads(t.x, t.y, t.part);
+    }
+
+    // Rows of a chunk, of any type.
+    void load_rows(Func f, const Var &row, const Param<int> &type) const {
+        f.compute_at(chunk_loop_).bound(s.d, 0, tile_.head).bound_extent(s.c, 1);
+        Stage floats = f.specialize(type == static_cast<int>(HATTN_FLOAT32));
+        load_blocks(floats.specialize(s.row_layout >= kRowsAligned), row);
+        load_elements(floats, row);
+        load_elements(f, row);
+        specialize_for_storage(f, type);
+    }
+
+    void output() {
+        // There is one `heads` of d, but only the kernel's launch tells, so that loops inside it have fixed extents.
+        Var heads("heads"), turn("turn"), dealt("dealt"), vector("vector");
+        s.output.split(s.r, t.block, s.r, tile_.rows, TailStrategy::GuardWithIf)
+            .split(s.r, t.in_y, t.y, tile_.rows / tile_.thread_rows)
+            .split(s.d, heads, s.d, tile_.head, TailStrategy::GuardWithIf)
+            .split(s.d, turn, dealt, kSliceVector * tile_.slices)
+            .split(dealt, t.x, vector, kSliceVector)
+            .split(t.x, t.part, t.x, kNeighbours)
+            .reorder(vector, turn, t.in_y, heads, t.x, t.y, t.part, t.block)
+            .unroll(vector)
+            .unroll(turn)
+            .unroll(t.in_y)
+            .gpu_blocks(t.block)
+            .gpu_threads(t.x, t.y, t.part);
+        s.query_tile.bound(s.d, 0, tile_.head)
+            .bound_extent(s.r, tile_.rows)
+            .compute_at(s.output, t.block)
+            .reorder_storage(s.d, s.r)
+            .bound_storage(s.d, tile_.head + kRowPadding);
+        load_elements(s.query_tile, s.r);
+        specialize_for_queries(s.query_tile, s.query_type);
+    }
+
+    void state() {
+        for (Func f : {s.state, s.slice_total, s.row_normaliser}) {
+            f.compute_at(s.output, t.block).bound_extent(s.r, tile_.rows).bound(s.slice, 0, tile_.slices);
+            over_slices(f);
+        }
+        s.slice_total.reorder_storage(s.slice, s.r);
+        deal_rows(share(s.state.update(), s.slice))
+            .reorder(t.in_y, t.x, t.y, t.part, s.over_chunks)
+            .unroll(t.in_y)
+            .gpu_threads(t.x, t.y, t.part);
+        for (Func f : {s.state, s.row_normaliser, s.state_before, s.row_max, s.rescale, s.slice_sum, s.dot, s.logits,
+                       s.weights, s.chunk_output}) {
+            f.store_in(MemoryType::Register);
         }
     }
-}
+
+    void scores() {
+        load_rows(s.key_rows.bound(s.k, 0, tile_.keys).bound_storage(s.d, tile_.head + kRowPadding), s.k, s.key_type);
+        over_keys(s.dot);
+        over_keys(s.logits);
+        RVar block("dim_block"), in_block("in_dim_block");
+        share(deal_rows(s.dot.update()).split(s.k, t.in_x, t.x, tile_.slices), t.x)
+            .split(s.over_dim.x, block, in_block, tile_.unroll)
+            .reorder(t.in_x, t.in_y, in_block, block, t.x, t.y, t.part)
+            .unroll(t.in_x)
+            .unroll(t.in_y)
+            .unroll(in_block)
+            .gpu_threads(t.x, t.y, t.part);
+    }
+
+    // Maxima of a thread's keys, then of a row, as each of its threads knows it.
+    void softmax() {
+        for (Func f : {s.slice_max, s.slice_sum}) {
+            over_slices(f);
+            deal_rows(share(f.update(), s.slice))
+                .reorder(s.over_slice.x, t.in_y, t.x, t.y, t.part)
+                .unroll(s.over_slice.x)
+                .unroll(t.in_y)
+                .gpu_threads(t.x, t.y, t.part);
+        }
+        for (Func f : {s.state_before, s.row_max, s.rescale}) {
+            over_slices(f);
+        }
+        s.slice_max.reorder_storage(s.slice, s.r, s.c);
+        for (Func f : {s.state_before, s.slice_max, s.row_max, s.rescale, s.slice_sum, s.chunk_output}) {
+            f.bound(s.slice, 0, tile_.slices);
+        }
+        for (Func f : {s.weights, s.row_weights}) {
+            over_keys(f);
+        }
+        s.row_weights.bound_storage(s.k, tile_.keys + kNeighbours);
+        for (Func f : {s.dot, s.logits, s.weights, s.row_weights}) {
+            f.bound(s.k, 0, tile_.keys);
+        }
+        for (Func f : {s.dot, s.chunk_output, s.logits, s.state_before, s.slice_max, s.row_max, s.weights,
+                       s.row_weights, s.rescale, s.slice_sum}) {
+            f.compute_at(chunk_loop_).bound_extent(s.r, tile_.rows).bound_extent(s.c, 1);
+        }
+    }
+
+    void values() {
+        Var row("row_of_chunk");
+        s.chunk_value.fuse(s.slot, s.granule, row).bound_extent(s.granule, tile_.keys / generators::kGranuleKeys);
+        load_rows(s.chunk_value, row, s.value_type);
+        deal_rows(share(s.chunk_output, s.slice))
+            .reorder(s.element, t.in_y, t.x, t.y, t.part)
+            .unroll(s.element)
+            .unroll(t.in_y)
+            .gpu_threads(t.x, t.y, t.part);
+        deal_rows(share(s.chunk_output.update(), s.slice))
+            .reorder(s.element, t.in_y, s.over_keys.x, s.over_keys.y, t.x, t.y, t.part)
+            .unroll(s.element)
+            .unroll(t.in_y)
+            .unroll(s.over_keys.x, tile_.unroll)
+            .gpu_threads(t.x, t.y, t.part);
+        if (s.hides_keys) {
+            s.key_seen.compute_at(chunk_loop_).bound(s.k, 0, tile_.keys);
+            for (Stage stage : {Stage(s.key_seen), s.key_seen.update()}) {
+                stage.split(s.k, t.y, t.x, kNeighbours, TailStrategy::GuardWithIf)
+                    .split(t.y, t.part, t.y, tile_.rows / tile_.thread_rows, TailStrategy::GuardWithIf)
+                    .gpu_threads(t.x, t.y, t.part);
+            }
+        }
+    }
+
+    AttentionStages &s;
+    const Tile tile_;
+    const LoopLevel chunk_loop_;
+    const Threads t;
+};
 
 }  // namespace
 
-void schedule_attention(AttentionStages &s, const Tile &tile) {
-    const Threads t;
-    const LoopLevel chunk_loop(s.state, s.over_chunks.x);
-    schedule_output(s, tile, t);
-    load_rows(s.query_tile, s.d, s.r, tile, t)
-        .bound_extent(s.r, tile.rows)
-        .compute_at(s.output, t.block)
-        .bound_storage(s.r, tile.rows + kRowPadding);
-    specialize_for_queries(s.query_tile, s.query_type);
-    schedule_scores(s, chunk_loop, tile, t);
-    schedule_softmax(s, chunk_loop, tile, t);
-    schedule_values(s, chunk_loop, tile, t);
-    for (Func f : {s.key_rows, s.chunk_value}) {
-        f.bound_extent(s.c, 1);
-    }
+void schedule_attention(AttentionStages &stages, const Tile &tile) {
+    Schedule(stages, tile).apply();
 }
 
 }  // namespace hattn::schedules::gpu

@@ -7,7 +7,8 @@
 namespace hattn::schedules::gpu {
 
 // One work group per tile of rows. Queries, and per chunk keys, values and weights, are in shared memory; scores and
-// the state of a row's slices in registers. Needs stages with slices and the pass of thread_registers.h.
+// the state of a row's slices in registers. Needs stages with slices and the passes of thread_registers.h, after it
+// carried_state.h, and where there are aligned blocks of them aligned_blocks.h.
 void schedule_attention(generators::AttentionStages &stages, const Tile &tile);
 
 }  // namespace hattn::schedules::gpu
