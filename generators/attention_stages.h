@@ -273,9 +273,7 @@ private:
     Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule, const Halide::Expr &key) const;
     void find_seen_keys(const Halide::Expr &rows);  // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
-    // Of fragments: the state of a slice and its update by a chunk, of which are given the maximum of its logits and
-    // the sum of their weights. Of both: the element with a number of a slice's Tuple.
-    void carry_state(const Halide::Expr &own_max, const Halide::Expr &own_sum, int elements);
+    // The element with a number of a slice's Tuple.
     static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);
     void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);
     void carry_rows(const AttentionInputs &inputs, const StageOptions &options);

@@ -27,21 +27,6 @@ Expr larger_of(Expr a, Expr b) {
 
 }  // namespace
 
-void AttentionStages::carry_state(const Expr &own_max, const Expr &own_sum, int elements) {
-    std::vector<Expr> empty(2 + elements, 0.0f);
-    empty[0] = kMaskedScore;
-    state(r, slice) = Tuple(empty);
-    Expr before = state(r, slice)[0];
-    Expr now = max(before, own_max);
-    Expr keep = exp2(before - reference(now));
-    Expr take = exp2(reference(own_max) - reference(now));
-    std::vector<Expr> next = {now, state(r, slice)[1] * keep + own_sum * take};
-    for (int e = 0; e < elements; ++e) {
-        next.push_back(state(r, slice)[2 + e] * keep + chunk_output(r, e, slice, over_chunks) * take);
-    }
-    state(r, slice) = Tuple(next);
-}
-
 Expr AttentionStages::state_element(const Tuple &of_slice, const Expr &which) {
     Expr result = of_slice[2];
     for (int e = 1; e + 2 < static_cast<int>(of_slice.size()); ++e) {

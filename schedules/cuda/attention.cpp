@@ -147,7 +147,10 @@ private:
     Func &load_rows(Func &f, const Var &row, int row_count) const {
         // All threads take part: of a row that is no power of two long, as many blocks at a time as are one.
         const int blocks = tile_.head / kAlignedElements & -(tile_.head / kAlignedElements), rows = kWarp / blocks;
-        const int rows_at_once = warps() * parts() * rows;
+        const int rows_at_once = warps() * parts() * rows, turns = (row_count + rows_at_once - 1) / rows_at_once;
+        // No more than there are: what Halide rounds up has to be within bounds, and it takes conditions for false under
+        // which it is not.
+        const int loads = blocks == tile_.head / kAlignedElements ? std::min(kLoadsAtOnce, turns) : 1;
         f.bound(s.d, 0, tile_.head);
         for (const Expr &layout : {s.row_layout == kRowsSideBySide, s.row_layout >= kRowsAligned}) {
             f.specialize(layout)
@@ -161,7 +164,7 @@ private:
                 .reorder(v.element, v.in_row, v.in_y, v.x, v.warp, v.part)
                 .vectorize(v.element)
                 .unroll(v.in_row)
-                .unroll(v.in_y, blocks == tile_.head / kAlignedElements ? kLoadsAtOnce : 1)
+                .unroll(v.in_y, loads)
                 .never_partition_all()
                 .gpu_threads(v.x, v.warp, v.part);
         }
