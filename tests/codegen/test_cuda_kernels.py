@@ -86,7 +86,8 @@ def test_matrices_are_loaded_once_for_several_products(name):
     in_turns = blocks // (blocks & -blocks)  # of a row that is no power of two of them long
     at_once = [in_turns if in_turns > 1 else min(4, n * blocks // row["threads"]) for n in (rows, keys)]
     hides_keys = "mask" in name
-    assert row["wide_loads"] == at_once[0] + (at_once[1] if hides_keys else 0)
+    of_queries = at_once[0] if at_once[0] > 2 else 0  # one or two of a tile of few rows LLVM loads word by word
+    assert row["wide_loads"] == of_queries + (at_once[1] if hides_keys else 0)
     assert row["copies"] == at_once[1] * (2 if hides_keys else 3)
     assert row["waits"] == (1 if hides_keys else 2)
 
