@@ -12,7 +12,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kWarp = 32;  // threads
+constexpr int kLanes = 32;  // threads
 
 // Without the number that Halide puts behind the names of arrays that it has moved.
 std::string func_of(const std::string &array) {
@@ -25,7 +25,7 @@ Expr at_lane(const Expr &index, const std::string &lane, int number) {
 
 // Whether each lane reads at `index` what the lane with `mask` flipped in its number has stored at `place`.
 bool is_of_lane(const Expr &index, const Expr &place, const std::string &lane, int mask) {
-    for (int number = 0; number < kWarp; ++number) {
+    for (int number = 0; number < kLanes; ++number) {
         const Expr apart = at_lane(index, lane, number) - at_lane(place, lane, number ^ mask);
         if (!is_const_zero(simplify(apart))) {
             return false;
@@ -38,7 +38,7 @@ bool is_of_lane(const Expr &index, const Expr &place, const std::string &lane, i
 
 Stmt LaneExchange::visit(const For *loop) {
     if (loop->for_type == ForType::GPUThread && ends_with(loop->name, ".thread_id_x")) {
-        lane_ = is_const(loop->extent, kWarp) ? loop->name : "";
+        lane_ = is_const(loop->extent, kLanes) ? loop->name : "";
     }
     return IRMutator::visit(loop);
 }
@@ -59,7 +59,7 @@ Expr LaneExchange::visit(const Load *load) {
         if (is_of_lane(load->index, place, lane_, 0)) {
             return load;
         }
-        for (int mask = 1; mask < kWarp; mask *= 2) {
+        for (int mask = 1; mask < kLanes; mask *= 2) {
             if (is_of_lane(load->index, place, lane_, mask)) {
                 const Expr own = Load::make(load->type, load->name, place, load->image, load->param, load->predicate,
                                             ModulusRemainder());

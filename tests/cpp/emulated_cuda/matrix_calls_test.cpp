@@ -34,14 +34,28 @@ TEST(MatrixCalls, BecomeInstructions) {
     EXPECT_EQ(cuda::replace_matrix_calls(
                   call(cuda::kBfloat16PairCall, {"%r1", "%r2"}, "ld.param.b32 %r3, [retval0];\n")),
               "cvt.rn.bf16x2.f32 %r3, %r2, %r1;\n");
+    EXPECT_EQ(cuda::replace_matrix_calls(call(cuda::kExchangeCall, {"%r1", "2"}, "ld.param.b32 %r3, [retval0];\n")),
+              "shfl.sync.bfly.b32 %r3, %r1, 2, 31, -1;\n");
     const std::string other = call("of_others", {"%r1"}, "");
     EXPECT_EQ(cuda::replace_matrix_calls(other), other);
 }
 
-TEST(MatrixCalls, AreRefusedWhereRegistersHaveOtherValues) {
+// The code puts the word where it has another value before, or after: it does so still.
+TEST(MatrixCalls, KeepRegistersThatHaveOtherValues) {
+    const std::string registers = "\t.reg .b32 %r<10>;\n", zero = "mov.b32 %r2, 0;\n";
+    EXPECT_EQ(cuda::replace_matrix_calls(registers + kMatrices + zero + kUnpacked),
+              ".reg .b32 %late<1>;\n" + registers +
+                  "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%late0, %r3, %r4, %r5}, [%r1];\n" + zero +
+                  "mov.b32 %r2, %late0;\n");
+    const std::string another = "ld.global.v2.b32 {%r9, %r4}, [%rd4];\n";
+    EXPECT_EQ(cuda::replace_matrix_calls(registers + kMatrices + kUnpacked + another),
+              ".reg .b32 %late<1>;\n" + registers +
+                  "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %late0, %r5}, [%r1];\nmov.b32 %r4, %late0;\n" +
+                  another);
+}
+
+TEST(MatrixCalls, AreRefusedWhereResultsAreTakenApartInOtherWays) {
     const std::string wrong[] = {
-        kMatrices + "mov.b32 %r2, 0;\n" + kUnpacked,
-        kMatrices + kUnpacked + "ld.global.v2.b32 {%r9, %r4}, [%rd4];\n",
         kMatrices + "mov.b64 {%r2, %r3}, %rd1;\n",
         kMatrices + kUnpacked + "mov.b64 {%r6, %r7}, %rd1;\n",
         kMatrices + kUnpacked + "add.s64 %rd3, %rd1, 1;\n",
