@@ -138,7 +138,11 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {
     MergeInputs inputs;
-    MergeStages stages(inputs, {.one_loop_nest = true});
+    const bool of_cuda = Target(target.halide_target).has_feature(Target::CUDA);
+    MergeStages stages(inputs, {.one_loop_nest = true,
+                                .head = spec.tile.head,
+                                .block = spec.tile.keys,
+                                .exp2 = of_cuda ? exp2_of_cuda : exp2_nonpositive});
     schedules::gpu::schedule_merge(stages, spec.tile);
     for (ImageParam input : {inputs.partial_output, inputs.partial_lse, inputs.sinks}) {
         start_at_zero(input);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "softmax_math.h"
 
 namespace hattn::generators {
 
@@ -17,10 +18,15 @@ struct MergeInputs {
     std::vector<Halide::Argument> arguments() const;
 };
 
-// `one_loop_nest`: where a pipeline's outputs have to come from one loop nest, output(d, i, h) is the
-// Tuple(output, lse) with the lse of a row repeated along d, and lse is undefined.
+// For devices. `one_loop_nest`: where a pipeline's outputs have to come from one loop nest, output(d, i, h) is the
+// Tuple(output, lse) with the lse of a row repeated along d, and lse is undefined. `head`: rows of the states may be
+// read so many elements wide, of which those past the last repeat it; 0: only those that exist. `block`: states are
+// taken so many at a time, those past the last with weight 0; 0: one after the other.
 struct MergeOptions {
     bool one_loop_nest = false;
+    int head = 0;
+    int block = 0;
+    Exp2 exp2 = exp2_nonpositive;  // of weights
 };
 
 // output(d, i, h) and lse(i, h), both from 0, rows counted through the heads first: r = i * heads + h.
@@ -28,10 +34,11 @@ struct MergeStages {
     explicit MergeStages(const MergeInputs &inputs, const MergeOptions &options = {});
 
     Halide::Var d{"d"}, r{"r"}, n{"n"}, i{"i"}, h{"h"};
-    Halide::RDom over_states;
+    Halide::RDom over_states;  // (state), with blocks (state of a block, block)
 
     Halide::Func maximum;  // (r) natural units, so that a single state keeps its lse to the bit
     Halide::Func weights;  // (r, n) e^(lse_n - maximum)
+    Halide::Func element;  // (d, r, n) of a state's output
     Halide::Func total;    // (r) sum of weights
     Halide::Func sum;      // (d, r) weighted outputs
     Halide::Func output;   // (d, i, h)

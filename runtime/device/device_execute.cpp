@@ -231,6 +231,7 @@ private:
                std::all_of(units_.attention.begin(), units_.attention.end(), [&](const UnitRecord &unit) {
                    return whole(q.dtype, unit.query) && whole(k, unit.key) && whole(v, unit.value);
                });
+        return !aligned ? kRowsAnywhere : problem_.scattered() ? kRowsAligned : kRowsSideBySide;
     }
 
     // Arguments in the order of generators/kernel_inputs.cpp, then those of the kernel alone.

@@ -58,9 +58,15 @@ void Warp::start(const uint32_t (&special)[kSpecialRegisters][kLanes]) {
     copies_.assign(kLanes, {});
 }
 
+bool Warp::is_at_barrier(const Group &group) const {
+    return group.next < program_.code.size() && program_.code[group.next].flow == Flow::kBarrier;
+}
+
+// Those at a barrier wait for others, whatever the order of the code.
 Warp::Group Warp::take_group_behind() {
+    const auto place = [&](const Group &group) { return std::pair(is_at_barrier(group), group.next); };
     const auto behind = std::min_element(groups_.begin(), groups_.end(),
-                                         [](const Group &a, const Group &b) { return a.next < b.next; });
+                                         [&](const Group &a, const Group &b) { return place(a) < place(b); });
     Group taken{behind->next, 0};
     for (const Group &group : groups_) {
         taken.lanes |= group.next == taken.next ? group.lanes : 0u;
@@ -75,14 +81,14 @@ bool Warp::run() {
         Group group = take_group_behind();
         size_t limit = program_.code.size();
         for (const Group &other : groups_) {
-            limit = std::min(limit, other.next);
+            limit = other.next > group.next ? std::min(limit, other.next) : limit;
         }
         const size_t paths = groups_.size();
-        while (group.next < limit && groups_.size() == paths) {
+        do {
             if (!advance(group)) {
                 break;
             }
-        }
+        } while (group.next < limit && groups_.size() == paths && (paths == 0 || !is_at_barrier(group)));
         if (group.lanes != 0) {
             groups_.push_back(group);
         }
@@ -108,8 +114,8 @@ void Warp::fail(const Instruction &instruction, const char *what) const {
 }
 
 void Warp::stop_at_barrier(const Group &group) {
-    // Threads on other paths are further on, or they would have gone first.
-    if (!groups_.empty() || guarded(program_.code[group.next], group.lanes) != group.lanes) {
+    // Threads on other paths are at other barriers, or they would have gone first; or they have ended.
+    if (group.lanes != existing_ || guarded(program_.code[group.next], group.lanes) != group.lanes) {
         fail(program_.code[group.next], "divergent barrier: not all threads of a warp arrive");
     }
     barrier_ = group.next;

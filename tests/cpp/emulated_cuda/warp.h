@@ -61,6 +61,7 @@ private:
         uint32_t lanes;
     };
     Group take_group_behind();
+    bool is_at_barrier(const Group &group) const;
     bool advance(Group &group);
     void stop_at_barrier(const Group &group);
     uint32_t guarded(const Instruction &instruction, uint32_t lanes);
