@@ -114,12 +114,14 @@ private:
             }
         }
         const std::set<std::string> &candidates = holding.empty() ? touched : holding;
-        if (candidates.size() > 1) {
+        const auto moving = std::count_if(candidates.begin(), candidates.end(),
+                                          [&](const std::string &stage) { return moved_.count(stage) != 0; });
+        if (moving != 0 && moving != static_cast<int64_t>(candidates.size())) {
             std::ostringstream text;
             text << "shared memory is that of several stages: " << index;
             throw std::runtime_error(text.str());
         }
-        return !candidates.empty() && moved_.count(*candidates.begin()) != 0 ? bytes_ / type.bytes() : 0;
+        return moving != 0 ? bytes_ / type.bytes() : 0;
     }
 
     Stmt visit(const Store *store) override {
