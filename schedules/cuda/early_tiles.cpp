@@ -87,7 +87,7 @@ bool uses(const Stmt &statement, const std::string &stage) {
     return search.found;
 }
 
-// Barriers behind the last access to shared memory in the body of the loop go: every chunk begins with one, and so does
+// Barriers behind the last access to shared memory in the body of the loop go, where every chunk begins with one, as does
 // what follows the loop.
 class WithoutLastBarriers : public IRMutator {
 public:
@@ -152,10 +152,11 @@ private:
         if (!is_used_ || is_now_used_ != !tiles_.now.empty() || skips_barrier_ || needs_barrier_) {
             fail(tiles_.next + " " + tiles_.now);
         }
-        const For *reordered = result.as<For>();
-        result = For::make(reordered->name, reordered->min, reordered->extent, reordered->for_type,
-                           reordered->partition_policy, reordered->device_api,
-                           WithoutLastBarriers(shared_).mutate(reordered->body));
+        if (const For *reordered = result.as<For>(); begins_with_barrier_) {
+            result = For::make(reordered->name, reordered->min, reordered->extent, reordered->for_type,
+                               reordered->partition_policy, reordered->device_api,
+                               WithoutLastBarriers(shared_).mutate(reordered->body));
+        }
         return Block::make(next_tile(loop->min, end_), result);
     }
 
@@ -184,6 +185,7 @@ private:
             now_ = Block::make(stage, call(kCommitCall));
             return Evaluate::make(0);
         }
+        begins_with_barrier_ = begins_with_barrier_ && tile_.defined();
         Stmt result = IRMutator::visit(stage);
         if (tile_.defined() && uses(stage->body, tiles_.next)) {
             if (is_used_) {
@@ -229,6 +231,7 @@ private:
     Expr end_;                                        // of the loop, within it
     std::vector<std::pair<std::string, Expr>> lets_;  // in the loop, around the statement at hand
     Stmt tile_;                                       // of `next`
+    bool begins_with_barrier_ = true;                 // a chunk, but for what is asked for behind it
     bool is_used_ = false;                            // `next`
     Stmt now_;                                        // how `now` is asked for
     bool is_now_used_ = false;

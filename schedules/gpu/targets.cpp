@@ -53,7 +53,8 @@ const std::vector<DeviceTarget> &device_targets() {
                                    {64, 64, 128, 4, 2},
                                    {128, 64, 128, 4, 4},
                                    {64, 64, 192, 4, 2},
-                                   {64, 64, 256, 4, 2}},
+                                   {64, 64, 256, 4, 2},
+                                   {64, 32, 256, 8, 2}},  // for less than 165 KiB of shared memory
             .matrix_hook_tiles = {{64, 32, 64, 4, 2},
                                   {64, 32, 96, 4, 2},
                                   {64, 32, 128, 4, 2},

@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5},
                     Kernels{HATTN_ALGORITHM_FLASH, 16, 7, "on_tensor_cores", 64, false, 2},
                     Kernels{HATTN_ALGORITHM_FLASH, 17, 8, "on_tensor_cores_in_parts", 256, false, 2},
-                    Kernels{HATTN_ALGORITHM_FLASH, 21, 8, "on_tensor_cores_masked", 64, true, 1},
+                    Kernels{HATTN_ALGORITHM_FLASH, 21, 7, "on_tensor_cores_masked", 64, true, 1},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 18, 8, "on_tensor_cores", 128, false, 2},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 23, 8, "on_tensor_cores_masked", 128, true, 1},
