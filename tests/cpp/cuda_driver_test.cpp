@@ -73,7 +73,7 @@ TEST_F(CudaDriver, LaunchesTakeTheSharedMemoryTheyNeedAndAllRegisters) {
     EXPECT_TRUE(modules[0].starts_with("module fat=0 ptx=1 ") || modules[0].starts_with("module fat=1 ")) << modules[0];
     const std::vector<std::string> launches = log_lines("launch");
     ASSERT_EQ(launches.size(), 1u);
-    EXPECT_TRUE(launches[0].starts_with("launch blocks=8 threads=256 shared=")) << launches[0];
+    EXPECT_TRUE(launches[0].starts_with("launch blocks=8 threads=128 shared=")) << launches[0];
     const int shared = std::stoi(launches[0].substr(launches[0].find("shared=") + 7));
     EXPECT_GT(shared, 48 * 1024);
     EXPECT_EQ(log_lines("attribute"), std::vector<std::string>{"attribute 8=" + std::to_string(shared)});
@@ -86,8 +86,8 @@ TEST_F(CudaDriver, SplitKeysAreOneLaunchAndTheirMergesAnother) {
     ASSERT_TRUE(outcome.ok()) << outcome.text();
     const std::vector<std::string> launches = log_lines("launch");
     ASSERT_EQ(launches.size(), 2u);
-    EXPECT_EQ(launches[0].find("launch blocks=4 threads=128 "), 0u) << launches[0];
-    EXPECT_EQ(launches[1].find("launch blocks=4 threads=256 "), 0u) << launches[1];
+    EXPECT_EQ(launches[0].find("launch blocks=12 threads=128 "), 0u) << launches[0];
+    EXPECT_EQ(launches[1].find("launch blocks=4 threads=1024 "), 0u) << launches[1];
 }
 
 TEST_F(CudaDriver, ErrorsAreStatuses) {
