@@ -12,8 +12,8 @@ namespace hattn::schedules::cuda {
 struct Tiles {
     std::string next;  // the tile for the next chunk is asked for when this chunk's has been multiplied
     std::string now;   // is asked for when the chunk's `next` is there, and waited for where it is used; empty: none
-    std::string state;  // what is carried from chunk to chunk
-    std::set<std::string> exchanged;  // values in registers that neighbouring threads read
+    std::string state = {};  // what is carried from chunk to chunk
+    std::set<std::string> exchanged = {};  // values in registers that neighbouring threads read
 };
 
 // Reorders the loop over chunks. As Halide has it, a stage, a barrier, and what uses it follow each other:
