@@ -101,27 +101,25 @@ private:
     using Accesses::visit;
 
     // Which of the stages around an access is of: those are all in use, and so in different places. Bounds may be wider
-    // than what is accessed.
+    // than what is accessed, where some threads do nothing: at their end, which the numbers of threads come to.
     int64_t elements(const Expr &index, Type type) const {
         const ByteRange range = range_of(index, type);
-        std::set<std::string> touched, holding;
+        std::set<std::string> touched, beginning;
         for (const ProducerConsumer *stage : stages_) {
             if (const auto found = all_.find(stage->name); found != all_.end() && found->second.overlaps(range)) {
                 touched.insert(stage->name);
-                if (found->second.contains(range)) {
-                    holding.insert(stage->name);
+                if (found->second.contains({range.first, range.first + 1})) {
+                    beginning.insert(stage->name);
                 }
             }
         }
-        const std::set<std::string> &candidates = holding.empty() ? touched : holding;
-        const auto moving = std::count_if(candidates.begin(), candidates.end(),
-                                          [&](const std::string &stage) { return moved_.count(stage) != 0; });
-        if (moving != 0 && moving != static_cast<int64_t>(candidates.size())) {
+        const std::set<std::string> &candidates = touched.size() > 1 ? beginning : touched;
+        if (!touched.empty() && candidates.size() != 1) {
             std::ostringstream text;
             text << "shared memory is that of several stages: " << index;
             throw std::runtime_error(text.str());
         }
-        return moving != 0 ? bytes_ / type.bytes() : 0;
+        return !candidates.empty() && moved_.count(*candidates.begin()) != 0 ? bytes_ / type.bytes() : 0;
     }
 
     Stmt visit(const Store *store) override {
