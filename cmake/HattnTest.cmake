@@ -38,3 +38,32 @@ function(hattn_add_gtest target)
 UBSAN_OPTIONS=print_stacktrace=1$<$<BOOL:${HATTN_SANITIZE}>:;OCL_ICD_VENDORS=none;ASAN_OPTIONS=intercept_tls_get_addr=0>")
     endforeach ()
 endfunction()
+
+# hattn_add_candidates(<fixture> <program> TARGETS <target>... KINDS <kind>... [ENVIRONMENT <variable>=<value>...]): a pack of a
+# tuner's candidates for each target and kind, and an entry that runs the program with it. Packs take minutes of CPU time to
+# compile, so the fixture, an entry as well, makes them when one of these is first run, and the build does not.
+function(hattn_add_candidates fixture program)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "TARGETS;KINDS;ENVIRONMENT")
+    set(packs)
+    foreach (target IN LISTS arg_TARGETS)
+        foreach (kind IN LISTS arg_KINDS)
+            set(pack ${CMAKE_CURRENT_BINARY_DIR}/${kind}_${target}.so)
+            set(entry candidates.${kind}.${target})
+            add_custom_command(
+                OUTPUT ${pack}
+                COMMAND ${HATTN_KERNELGEN_COMMAND} pack-candidates ${pack} ${target} ${kind}
+                DEPENDS ${HATTN_KERNELGEN_COMMAND}
+                COMMENT "Compiling candidates: ${kind} for ${target}"
+                VERBATIM)
+            list(APPEND packs ${pack})
+            hattn_add_gtest(${program} ENTRY ${entry})
+            set_property(TEST ${entry} APPEND PROPERTY ENVIRONMENT HATTN_PACKS=${pack} ${arg_ENVIRONMENT})
+            set_tests_properties(${entry} PROPERTIES FIXTURES_REQUIRED ${fixture})
+        endforeach ()
+    endforeach ()
+    add_custom_target(hattn_${fixture} DEPENDS ${packs})
+    add_test(NAME ${fixture}
+        COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --config $<CONFIG> --target hattn_${fixture})
+    # It takes all cores.
+    set_tests_properties(${fixture} PROPERTIES FIXTURES_SETUP ${fixture} RUN_SERIAL ON TIMEOUT 3600)
+endfunction()
