@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from helpers import device_row
 
 os.environ["HATTN_TUNING"] = "none"  # whatever this machine's user has tuned
 
@@ -25,3 +26,31 @@ def rng(request):
 def algorithm(request):
     """Every algorithm."""
     return request.param
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """The tuning database of this test, which does not exist yet."""
+    path = tmp_path / "tuning.json"
+    monkeypatch.setenv("HATTN_TUNING", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def kernelgen():
+    """The generator, where there is one."""
+    from hattn._tuning import deep
+
+    try:
+        return deep.find_kernelgen()
+    except ValueError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def opencl():
+    """The row of info() about OpenCL; skips without a device."""
+    row = device_row("opencl")
+    if row is None or not row["usable"]:
+        pytest.skip("no OpenCL device")
+    return row

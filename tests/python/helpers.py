@@ -75,3 +75,10 @@ class BareTensor:
 
     def __dlpack_device__(self):
         return self._array.__dlpack_device__()
+
+
+def device_row(name):
+    """What info() says about a device; None if the build has no kernels for it."""
+    import hattn
+
+    return next((row for row in hattn.info()["devices"] if row["name"] == name), None)

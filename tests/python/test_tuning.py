@@ -26,14 +26,6 @@ SMALL = [
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    """The database of this test, which does not exist yet."""
-    path = tmp_path / "tuning.json"
-    monkeypatch.setenv("HATTN_TUNING", str(path))
-    return path
-
-
-@pytest.fixture
 def shapes_file(tmp_path):
     """A list of shapes that take no time."""
     file = tmp_path / "shapes.json"

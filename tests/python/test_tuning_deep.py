@@ -12,15 +12,6 @@ from hattn._tuning import database, deep, session, shapes
 SHAPE = {"query_heads": 2, "kv_heads": 2, "query_length": 40, "kv_length": 60, "key_dim": 16}
 
 
-@pytest.fixture(scope="module")
-def kernelgen():
-    """The generator, where there is one."""
-    try:
-        return deep.find_kernelgen()
-    except ValueError as error:
-        pytest.skip(str(error))
-
-
 def arrays(rng):
     """q, k and v of the shape."""
     sizes = [(1, 2, SHAPE["query_length"], 16), (1, 2, SHAPE["kv_length"], 16), (1, 2, SHAPE["kv_length"], 16)]

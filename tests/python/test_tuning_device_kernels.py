@@ -22,30 +22,6 @@ def kernels_of(name):
     return [kernel for row in hattn.info()["devices"] if row["name"] == name for kernel in row["kernels"]]
 
 
-@pytest.fixture(scope="module")
-def kernelgen():
-    """The generator, where there is one."""
-    try:
-        return deep.find_kernelgen()
-    except ValueError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def opencl():
-    """Skips without a device."""
-    if not any(row["name"] == "opencl" and row["usable"] for row in hattn.info()["devices"]):
-        pytest.skip("no OpenCL device")
-
-
-@pytest.fixture
-def path(tmp_path, monkeypatch):
-    """The database of this test, which does not exist yet."""
-    path = tmp_path / "tuning.json"
-    monkeypatch.setenv("HATTN_TUNING", str(path))
-    return path
-
-
 @pytest.fixture
 def shapes_file(tmp_path):
     """The shape as --shapes takes it."""

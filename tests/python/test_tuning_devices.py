@@ -12,33 +12,10 @@ import pytest
 import hattn
 from hattn import cli
 from hattn._tuning import database, session
+from helpers import device_row
 
 SHAPE = {"query_heads": 4, "kv_heads": 2, "query_length": 1, "kv_length": 300, "key_dim": 32}
-
-
 EMULATOR = Path(hattn.__file__).parents[2] / "tests/cpp/emulated_cuda/emulated_cuda"
-
-
-def device_row(name):
-    """What info() says about a device; None if the build has no kernels for it."""
-    return next((row for row in hattn.info()["devices"] if row["name"] == name), None)
-
-
-@pytest.fixture
-def opencl():
-    """The row of the device that is there."""
-    row = device_row("opencl")
-    if row is None or not row["usable"]:
-        pytest.skip("no OpenCL device")
-    return row
-
-
-@pytest.fixture
-def path(tmp_path, monkeypatch):
-    """The database of this test, which does not exist yet."""
-    path = tmp_path / "tuning.json"
-    monkeypatch.setenv("HATTN_TUNING", str(path))
-    return path
 
 
 def tune(*arguments):
