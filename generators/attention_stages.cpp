@@ -76,17 +76,16 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_max(r, c) = kMaskedScore;
     chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
 
-    const bool own_reference = options.slices > 0 || options.one_loop_nest;
     // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
     // which Halide's sliding window computes once per chunk.
     earlier_chunks.where(earlier_chunks <= c);
     running_max(r, c) = kMaskedScore;
     running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
-    const Func &relative_to = own_reference ? chunk_max : running_max;
+    const Func &relative_to = options.one_loop_nest ? chunk_max : running_max;
 
     Expr maximum = relative_to(r, c);
     if (in_fragments()) {
-        take_fragment_maxima(options.slices);
+        take_fragment_maxima(options);
         maximum = row_reference(r, fragment_slice(k, options.chunk, options.slices), c);
     } else if (options.slices > 0) {
         take_slice_maxima(options);

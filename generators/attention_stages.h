@@ -55,11 +55,6 @@ inline constexpr int kSliceVector = 4;
 // columns of every eight, and a thread has two rows, eight apart (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 inline constexpr int kFragmentColumns = 8, kFragmentVector = 2, kFragmentRows = 16, kFragmentGroups = 8;
 inline constexpr int kFragmentSlices = kFragmentColumns / kFragmentVector;
-// Of a slice's state: the maximum, the sum, and its elements.
-inline constexpr int kCarriedMaximum = 0, kCarriedSum = 1, kCarriedElements = 2;
-// Stands for one of these as the chunk before has left it, where a Func of the chunk reads it, which Halide has no way to
-// say: of a value of the same row and slice, and the number (schedules/cuda/carried_state.h).
-inline constexpr const char *kCarriedCall = "hattn_carried";
 // The slice that a column belongs to, of so many of each; see AttentionStages.
 Halide::Expr fragment_slice(const Halide::Expr &column, int columns, int slices);
 
@@ -233,15 +228,14 @@ struct AttentionStages : ScoreStages {
     Halide::Func group_weight;       // (k, group, c) the largest weight of a thread's rows; likewise
     Halide::RDom over_slice;         // (column, eight) of the keys of a slice in a chunk
     Halide::RDom over_chunk_keys;
-    Halide::RDom over_growth;     // (0), of rows whose reference grows
-    Halide::Func slice_max;       // (r, slice, c) of logits
-    std::vector<Halide::Func> met;  // (r, slice, c) values of four slices on the way to those of the row, in pairs
-    Halide::Func own_max;         // (r, slice, c) of all slices, as each knows it
-    // (r, slice, c) what weights are relative to: the maximum of some of the chunks up to this one, no less than that of
-    // all of them by more than kReferenceSlack.
+    Halide::RDom over_growth;  // (0), of rows whose reference grows
+    Halide::Func slice_max;    // (r, slice, c) of logits
+    Halide::Func pair_max;     // (r, slice, c) of a slice and the next one; defined with one part
+    Halide::Func own_max;      // (r, slice, c) of all slices, as each knows it
+    // (r, slice, c) what weights are relative to: the maximum of some of the chunks up to this one, no less than that
+    // of all of them by more than kReferenceSlack.
     Halide::Func row_max;
     Halide::Func row_reference;   // (r, slice, c) in exponents
-    Halide::Func row_keep;        // (r, slice, c) 2^(row_max of the chunk before - row_max)
     Halide::Func slice_sum;       // (r, slice, c) of weights
     Halide::Func weight_bits;     // (k, r, c) weights in matrix_type; their sum is taken before they are rounded
     Halide::Func value_rows;      // (d, k, c) value rows
@@ -250,10 +244,10 @@ struct AttentionStages : ScoreStages {
     Halide::Func row_output;      // (d, r) normalised, for threads that do not hold the fragments
     Halide::Func row_lse;         // (r, slice) likewise
 
-    // With slices, but not in_fragments(): slice_max, slice_sum, slice_total, row_normaliser as above, row_max of all
-    // chunks so far, rescale (r, slice, c).
+    // With slices, rescale is (r, slice, c).
     Halide::Func state_before;  // (r, slice, c) of undefined values, which stand for the state that the chunk finds
-    Halide::Func row_weights;   // (k, r, c) weights, for threads that do not hold them
+    // And not in_fragments(): slice_max, slice_sum, slice_total, row_normaliser as above, row_max of all chunks so far.
+    Halide::Func row_weights;  // (k, r, c) weights, for threads that do not hold them
 
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage
@@ -267,11 +261,15 @@ private:
     // running_max, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     void take_slice_maxima(const StageOptions &options);  // defines row_max
-    // With in_fragments(): likewise, but for weights, which are relative to the maximum of their own chunk.
-    void take_fragment_maxima(int slices);
+    // With in_fragments(): likewise.
+    void take_fragment_maxima(const StageOptions &options);
+    // Of both: state_before; and the state, its update, slice_total and row_normaliser.
+    void stand_for_state(int elements);
+    void carry_state(const AttentionInputs &inputs, int slices, int elements);
     // Of a granule that there is, and of a key that need not be there.
-    Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule, const Halide::Expr &key) const;
-    void find_seen_keys(const Halide::Expr &rows);  // of the tile; defines key_seen
+    Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule,
+                              const Halide::Expr &key) const;
+    void find_seen_keys(const Halide::Expr &rows);                // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
     // The element with a number of a slice's Tuple.
     static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);

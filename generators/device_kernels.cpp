@@ -10,7 +10,6 @@
 #include "merge.h"
 #include "runtime/device/loaded_code.h"
 #include "schedules/cuda/attention.h"
-#include "schedules/cuda/carried_state.h"
 #include "schedules/cuda/early_tiles.h"
 #include "schedules/cuda/lane_exchange.h"
 #include "schedules/cuda/matrix_calls.h"
@@ -64,12 +63,12 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     Pipeline pipeline(output);
     const DeviceUnits units;
     if (of_matrices) {
-        pipeline.add_custom_lowering_pass(new schedules::cuda::CarriedState(of_matrices->state));
         pipeline.add_custom_lowering_pass(new schedules::cuda::EarlyTiles(*of_matrices));
         pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix());
         pipeline.add_custom_lowering_pass(new schedules::cuda::LaneExchange(of_matrices->exchanged));
     }
-    pipeline.add_custom_lowering_pass(new schedules::cuda::ThinBarriers(of_matrices ? *of_matrices : schedules::cuda::Tiles()));
+    pipeline.add_custom_lowering_pass(
+        new schedules::cuda::ThinBarriers(of_matrices ? *of_matrices : schedules::cuda::Tiles()));
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     if (carried) {
         pipeline.add_custom_lowering_pass(new schedules::gpu::CarriedState(*carried));
@@ -129,11 +128,11 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
                                                 .of_cuda = Target(target.halide_target).has_feature(Target::CUDA)});
     (matrices ? schedules::cuda::schedule_matrix_attention : schedules::gpu::schedule_attention)(stages, spec.tile);
     const schedules::cuda::Tiles early = matrices ? schedules::cuda::early_tiles(stages) : schedules::cuda::Tiles();
-    const schedules::gpu::Carried carried = {matrices ? "" : stages.state_before.name(), stages.state.name()};
+    const schedules::gpu::Carried carried = {stages.state_before.name(), stages.state.name()};
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
     return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
-                           type_macros(inputs), target, matrices ? &early : nullptr, matrices ? nullptr : &carried);
+                           type_macros(inputs), target, matrices ? &early : nullptr, &carried);
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {

@@ -3,6 +3,7 @@
 #include "attention_stages.h"
 #include "number_formats.h"
 #include "runtime/device/unit_record.h"
+#include "slices.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
@@ -22,23 +23,6 @@ Expr column_of(const Expr &slice, const Expr &n, int columns, int slices) {
            slice % kFragmentSlices * kFragmentVector + n % kFragmentVector;
 }
 
-template<typename Value>
-Expr of_all_slices(int slices, Value value, Expr (*join)(Expr, Expr)) {
-    Expr all = value(0);
-    for (int slice = 1; slice < slices; ++slice) {
-        all = join(all, value(slice));
-    }
-    return all;
-}
-
-Expr carried(const Expr &place, const Expr &element) {
-    return Internal::Call::make(Float(32), kCarriedCall, {place, element}, Internal::Call::PureExtern);
-}
-
-Expr sum_of(Expr a, Expr b) {
-    return std::move(a) + std::move(b);
-}
-
 }  // namespace
 
 Expr fragment_slice(const Expr &column, int columns, int slices) {
@@ -52,7 +36,8 @@ Expr element_of_row(const AttentionInputs &inputs, const Expr &d, const Expr &di
     };
     Expr block = d / kAlignedElements * kAlignedElements;
     Expr of_block = or_zero(block < dim, element(min(block, dim - kAlignedElements) + d % kAlignedElements));
-    return select(inputs.row_layout >= kRowsAligned, of_block, or_zero(likely(d < dim), element(min(likely(d), dim - 1))));
+    return select(inputs.row_layout >= kRowsAligned, of_block,
+                  or_zero(likely(d < dim), element(min(likely(d), dim - 1))));
 }
 
 Expr ScoreStages::query_of_row(const Expr &d) const {
@@ -73,7 +58,8 @@ Expr AttentionStages::value_of_row(const AttentionInputs &inputs, const Expr &gr
     });
 }
 
-void AttentionStages::take_fragment_maxima(int slices) {
+void AttentionStages::take_fragment_maxima(const StageOptions &options) {
+    const int slices = options.slices;
     slice_max = Func("slice_max");
     row_max = Func("row_max");
     over_slice = RDom({{0, kFragmentVector}, {0, part_columns(chunk, slices) / kFragmentColumns}}, "over_slice");
@@ -87,13 +73,13 @@ void AttentionStages::take_fragment_maxima(int slices) {
     } else {
         // slice ^ bit, in a way that Halide knows the bounds of.
         const auto other = [&](int bit) { return slice / (2 * bit) * (2 * bit) + (slice + bit) % (2 * bit); };
-        Func pair_max("pair_max");
+        pair_max = Func("pair_max");
         pair_max(r, slice, c) = max_of_cuda(slice_max(r, slice, c), slice_max(r, other(1), c));
         own_max(r, slice, c) = max_of_cuda(pair_max(r, slice, c), pair_max(r, other(2), c));
-        met = {slice_max, pair_max};
     }
+    stand_for_state(options.head / slices);
     // While a row's maximum grows by little, what it has so far need not be multiplied.
-    Expr own = own_max(r, slice, c), before = carried(own, kCarriedMaximum);
+    Expr own = own_max(r, slice, c), before = state_before(r, slice, c)[0];
     row_max(r, slice, c) = select((own - before) * exponent_unit > kReferenceSlack, own, before);
     row_reference = Func("row_reference");
     row_reference(r, slice, c) = max(reference(row_max(r, slice, c)) * exponent_unit, kLowestExponent);
@@ -116,11 +102,9 @@ void AttentionStages::find_keys_seen_in_fragments(int rows, int thread_rows) {
 void AttentionStages::carry_fragments(const AttentionInputs &inputs, const StageOptions &options) {
     const int slices = options.slices, elements = options.head / slices;
     slice_sum = Func("slice_sum");
-    row_keep = Func("weights_kept");  // a name behind that of value_rows: values are asked for first
+    rescale = Func("weights_kept");  // a name behind that of value_rows: values are asked for first
     weight_bits = Func("weight_bits");
     value_rows = Func("value_rows");
-    slice_total = Func("slice_total");
-    row_normaliser = Func("row_normaliser");
     row_output = Func("output_rows");  // a name before that of row_lse: realised first, it takes the memory of the keys
     row_lse = Func("row_lse");
     Expr key = column_of(slice, over_slice.y * kFragmentVector + over_slice.x, chunk, slices);
@@ -130,31 +114,17 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     over_chunk_keys = RDom(0, chunk, "over_chunk_keys");
     weight_bits(k, r, c) = half_bits_of_cuda(matrix_type, weights(r, k, c));
     value_rows(d, k, c) = chunk_value(d, k % kGranuleKeys, k / kGranuleKeys, c);
-    Expr now = row_max(r, slice, c);
-    row_keep(r, slice, c) = exp2((carried(now, kCarriedMaximum) - now) * exponent_unit);
-    chunk_output(r, element, slice, c) = carried(row_keep(r, slice, c), kCarriedElements + element);
+    Tuple before = state_before(r, slice, c);
+    rescale(r, slice, c) = exp2((before[0] - row_max(r, slice, c)) * exponent_unit);
+    chunk_output(r, element, slice, c) = state_element(before, element);
     over_growth = RDom(0, 1, "over_growth");
-    over_growth.where(row_keep(r, slice, c) < 1.0f);
-    chunk_output(r, element, slice, c) *= row_keep(r, slice, c) + cast<float>(over_growth);
+    over_growth.where(rescale(r, slice, c) < 1.0f);
+    chunk_output(r, element, slice, c) *= rescale(r, slice, c) + cast<float>(over_growth);
     chunk_output(r, element, slice, c) +=
         half_value(matrix_type, weight_bits(over_chunk_keys, r, c)) *
         half_value(matrix_type, value_rows(column_of(slice, element, options.head, slices), over_chunk_keys, c));
 
-    std::vector<Expr> empty(kCarriedElements + elements, 0.0f), next(empty.size());
-    empty[kCarriedMaximum] = kMaskedScore;
-    state(r, slice) = Tuple(empty);
-    next[kCarriedMaximum] = row_max(r, slice, over_chunks);
-    next[kCarriedSum] =
-        state(r, slice)[kCarriedSum] * row_keep(r, slice, over_chunks) + slice_sum(r, slice, over_chunks);
-    for (int e = 0; e < elements; ++e) {
-        next[kCarriedElements + e] = chunk_output(r, e, slice, over_chunks);
-    }
-    state(r, slice) = Tuple(next);
-
-    slice_total(r, slice) = state(r, slice)[1];
-    Expr total = of_all_slices(
-        slices, [&](int other) { return slice_total(r, other); }, sum_of);
-    row_normaliser(r, slice) = normalise(total, state(r, slice)[0] * exponent_unit, inputs.sinks(head_index()));
+    carry_state(inputs, slices, elements);
 
     Expr own_slice = fragment_slice(d % options.head, options.head, slices);
     Tuple final = state(r, own_slice);

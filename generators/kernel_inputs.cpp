@@ -223,7 +223,8 @@ Expr half_of_layout(const Expr &layout, const ImageParam &halves, const ImagePar
 
 Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
     if (matrix_type != HATTN_FLOAT32) {
-        return half_of_layout(row_layout, stored_key.halves, key_granules, d, granule, slot, granule * kGranuleKeys + slot);
+        return half_of_layout(row_layout, stored_key.halves, key_granules, d, granule, slot,
+                              granule * kGranuleKeys + slot);
     }
     return element(storage, key, stored_key, key_granules, d, granule, slot);
 }

@@ -132,8 +132,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     logits(r, k, c) = select(key + over_limits >= first(r) && key <= last(r), logits(r, k, c), kMaskedScore);
 }
 
-// What a product is multiplied by to become a logit. In fragments without hooks nothing: their exponents are multiplied,
-// in the same instruction that takes the reference off, and their products are those of a positive scale.
+// What a product is multiplied by to become a logit. In fragments without hooks nothing: their exponents are
+// multiplied, in the same instruction that takes the reference off, and their products are those of a positive scale.
 Expr ScoreStages::logit_factor(const StageOptions &options) {
     Expr factor = inputs_.scale * options.unit;
     if (!in_fragments()) {

@@ -1,5 +1,6 @@
 // The state of a row in slices, see decisions 0021 and 0044.
 #include "attention_stages.h"
+#include "slices.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
@@ -7,15 +8,6 @@ namespace hattn::generators {
 using namespace Halide;
 
 namespace {
-
-template<typename Value>
-Expr of_all_slices(int slices, Value value, Expr (*join)(Expr, Expr)) {
-    Expr all = value(0);
-    for (int other = 1; other < slices; ++other) {
-        all = join(all, value(other));
-    }
-    return all;
-}
 
 Expr sum_of(Expr a, Expr b) {
     return std::move(a) + std::move(b);
@@ -35,40 +27,16 @@ Expr AttentionStages::state_element(const Tuple &of_slice, const Expr &which) {
     return result;
 }
 
-// Keys are dealt to slices one by one.
-void AttentionStages::take_slice_maxima(const StageOptions &options) {
-    const int slices = options.slices;
-    const auto largest = options.of_cuda ? max_of_cuda : larger_of;
-    slice_max = Func("slice_max");
-    row_max = Func("row_max");
-    state_before = Func("state_before");
-    over_slice = RDom({{0, chunk / slices}}, "over_slice");
-    // What an update has made of a Func so far, no other Func can say: schedules/gpu/carried_state.h puts the state in
-    // its place.
-    state_before(r, slice, c) = Tuple(std::vector<Expr>(2 + options.head / slices, undef<float>()));
-    slice_max(r, slice, c) = kMaskedScore;
-    slice_max(r, slice, c) = largest(slice_max(r, slice, c), logits(r, over_slice.x * slices + slice, c));
-    row_max(r, slice, c) =
-        largest(state_before(r, slice, c)[0], of_all_slices(
-                                                  slices, [&](int other) { return slice_max(r, other, c); }, largest));
+// What an update has made of a Func so far, no other Func can say: schedules/gpu/carried_state.h puts the state in its
+// place.
+void AttentionStages::stand_for_state(int elements) {
+    state_before = Func("what_was");  // a name behind those of values and weights
+    state_before(r, slice, c) = Tuple(std::vector<Expr>(2 + elements, undef<float>()));
 }
 
-void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOptions &options) {
-    const int elements = options.head / options.slices;
-    const int dealt = kSliceVector * options.slices;  // elements of a head dealt in one turn
-    slice_sum = Func("slice_sum");
+void AttentionStages::carry_state(const AttentionInputs &inputs, int slices, int elements) {
     slice_total = Func("slice_total");
     row_normaliser = Func("row_normaliser");
-    rescale = Func("slice_rescale");
-    slice_sum(r, slice, c) = 0.0f;
-    slice_sum(r, slice, c) += weights(r, over_slice.x * options.slices + slice, c);
-    rescale(r, slice, c) = exp2(state_before(r, slice, c)[0] - reference(row_max(r, slice, c)));
-
-    Expr key = over_keys.y * kGranuleKeys + over_keys.x;
-    Expr dim = element / kSliceVector * dealt + slice * kSliceVector + element % kSliceVector;
-    chunk_output(r, element, slice, c) = state_element(state_before(r, slice, c), element) * rescale(r, slice, c);
-    chunk_output(r, element, slice, c) += row_weights(key, r, c) * chunk_value(dim, over_keys.x, over_keys.y, c);
-
     std::vector<Expr> empty(2 + elements, 0.0f);
     empty[0] = kMaskedScore;
     state(r, slice) = Tuple(empty);
@@ -82,8 +50,41 @@ void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOpt
     // After the last chunk.
     slice_total(r, slice) = state(r, slice)[1];
     Expr total = of_all_slices(
-        options.slices, [&](int other) { return slice_total(r, other); }, sum_of);
-    row_normaliser(r, slice) = normalise(total, state(r, slice)[0], inputs.sinks(head_index()));
+        slices, [&](int other) { return slice_total(r, other); }, sum_of);
+    row_normaliser(r, slice) = normalise(total, state(r, slice)[0] * exponent_unit, inputs.sinks(head_index()));
+}
+
+// Keys are dealt to slices one by one.
+void AttentionStages::take_slice_maxima(const StageOptions &options) {
+    const int slices = options.slices;
+    const auto largest = options.of_cuda ? max_of_cuda : larger_of;
+    slice_max = Func("slice_max");
+    row_max = Func("row_max");
+    over_slice = RDom({{0, chunk / slices}}, "over_slice");
+    stand_for_state(options.head / slices);
+    slice_max(r, slice, c) = kMaskedScore;
+    slice_max(r, slice, c) = largest(slice_max(r, slice, c), logits(r, over_slice.x * slices + slice, c));
+    row_max(r, slice, c) =
+        largest(state_before(r, slice, c)[0], of_all_slices(
+                                                  slices, [&](int other) { return slice_max(r, other, c); }, largest));
+}
+
+void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOptions &options) {
+    const int elements = options.head / options.slices;
+    const int dealt = kSliceVector * options.slices;  // elements of a head dealt in one turn
+    slice_sum = Func("slice_sum");
+    rescale = Func("slice_rescale");
+    slice_sum(r, slice, c) = 0.0f;
+    slice_sum(r, slice, c) += weights(r, over_slice.x * options.slices + slice, c);
+    rescale(r, slice, c) = exp2(state_before(r, slice, c)[0] - reference(row_max(r, slice, c)));
+
+    Expr key = over_keys.y * kGranuleKeys + over_keys.x;
+    Expr dim = element / kSliceVector * dealt + slice * kSliceVector + element % kSliceVector;
+    chunk_output(r, element, slice, c) = state_element(state_before(r, slice, c), element) * rescale(r, slice, c);
+    chunk_output(r, element, slice, c) += row_weights(key, r, c) * chunk_value(dim, over_keys.x, over_keys.y, c);
+
+    carry_state(inputs, options.slices, elements);
+
     Expr own_slice = d / kSliceVector % options.slices;
     Expr which = d % options.head / dealt * kSliceVector + d % kSliceVector;
     Tuple normaliser_of_row = row_normaliser(r, own_slice);

@@ -10,7 +10,8 @@ namespace hattn::generators {
 inline constexpr float kMaskedScore = -3.4028234e38f;
 inline constexpr float kLowestReference = -2.5e38f;
 inline constexpr float kLowestScore = -2e38f;
-// Of logits that become exponents by a factor of no less than the one, references are no less than the other, lest products overflow.
+// Of logits that become exponents by a factor of no less than the one, references are no less than the other, lest
+// products overflow.
 inline constexpr float kSmallestExponentUnit = 1e-30f, kLowestExponent = -3e38f;
 // In exponents: weights are at most 2^8, well within float16.
 inline constexpr float kReferenceSlack = 8.0f;

@@ -224,13 +224,13 @@ private:
         };
         const auto &q = args_.q;
         const hattn_dtype k = args_.k.dtype, v = args_.v.dtype;
-        const bool aligned =
-            tensors_.query.handle() % kBytes == 0 && is_aligned(tensors_.key, k) && is_aligned(tensors_.value, v) &&
-               whole(q.dtype, problem_.key_dim, q.stride[1], q.stride[2]) && whole(k, problem_.key_dim) &&
-               whole(v, problem_.value_dim) &&
-               std::all_of(units_.attention.begin(), units_.attention.end(), [&](const UnitRecord &unit) {
-                   return whole(q.dtype, unit.query) && whole(k, unit.key) && whole(v, unit.value);
-               });
+        const bool aligned = tensors_.query.handle() % kBytes == 0 && is_aligned(tensors_.key, k) &&
+                             is_aligned(tensors_.value, v) &&
+                             whole(q.dtype, problem_.key_dim, q.stride[1], q.stride[2]) && whole(k, problem_.key_dim) &&
+                             whole(v, problem_.value_dim) &&
+                             std::all_of(units_.attention.begin(), units_.attention.end(), [&](const UnitRecord &unit) {
+                                 return whole(q.dtype, unit.query) && whole(k, unit.key) && whole(v, unit.value);
+                             });
         return !aligned ? kRowsAnywhere : problem_.scattered() ? kRowsAligned : kRowsSideBySide;
     }
 

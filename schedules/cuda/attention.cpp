@@ -48,33 +48,9 @@ public:
         scores();
         softmax();
         values();
-        for (Func f :
-             {s.dot, s.logits, s.slice_max, s.own_max, s.row_max, s.row_reference, s.row_keep, s.weights, s.slice_sum, s.weight_bits, s.chunk_output}) {
-            f.compute_at(chunk_loop_).bound_extent(s.r, tile_.rows).bound_extent(s.c, 1);
-        }
-        for (Func f : {s.dot, s.logits, s.weights, s.weight_bits}) {
-            f.bound(s.k, 0, tile_.keys);
-        }
-        for (Func f : {s.slice_max, s.own_max, s.row_max, s.row_reference, s.row_keep, s.slice_sum, s.chunk_output}) {
-            f.bound(s.slice, 0, tile_.slices);
-        }
-        for (Func f : {s.dot, s.logits, s.own_max, s.row_max, s.row_reference, s.row_keep, s.weights, s.slice_sum, s.chunk_output}) {
-            f.store_in(MemoryType::Register);
-        }
+        chunk();
         if (s.hides_keys) {
             seen_keys();
-        }
-        // In registers: neighbouring threads exchange them. Those of parts meet in shared memory.
-        for (Func f : s.met) {
-            if (f.name() == s.slice_max.name()) {
-                continue;
-            }
-            f.compute_at(chunk_loop_).bound_extent(s.r, tile_.rows).bound_extent(s.c, 1).bound(s.slice, 0, tile_.slices);
-            f.store_in(MemoryType::Register);
-            each_row(over_slices(f));
-        }
-        if (parts() == 1) {
-            s.slice_max.store_in(MemoryType::Register);
         }
     }
 
@@ -148,8 +124,8 @@ private:
         // All threads take part: of a row that is no power of two long, as many blocks at a time as are one.
         const int blocks = tile_.head / kAlignedElements & -(tile_.head / kAlignedElements), rows = kWarp / blocks;
         const int rows_at_once = warps() * parts() * rows, turns = (row_count + rows_at_once - 1) / rows_at_once;
-        // No more than there are: what Halide rounds up has to be within bounds, and it takes conditions for false under
-        // which it is not.
+        // No more than there are: what Halide rounds up has to be within bounds, and it takes conditions for false
+        // under which it is not.
         const int loads = blocks == tile_.head / kAlignedElements ? std::min(kLoadsAtOnce, turns) : 1;
         f.bound(s.d, 0, tile_.head);
         for (const Expr &layout : {s.row_layout == kRowsSideBySide, s.row_layout >= kRowsAligned}) {
@@ -224,6 +200,34 @@ private:
             .unroll(v.matrix);
     }
 
+    // What a chunk computes: a value for each row and slice, or for each row and key.
+    void chunk() {
+        std::vector<Func> of_slices = {s.slice_max,     s.state_before, s.own_max,   s.row_max,
+                                       s.row_reference, s.rescale,      s.slice_sum, s.chunk_output};
+        if (s.pair_max.defined()) {
+            of_slices.push_back(s.pair_max);
+        }
+        for (Func f : of_slices) {
+            in_chunk(f).bound(s.slice, 0, tile_.slices);
+        }
+        for (Func f : {s.dot, s.logits, s.weights, s.weight_bits}) {
+            in_chunk(f).bound(s.k, 0, tile_.keys);
+        }
+        // Warps with parts of the keys exchange them through shared memory, and weights with those that multiply a part
+        // of the values.
+        if (parts() > 1) {
+            s.slice_max.store_in(MemoryType::Auto);
+            s.weight_bits.store_in(MemoryType::Auto).bound_storage(s.k, tile_.keys + kRowPadding);
+        }
+    }
+
+    Func &in_chunk(Func &f) const {
+        return f.compute_at(chunk_loop_)
+            .bound_extent(s.r, tile_.rows)
+            .bound_extent(s.c, 1)
+            .store_in(MemoryType::Register);
+    }
+
     void scores() {
         load_rows(s.key_rows, s.k, tile_.keys)
             .compute_at(chunk_loop_)
@@ -249,8 +253,11 @@ private:
                 .unroll(v.half)
                 .unroll(v.matrix);
         }
-        for (Func f : {s.own_max, s.row_max, s.row_reference, s.row_keep}) {
+        for (Func f : {s.state_before, s.own_max, s.row_max, s.row_reference, s.rescale}) {
             each_row(over_slices(f));
+        }
+        if (s.pair_max.defined()) {
+            each_row(over_slices(s.pair_max));
         }
         values_in_fragments(s.weights, s.k, tile_.keys);
         // Two in a register, by one instruction. That of float16 numbers LLVM finds by itself where they go to shared
@@ -258,12 +265,6 @@ private:
         const bool by_itself = parts() > 1 && s.matrix_type == HATTN_FLOAT16;
         auto rounded = each_value(over_columns(s.weight_bits, s.k, tile_.keys));
         by_itself ? rounded.unroll(v.column) : rounded.vectorize(v.column);
-        // Warps that multiply a part of the values take weights of keys from all parts.
-        if (parts() == 1) {
-            s.weight_bits.store_in(MemoryType::Register);
-        } else {
-            s.weight_bits.bound_storage(s.k, tile_.keys + kRowPadding);
-        }
     }
 
     // Of keys that hooks hide, a thread each in the end.
@@ -280,8 +281,11 @@ private:
             .unroll(v.tile);
         s.key_seen.compute_at(chunk_loop_).bound(s.k, 0, tile_.keys).bound_extent(s.c, 1);
         for (Stage stage : {Stage(s.key_seen), s.key_seen.update()}) {
+            // By no more threads than there are.
             stage.split(s.k, v.y, v.x, kWarp)
+                .split(v.y, v.in_y, v.y, std::min(warps() * parts(), tile_.keys / kWarp))
                 .split(v.y, v.part, v.warp, std::min(warps(), tile_.keys / kWarp))
+                .reorder(v.in_y, v.x, v.warp, v.part)
                 .gpu_threads(v.x, v.warp, v.part);
         }
     }
@@ -313,9 +317,9 @@ void schedule_matrix_attention(AttentionStages &stages, const Tile &tile) {
 }
 
 Tiles early_tiles(const AttentionStages &stages) {
-    Tiles tiles{stages.key_rows.name(), stages.hides_keys ? "" : stages.value_rows.name(), stages.state.name(), {}};
-    for (const Func &f : stages.met) {
-        tiles.exchanged.insert(f.name());
+    Tiles tiles{stages.key_rows.name(), stages.hides_keys ? "" : stages.value_rows.name()};
+    if (stages.pair_max.defined()) {
+        tiles.exchanged = {stages.slice_max.name(), stages.pair_max.name()};
     }
     return tiles;
 }

@@ -87,8 +87,8 @@ bool uses(const Stmt &statement, const std::string &stage) {
     return search.found;
 }
 
-// Barriers behind the last access to shared memory in the body of the loop go, where every chunk begins with one, as does
-// what follows the loop.
+// Barriers behind the last access to shared memory in the body of the loop go, where every chunk begins with one, as
+// does what follows the loop.
 class WithoutLastBarriers : public IRMutator {
 public:
     explicit WithoutLastBarriers(const std::string &shared) : shared_(shared) {}
@@ -288,8 +288,8 @@ Stmt EarlyTiles::visit(const Allocate *allocation) {
         size = static_cast<int>(std::max(*elements, (piece.end + by + bytes - 1) / bytes));
     }
     return Allocate::make(allocation->name, allocation->type, allocation->memory_type, {size}, allocation->condition,
-                          Reorder(tiles_, loop, allocation->name).mutate(body), allocation->new_expr, allocation->free_function,
-                          allocation->padding);
+                          Reorder(tiles_, loop, allocation->name).mutate(body), allocation->new_expr,
+                          allocation->free_function, allocation->padding);
 }
 
 }  // namespace hattn::schedules::cuda

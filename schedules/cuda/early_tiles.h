@@ -12,7 +12,6 @@ namespace hattn::schedules::cuda {
 struct Tiles {
     std::string next;  // the tile for the next chunk is asked for when this chunk's has been multiplied
     std::string now;   // is asked for when the chunk's `next` is there, and waited for where it is used; empty: none
-    std::string state = {};  // what is carried from chunk to chunk
     std::set<std::string> exchanged = {};  // values in registers that neighbouring threads read
 };
 
@@ -29,8 +28,8 @@ struct Tiles {
 //
 // where a wait is for copies that a thread has started itself (matrix_calls.h; wide_rows.h makes them, and other stores
 // are done when they are), and the barrier behind it for those of other threads. Memory of `next` is in use all the
-// time, so what Halide has put there within the loop moves to where no stage is that is used in it. Comes before warp_matrix.h and
-// thin_barriers.h; throws std::runtime_error where the loop is not as above.
+// time, so what Halide has put there within the loop moves to where no stage is that is used in it. Comes before
+// warp_matrix.h and thin_barriers.h; throws std::runtime_error where the loop is not as above.
 class EarlyTiles : public Halide::Internal::IRMutator {
 public:
     explicit EarlyTiles(Tiles tiles) : tiles_(std::move(tiles)) {}

@@ -189,7 +189,8 @@ private:
                 if (written_.at(name) == 1) {
                     list += name;
                 } else {
-                    list += late_.emplace(std::pair(result, name), "%late" + std::to_string(late_.size())).first->second;
+                    list +=
+                        late_.emplace(std::pair(result, name), "%late" + std::to_string(late_.size())).first->second;
                 }
             }
         }
@@ -241,7 +242,7 @@ private:
     std::vector<Piece> pieces_;
     UnpackedWords words_;
     WideLoads loads_;
-    std::map<std::string, int> written_;  // how often
+    std::map<std::string, int> written_;                               // how often
     std::map<std::pair<std::string, std::string>, std::string> late_;  // (result, word): the word's own register
 };
 

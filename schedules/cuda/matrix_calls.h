@@ -30,7 +30,8 @@ inline constexpr const char *kWaitCall = "hattn_wait_for_copies";
 // cvt.rn.bf16x2.f32: of two float32 numbers the nearest bfloat16 ones, the first in the lower half of 32 bits.
 inline constexpr const char *kBfloat16PairCall = "hattn_bfloat16_pair";
 
-// shfl.sync.bfly.b32: what the lane holds whose number differs by a mask, a constant, of a float32 number. All lanes take part.
+// shfl.sync.bfly.b32: what the lane holds whose number differs by a mask, a constant, of a float32 number. All lanes
+// take part.
 inline constexpr const char *kExchangeCall = "hattn_exchange_lanes";
 
 // Halide has no instruction of that name, and LLVM's intrinsic returns what Halide cannot hold. So the code calls a

@@ -10,8 +10,8 @@
 namespace hattn::schedules::cuda {
 
 // Halide puts a barrier behind every stage. Where nothing between two of them touches memory that threads share, the
-// second one orders nothing that the first does not, and goes.
-// Tiles on their way have waits and barriers of their own (early_tiles.h), whatever else is ordered.
+// second one orders nothing that the first does not, and goes. Tiles on their way have waits and barriers of their
+// own (early_tiles.h), whatever else is ordered.
 class ThinBarriers : public Halide::Internal::IRMutator {
 public:
     explicit ThinBarriers(Tiles early) : early_(std::move(early)) {}
@@ -20,7 +20,6 @@ private:
     using IRMutator::visit;
 
     Halide::Internal::Stmt visit(const Halide::Internal::ProducerConsumer *stage) override;
-
     Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
     Halide::Internal::Stmt visit(const Halide::Internal::IfThenElse *branch) override;
     Halide::Internal::Stmt visit(const Halide::Internal::Allocate *allocation) override;
@@ -31,9 +30,9 @@ private:
 
     void touch(const std::string &array);
 
-    std::set<std::string> shared_;  // arrays of a thread
     const Tiles early_;
-    bool is_ordered_ = false;          // there was a barrier, and no memory was touched since
+    std::set<std::string> shared_;  // arrays of all threads
+    bool is_ordered_ = false;       // there was a barrier, and no memory was touched since
 };
 
 }  // namespace hattn::schedules::cuda
