@@ -48,6 +48,7 @@ class Decoder {
 public:
     explicit Decoder(const PtxEntry &entry) : entry_(entry) {
         program_.name = entry.name;
+        program_.most_threads = entry.most_threads;
         uint32_t offset = 0;
         for (const PtxParameter &parameter : entry.parameters) {
             const auto bytes = static_cast<uint32_t>(parameter.bytes);

@@ -7,7 +7,7 @@
 namespace hattn::emulated_cuda {
 
 // Results of the CUDA Driver API.
-inline constexpr int kNoBinary = 209, kInvalidPtx = 218, kNotFound = 500, kIllegalAddress = 700,
+inline constexpr int kNoBinary = 209, kInvalidPtx = 218, kNotFound = 500, kIllegalAddress = 700, kOutOfResources = 701,
                      kIllegalInstruction = 715, kMisalignedAddress = 716, kLaunchFailed = 719;
 
 struct Fault : std::runtime_error {

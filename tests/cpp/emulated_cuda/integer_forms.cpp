@@ -1,6 +1,7 @@
 // Integers, bits and predicates. Sums and products wrap around, shifts by more than the width give what is left of the
 // number, and division by zero, which the PTX ISA leaves open, gives 0.
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "lane_map.h"
@@ -124,6 +125,10 @@ uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
     return result;
 }
 
+void add_counts_of_bits(Forms &forms) {
+    forms["popc.b32"] = lane_map<[](uint32_t a) -> uint32_t { return static_cast<uint32_t>(std::popcount(a)); }>();
+}
+
 void add_predicates(Forms &forms) {
     forms["and.pred"] = lane_map<[](bool a, bool b) -> bool { return a && b; }>();
     forms["or.pred"] = lane_map<[](bool a, bool b) -> bool { return a || b; }>();
@@ -147,6 +152,7 @@ void add_integer_forms(Forms &forms) {
     add_widening_products<uint16_t, uint32_t>(forms);
     add_widening_products<int32_t, int64_t>(forms);
     add_widening_products<uint32_t, uint64_t>(forms);
+    add_counts_of_bits(forms);
     add_predicates(forms);
     forms["bfe.u32"] = lane_map<extract_bits>();
     forms["bfe.s32"] = lane_map<extract_signed_bits>();

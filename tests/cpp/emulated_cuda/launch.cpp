@@ -48,6 +48,7 @@ public:
           parameters_(parameter_block(program, arguments)),
           memory_(allocations, shape.shared_bytes),
           threads_(static_cast<int>(shape.threads[0] * shape.threads[1] * shape.threads[2])),
+          most_threads_(program.most_threads),
           ignored_barrier_(barrier_at(program, left_out.barrier)) {
         for (int first = 0; first < threads_; first += kLanes) {
             warps_.emplace_back(program, parameters_.data(), memory_, first, threads_ - first,
@@ -56,6 +57,11 @@ public:
     }
 
     void run() {
+        if (most_threads_ > 0 && threads_ > most_threads_) {
+            throw Fault(kOutOfResources, "the launch has " + std::to_string(threads_) +
+                                             " threads in a block, but the kernel is for at most " +
+                                             std::to_string(most_threads_));
+        }
         memory_.start_launch();
         uint32_t block[3];
         for (block[2] = 0; block[2] < shape_.blocks[2]; ++block[2]) {
@@ -125,6 +131,7 @@ private:
     const std::vector<uint8_t> parameters_;
     Memory memory_;
     const int threads_;
+    const int most_threads_;
     const std::optional<size_t> ignored_barrier_;
     std::vector<Warp> warps_;
 };

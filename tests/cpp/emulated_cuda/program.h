@@ -53,6 +53,7 @@ struct Program {
     std::vector<uint32_t> parameter_offsets;  // where ld.param finds them
     uint32_t register_file_bytes = 0;
     int barriers = 0;
+    int most_threads = 0;  // of a block; 0: any number
 };
 
 }  // namespace hattn::emulated_cuda

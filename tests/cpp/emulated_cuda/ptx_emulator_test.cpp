@@ -92,6 +92,7 @@ TEST(PtxIntegers, KeepTheirSign) {
     EXPECT_EQ(computed("shr.s32 %r2, %r3, 40;", {0x80000000u}), 0xffffffffu);
     EXPECT_EQ(computed("shr.u32 %r2, %r3, 31;", {0x80000000u}), 1u);
     EXPECT_EQ(computed("mul.wide.s32 %rd2, %r3, -2;\nmov.b64 {%r5, %r2}, %rd2;", {3}), 0xffffffffu);
+    EXPECT_EQ(computed("popc.b32 %r2, %r3;", {0xf0000001u}), 5u);
     EXPECT_EQ(computed("bfe.u32 %r2, %r3, 22, 1;", {1u << 22}), 1u);
     EXPECT_EQ(computed("bfe.s32 %r2, %r3, 4, 4;", {0x180u}), static_cast<uint32_t>(-8));
     EXPECT_EQ(computed("bfe.s32 %r2, %r3, 28, 8;", {0x70000000u}), 7u);
@@ -278,6 +279,29 @@ TEST(PtxCopies, AreMissedWithoutWaitOrBarrier) {
         }
         EXPECT_NE(found.find(message), std::string::npos) << found << "\n" << text;
     }
+}
+
+TEST(PtxLaunch, HasNoMoreThreadsThanTheKernelIsFor) {
+    const Program program = decode(parse_ptx(R"(
+.visible .entry kernel()
+.maxntid 64
+.minnctapersm 2
+{
+    ret;
+}
+)")
+                                       .at(0));
+    Allocations allocations;
+    const auto result = [&](uint32_t threads) {
+        try {
+            launch(program, {{1, 1, 1}, {threads, 1, 1}, 0}, nullptr, allocations, {});
+        } catch (const Fault &fault) {
+            return fault.result;
+        }
+        return 0;
+    };
+    EXPECT_EQ(result(64), 0);
+    EXPECT_EQ(result(65), kOutOfResources);
 }
 
 TEST(PtxRace, IsNoneWithABarrierOrWhereNothingChanges) {

@@ -123,7 +123,9 @@ private:
             parse_block(code);
         } else if (code.rfind(".reg ", 0) == 0) {
             parse_registers(code, entry);
-        } else if (code.rfind(".pragma", 0) == 0 || code.rfind(".loc", 0) == 0) {
+        } else if (code.rfind(".maxntid ", 0) == 0) {
+            entry.most_threads = std::stoi(code.substr(9));  // of kernels with more dimensions there are none
+        } else if (code.rfind(".pragma", 0) == 0 || code.rfind(".loc", 0) == 0 || code.rfind(".minnctapersm", 0) == 0) {
             // For ptxas.
         } else if (code.front() == '.') {
             fail("unknown directive: " + code);

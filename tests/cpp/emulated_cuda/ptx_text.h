@@ -31,6 +31,7 @@ struct PtxParameter {
 
 struct PtxEntry {
     std::string name;
+    int most_threads = 0;  // of a block (.maxntid); 0: any number
     std::vector<PtxParameter> parameters;
     std::map<std::string, int> register_bits;  // by name up to the number, as "%rd"
     std::vector<PtxStatement> statements;

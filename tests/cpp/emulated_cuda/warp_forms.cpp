@@ -1,6 +1,7 @@
 // Registers made of parts, and what the threads of a warp compute together.
 #include "warp_forms.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "fault.h"
@@ -106,6 +107,16 @@ void exchange_lanes(const Instruction &instruction, Warp &warp) {
     }
 }
 
+// Whether a predicate is true in any lane.
+void vote_any(const Instruction &instruction, Warp &warp) {
+    if (!warp.all_active()) {
+        throw Fault(kLaunchFailed, "not all threads of a warp take part");
+    }
+    const uint32_t *votes = warp.lanes<uint32_t>(instruction.operands[1]);
+    const bool any = std::any_of(votes, votes + kLanes, [](uint32_t vote) { return (vote & 1u) != 0; });
+    std::fill_n(warp.lanes<uint32_t>(instruction.operands[0]), kLanes, any ? 1u : 0u);
+}
+
 // Four matrices of 8 x 8 from shared memory, a row from each lane's address.
 template<bool transposed>
 void load_matrices(const Instruction &instruction, Warp &warp) {
@@ -153,6 +164,7 @@ void add_warp_forms(Forms &forms) {
     forms["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] = {load_matrices<false>, loaded};
     forms["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {load_matrices<true>, loaded};
     forms["shfl.sync.bfly.b32"] = {exchange_lanes, loaded};
+    forms["vote.sync.any.pred"] = {vote_any, {4, 4, 4}};
 }
 
 }  // namespace hattn::emulated_cuda

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <set>
 
 #include "decode.h"
 #include "half_floats.h"
 #include "launch.h"
+#include "schedules/cuda/exchanged_blocks.h"
 #include "schedules/cuda/matrix_calls.h"
 #include "schedules/gpu/thread_registers.h"
 
@@ -160,6 +162,31 @@ TEST(WarpMatrix, RefusesNestsOfAnotherShape) {
     } catch (const std::runtime_error &error) {
         EXPECT_NE(std::string(error.what()).find("no product of matrices for a warp"), std::string::npos)
             << error.what();
+    }
+}
+
+// Of tiles of 16 rows.
+TEST(ExchangedBlocks, EightRowsAreInDifferentBanksAndSectorsStayWhole) {
+    constexpr int kBlock = 16, kSector = 32, kBanks = 128, kTileRows = 16;
+    for (const int row_bytes : {128, 192, 256, 384, 512}) {
+        const auto place = [&](int row, int block) {
+            const Expr bytes = row * row_bytes + block * kBlock;
+            const Expr found = bytes + cuda::exchanged_by(bytes, row_bytes, {});
+            return static_cast<int>(Internal::as_const_int(Internal::simplify(found)).value());
+        };
+        std::set<int> places;
+        for (int block = 0; block < row_bytes / kBlock; ++block) {
+            std::set<int> banks;
+            for (int row = 0; row < kTileRows; ++row) {
+                const int found = place(row, block);
+                EXPECT_EQ(found / kSector, place(row, block ^ 1) / kSector) << row_bytes << " " << row << " " << block;
+                places.insert(found);
+                banks.insert(found % kBanks / kBlock + row / 8 * kBanks);
+            }
+            EXPECT_EQ(banks.size(), static_cast<size_t>(kTileRows)) << row_bytes << " " << block;
+        }
+        EXPECT_EQ(places.size(), static_cast<size_t>(kTileRows * row_bytes / kBlock)) << row_bytes;
+        EXPECT_EQ(*places.rbegin(), kTileRows * row_bytes - kBlock) << row_bytes;
     }
 }
 
