@@ -60,7 +60,7 @@ DeviceAttention::DeviceAttention(const autotune::Shape &shape)
 void DeviceAttention::make_workspaces(int count) {
     if (count > workspace_count_) {
         workspaces_.reset();
-        workspaces_ = std::make_unique<HostMemory>(clock_, args_.workspace_size * static_cast<size_t>(count));
+        workspaces_.emplace(args_.workspace_size * static_cast<size_t>(count));
         workspace_count_ = count;
     }
 }
@@ -92,7 +92,6 @@ json DeviceAttention::describe() const {
             {"flops", visible_flops(spec)},
             {"bytes", elements * shape_.bytes_per_element()},
             {"events", clock_.has_events()},
-            {"page_locked", workspaces_->page_locked()},
             {"tensors",
              {{"q", tensor_json(problem_.args.q)},
               {"k", tensor_json(problem_.args.k)},

@@ -2,14 +2,13 @@
 // before anybody waits.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "device_clock.h"
 #include "hattn/hattn.hpp"
-#include "host_memory.h"
 #include "shape.h"
 #include "tuned_problem.h"
 
@@ -37,8 +36,9 @@ private:
     Plan plan_;
     DeviceClock clock_;
     hattn_attention_args args_;
-    // Of the host, as many as runs are under way at once: each is read when the queue gets there.
-    std::unique_ptr<HostMemory> workspaces_;
+    // Of the host, as many as runs are under way at once: each is read when the queue gets there. Ordinary memory, from
+    // which a driver takes few bytes at once, see docs/devices.md.
+    std::optional<Workspace> workspaces_;
     int workspace_count_ = 0;
 };
 
