@@ -1,5 +1,6 @@
 #include "kernel_tiles.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "cost_model.h"
@@ -29,9 +30,16 @@ const json &kernels_of(const json &info, const Shape &shape, const std::string &
     return (shape.device == HATTN_CPU ? info : row_named(info.at("devices"), target)).at("kernels");
 }
 
-// Whether a kernel can take the place of another, with another tile.
+// Tiles of flash can be split as well on devices, see runtime/device/device_choice.cpp.
+bool computes(const json &kernel, const Shape &shape, const std::string &algorithm) {
+    const std::string kind = kernel.at("algorithm");
+    return kind == algorithm || kind == algorithm + "_scores" ||
+           (shape.device != HATTN_CPU && algorithm == "split_kv" && kind == "flash");
+}
+
+// Whether a kernel can take the place of another of its algorithm, with another tile.
 bool can_replace(const json &kernel, const json &usual) {
-    for (const char *name : {"algorithm", "target", "hooks", "storage", "matrix_type"}) {
+    for (const char *name : {"target", "hooks", "storage", "matrix_type"}) {
         if (kernel.value(name, json()) != usual.value(name, json())) {
             return false;
         }
@@ -46,13 +54,8 @@ bool may_win(const Shape &shape, const std::string &algorithm) {
 }
 
 bool has_kernels(const json &info, const Shape &shape, const std::string &target, const std::string &algorithm) {
-    for (const json &row : kernels_of(info, shape, target)) {
-        const std::string kind = row.at("algorithm");
-        if (kind == algorithm || kind == algorithm + "_scores") {
-            return true;
-        }
-    }
-    return false;
+    const json &rows = kernels_of(info, shape, target);
+    return std::any_of(rows.begin(), rows.end(), [&](const json &row) { return computes(row, shape, algorithm); });
 }
 
 }  // namespace
@@ -81,7 +84,7 @@ std::vector<AlgorithmKernels> kernels_for(const Bench &bench, const Request &req
         }
         AlgorithmKernels kernels{algorithm, {}};
         for (const json &row : rows) {
-            if (can_replace(row, usual)) {
+            if (computes(row, shape, algorithm) && can_replace(row, usual)) {
                 kernels.tiles.push_back(row.at("tile").get<Tile>());
             }
         }

@@ -87,13 +87,17 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (in_fragments()) {
         take_fragment_maxima(options);
         maximum = row_reference(r, fragment_slice(k, options.chunk, options.slices), c);
+    } else if (key_groups > 0) {
+        take_key_maxima();
+        maximum = row_max(r, 0, c);
     } else if (options.slices > 0) {
         take_slice_maxima(options);
-        maximum = row_max(r, k % options.slices, c);
+        maximum = row_max(r, k / options.slice_keys % options.slices, c);
     }
     weights(r, k, c) =
         in_fragments() ? exp2(logits(r, k, c) * exponent_unit - maximum) : exp2(logits(r, k, c) - reference(maximum));
-    if (options.slices > 0 && !in_fragments()) {
+    const bool only_in_slices = options.slices > 0 && !in_fragments() && key_groups == 0;
+    if (only_in_slices) {
         row_weights =
             Func("chunk_rows");  // a name before that of the values: realised first, they take the keys' memory
         row_weights(k, r, c) = weights(r, k, c);
@@ -105,10 +109,12 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (options.slices > 0 || in_matrices) {
         stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
     }
-    Expr value = in_fragments() ? value_of_row(inputs, stored_granule, c * chunk_keys + granule * kGranuleKeys + slot)
-                 : in_steps     ? value_of_steps(inputs, stored_granule)
-                                : nearest_value(inputs, d, slot, stored_granule);
-    if (options.slices > 0 && !in_fragments()) {
+    Expr value_key = c * chunk_keys + granule * kGranuleKeys + slot;
+    Expr value = in_fragments()   ? value_of_row(inputs, stored_granule, value_key)
+                 : key_groups > 0 ? value_of_slice(inputs, stored_granule, value_key, options.head / options.slices)
+                 : in_steps       ? value_of_steps(inputs, stored_granule)
+                                  : nearest_value(inputs, d, slot, stored_granule);
+    if (only_in_slices) {
         value = inputs.in_blocks(inputs.stored_value, inputs.value, inputs.value_granules, d, stored_granule,
                                  nearest_slot(inputs, slot, stored_granule), value);
     }
@@ -120,6 +126,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_value(d, slot, granule, c) = value;
     if (in_fragments()) {
         carry_fragments(inputs, options);
+    } else if (key_groups > 0) {
+        carry_groups(inputs, options);
     } else if (options.slices > 0) {
         carry_slices(inputs, options);
     } else if (options.one_loop_nest) {

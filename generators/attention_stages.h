@@ -36,7 +36,9 @@ struct StageOptions {
     int head = 0;          // 0: as many elements as there are
     int slices = 0;        // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type: a
                            // multiple of kFragmentSlices
+    int slice_keys = 1;    // keys of a chunk are dealt to slices in turn, so many at a time; not of matrix_type
     int thread_rows = 2;   // of each of these, in the threads that hold its rows; a multiple of 2
+    int key_groups = 0;    // threads of each slice, which have keys of their own; 0: each slice has all keys
     bool of_cuda = false;  // weights and maxima by its instructions; with slices
 
     // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
@@ -98,11 +100,11 @@ struct ScoreStages {
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
     Halide::RDom over_signs;                 // defined with in_fragments() and no hooks: (0), if the scale is negative
-    Halide::RDom over_limits;                // defined with in_fragments(): (0), of chunks that limits cut
+    Halide::RDom over_limits;                // defined with slices: (0), of chunks that limits cut
     Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
     Halide::RDom over_steps;       // (step) of IntegerSteps; defined with in_steps
-    Halide::RDom over_lanes;       // of a vector; likewise
+    Halide::RDom over_lanes;       // of a vector; likewise. With key_groups: slices
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
@@ -114,7 +116,7 @@ struct ScoreStages {
     Halide::Func query_pairs;          // (side, r, pair) in bfloat16; defined with in_pairs
     Halide::Func query_steps;          // (r, position) what to multiply key_rows by; defined with in_steps
     Halide::Func key_words;            // (lane, step, k, c) defined with IntegerSteps::in_words
-    Halide::Func lane_sums;            // (lane, r, k, c) of products; likewise
+    Halide::Func lane_sums;            // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
     Halide::Func key_rows;             // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
     Halide::Func fetch_starts;         // (block, c) Tuple of where the rows start that a block asks for: its
                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
@@ -149,6 +151,7 @@ struct ScoreStages {
         return matrix_type != HATTN_FLOAT32;
     }
     Halide::Param<int> row_layout;      // used with slices
+    int key_groups = 0;                 // as StageOptions
     Exp2 exp2 = exp2_nonpositive;       // of weights
     Halide::Expr exponent_unit = 1.0f;  // of logits, which are relative to a reference; used with in_fragments()
     bool scales_products() const {
@@ -165,6 +168,8 @@ private:
     Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
     Halide::Expr key_of_steps();                                   // at a position d; with in_steps
     void multiply_steps(int fetch_block);                          // defines dot; likewise
+    void multiply_slices(int slices, int elements);                // likewise; with key_groups
+    Halide::Expr key_of_slice(int elements) const;                 // with key_groups
     Halide::Expr query_of_row(const Halide::Expr &d) const;        // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     void multiply_pairs();     // defines dot
@@ -229,6 +234,7 @@ struct AttentionStages : ScoreStages {
     Halide::RDom over_slice;         // (column, eight) of the keys of a slice in a chunk
     Halide::RDom over_chunk_keys;
     Halide::RDom over_growth;  // (0), of rows whose reference grows
+    Halide::Func kept_output;  // (r, element, slice, c) what the chunk finds, relative to the row's new reference
     Halide::Func slice_max;    // (r, slice, c) of logits
     Halide::Func pair_max;     // (r, slice, c) of a slice and the next one; defined with one part
     Halide::Func own_max;      // (r, slice, c) of all slices, as each knows it
@@ -247,7 +253,16 @@ struct AttentionStages : ScoreStages {
     // With slices, rescale is (r, slice, c).
     Halide::Func state_before;  // (r, slice, c) of undefined values, which stand for the state that the chunk finds
     // And not in_fragments(): slice_max, slice_sum, slice_total, row_normaliser as above, row_max of all chunks so far.
-    Halide::Func row_weights;  // (k, r, c) weights, for threads that do not hold them
+    Halide::Func shared_max;   // (r, slice, c) slice_max, for threads that do not hold it
+    Halide::Func row_weights;  // (k, r, c) weights, likewise
+
+    // With key_groups: slice n has the elements from n * head / slices on, a group the keys of a chunk from
+    // key_group * chunk / key_groups on; slice_max is of kSliceVector keys, and row_max of all, in slice 0.
+    Halide::Var key_group{"key_group"};
+    Halide::RDom over_own_keys;     // of a group, in a chunk
+    Halide::Func own_sum;           // (r, slice, key_group, c) of weights
+    Halide::Func group_rows;        // (d, r, key_group) unnormalised output of a group's keys
+    Halide::Func group_statistics;  // (r, slice, key_group) Tuple(maximum, sum of the group's weights)
 
     bool hides_keys = false;
     Halide::Param<int> value_type;  // used with any_storage
@@ -261,19 +276,25 @@ private:
     // running_max, statistics, normaliser and lse are undefined.
     void carry_slices(const AttentionInputs &inputs, const StageOptions &options);
     void take_slice_maxima(const StageOptions &options);  // defines row_max
+    void take_key_maxima();                               // likewise, with key_groups
     // With in_fragments(): likewise.
     void take_fragment_maxima(const StageOptions &options);
     // Of both: state_before; and the state, its update, slice_total and row_normaliser.
     void stand_for_state(int elements);
     void carry_state(const AttentionInputs &inputs, int slices, int elements);
-    // Of a granule that there is, and of a key that need not be there.
+    // Of a granule that there is, and of a key that need not be there; the second with key_groups.
     Halide::Expr value_of_row(const AttentionInputs &inputs, const Halide::Expr &granule,
                               const Halide::Expr &key) const;
+    Halide::Expr value_of_slice(const AttentionInputs &inputs, const Halide::Expr &granule, const Halide::Expr &key,
+                                int elements) const;
     void find_seen_keys(const Halide::Expr &rows);                // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
     // The element with a number of a slice's Tuple.
     static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);
     void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);
+    // Likewise with key_groups, which chunk_output and state have behind the slice; the maximum is that of all groups,
+    // and weights are relative to that of their own chunk. row_normaliser is (r).
+    void carry_groups(const AttentionInputs &inputs, const StageOptions &options);
     void carry_rows(const AttentionInputs &inputs, const StageOptions &options);
     // With one_loop_nest: output (d, r) is Tuple(output, lse). running_max, rescale, state, statistics and lse are
     // undefined, and weights are relative to the maximum of the only chunk.

@@ -23,7 +23,7 @@ bool has_choice(KernelKind kind) {
 // is taken from it. Null if there are none for such heads.
 const DeviceKernelSpec *like(const std::vector<DeviceKernelSpec> &own, const DeviceKernelSpec &spec) {
     const auto found = std::ranges::find_if(own, [&](const DeviceKernelSpec &other) {
-        return other.tile.head == spec.tile.head && other.matrix_type == spec.matrix_type;
+        return !other.any_float() && other.tile.head == spec.tile.head && other.matrix_type == spec.matrix_type;
     });
     return found == own.end() ? nullptr : &*found;
 }
@@ -214,7 +214,7 @@ std::vector<DeviceKernelSpec> candidates(const DeviceTarget &target, KernelKind 
     const std::vector<DeviceKernelSpec> own = kernels_of(target, kind);
     for (const DeviceKernelSpec &base : own) {
         if (base.hooks != 0 || like(own, base) != &base) {
-            continue;  // one for each size of heads and type
+            continue;  // one for each size of heads and type, of those whose names tell all
         }
         const DeviceSpace space = device_space_of(target, base);
         for_each_tile(space, base.tile, [&](const DeviceTile &tile) {
@@ -270,7 +270,7 @@ std::optional<NamedDeviceKernel> device_kernel_named(const std::string &name) {
         if (own.name(target.name) == name) {
             found = {own, target};
         }
-        if (found || !has_choice(own.kind) || own.tile.head != named.head) {
+        if (found || !has_choice(own.kind) || own.any_float() || own.tile.head != named.head) {
             return;
         }
         DeviceKernelSpec spec = own;

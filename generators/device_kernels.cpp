@@ -8,140 +8,77 @@
 #include "device_launch.h"
 #include "device_plain_kernels.h"
 #include "merge.h"
-#include "runtime/device/loaded_code.h"
 #include "schedules/cuda/attention.h"
 #include "schedules/cuda/early_tiles.h"
-#include "schedules/cuda/lane_exchange.h"
 #include "schedules/cuda/matrix_calls.h"
-#include "schedules/cuda/thin_barriers.h"
-#include "schedules/cuda/warp_matrix.h"
-#include "schedules/cuda/wide_rows.h"
-#include "schedules/gpu/aligned_blocks.h"
+#include "schedules/cuda/resident_blocks.h"
 #include "schedules/gpu/attention.h"
-#include "schedules/gpu/carried_state.h"
-#include "schedules/gpu/loaded_code.h"
+#include "schedules/gpu/decode.h"
 #include "schedules/gpu/merge.h"
-#include "schedules/gpu/thread_registers.h"
-#include "schedules/gpu/typed_output.h"
-#include "schedules/gpu/unit_launch.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
 
 using namespace Halide;
-using schedules::gpu::DeviceUnits;
-using schedules::gpu::OutputStorage;
-using schedules::gpu::UnitColumns;
-
-void start_inputs_at_zero(const AttentionInputs &inputs) {
-    for (ImageParam input : {inputs.query, inputs.query_halves, inputs.key, inputs.value, inputs.key_granules,
-                             inputs.value_granules, inputs.bias, inputs.mask, inputs.alibi_slopes, inputs.sinks}) {
-        start_at_zero(input);
-    }
-    for (const StoredSide *side : {&inputs.stored_key, &inputs.stored_value}) {
-        for (ImageParam view :
-             {side->halves, side->bytes, side->channel_scales, side->block_scales, side->scale_granules}) {
-            start_at_zero(view);
-        }
-    }
-}
-
-void repeat_row_values(Func &output) {
-    const std::vector<OutputImageParam> buffers = output.output_buffers();
-    start_at_zero(buffers[0]);  // of all
-    for (size_t i = 1; i < buffers.size(); ++i) {
-        OutputImageParam(buffers[i]).dim(0).set_stride(0);
-    }
-}
 
 namespace {
 
-// The pipeline owns its passes. `storage`: of outputs that have any type, else null.
-KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                         const OutputStorage *storage, TypeMacros types, const DeviceTarget &target,
-                         const schedules::cuda::Tiles *of_matrices, const schedules::gpu::Carried *carried) {
-    Pipeline pipeline(output);
-    const DeviceUnits units;
-    if (of_matrices) {
-        pipeline.add_custom_lowering_pass(new schedules::cuda::EarlyTiles(*of_matrices));
-        pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix());
-        pipeline.add_custom_lowering_pass(new schedules::cuda::LaneExchange(of_matrices->exchanged));
-    }
-    pipeline.add_custom_lowering_pass(
-        new schedules::cuda::ThinBarriers(of_matrices ? *of_matrices : schedules::cuda::Tiles()));
-    pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
-    if (carried) {
-        pipeline.add_custom_lowering_pass(new schedules::gpu::CarriedState(*carried));
-    }
-    pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
-    if (of_matrices) {
-        pipeline.add_custom_lowering_pass(new schedules::cuda::WideRows(*of_matrices));
-    } else {
-        pipeline.add_custom_lowering_pass(new schedules::gpu::AlignedBlocks());
-    }
-    if (storage) {
-        const std::string typed = output.outputs() > 1 ? output.name() + ".0" : output.name();
-        pipeline.add_custom_lowering_pass(new schedules::gpu::TypedOutput(*storage, typed));
-        arguments.insert(arguments.end(), {storage->type, storage->halves});
-    }
-    if (target.compiled_when_loaded) {
-        pipeline.add_custom_lowering_pass(new schedules::gpu::LoadedCode(std::move(types)));
-    }
-    arguments.insert(arguments.begin(), {units.table, units.count});
-    return {pipeline, arguments};
+bool is_of_cuda(const DeviceTarget &target) {
+    return Target(target.halide_target).has_feature(Target::CUDA);
 }
 
-}  // namespace
-
-KernelPipeline as_typed_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                               TypeMacros types, const DeviceTarget &target, const schedules::cuda::Tiles *of_matrices,
-                               const schedules::gpu::Carried *carried) {
-    const OutputStorage storage;
-    types[storage.type.name()] = loaded_code::kOutputType;
-    return launch_of(output, std::move(arguments), columns, &storage, std::move(types), target, of_matrices, carried);
+std::unique_ptr<schedules::gpu::TypedLoops> typed_loops(const AttentionInputs &inputs, const AttentionStages &stages,
+                                                        const schedules::gpu::Tile &tile) {
+    const StoredSide &key = inputs.stored_key, &value = inputs.stored_value;
+    const schedules::gpu::TypedSides sides = {
+        .key_type = key.type.name(),
+        .value_type = value.type.name(),
+        .row_layout = inputs.row_layout.name(),
+        .rows = {inputs.key.name(), key.halves.name(), inputs.value.name(), value.halves.name()}};
+    return std::make_unique<schedules::gpu::TypedLoops>(sides, "." + stages.over_chunks.x.name(),
+                                                        tile.head / tile.slices);
 }
-
-TypeMacros type_macros(const AttentionInputs &inputs) {
-    return {{inputs.query_type.name(), loaded_code::kQueryType},
-            {inputs.stored_key.type.name(), loaded_code::kKeyType},
-            {inputs.stored_value.type.name(), loaded_code::kValueType}};
-}
-
-KernelPipeline as_launch(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
-                         TypeMacros types, const DeviceTarget &target) {
-    return launch_of(output, std::move(arguments), columns, nullptr, std::move(types), target, nullptr, nullptr);
-}
-
-namespace {
 
 // In float32, or on tensor cores.
 KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget &target) {
-    const bool matrices = spec.multiplies_matrices();
-    AttentionInputs inputs = matrices ? AttentionInputs::of_matrices(spec.matrix_type) : AttentionInputs::of_any_type();
+    const bool matrices = spec.multiplies_matrices(), groups = spec.any_float();
+    AttentionInputs inputs = matrices ? AttentionInputs::of_matrices(spec.matrix_type)
+                             : groups ? AttentionInputs::of_any_float()
+                                      : AttentionInputs::of_any_type();
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = spec.tile.rows,
                                                 .chunk = spec.tile.keys,
                                                 .unit = kLog2E,
                                                 .head = spec.tile.head,
                                                 .slices = spec.tile.slices,
+                                                .slice_keys = matrices ? 1 : schedules::gpu::slice_keys(spec.tile),
                                                 .thread_rows = spec.tile.thread_rows,
-                                                .of_cuda = Target(target.halide_target).has_feature(Target::CUDA)});
-    (matrices ? schedules::cuda::schedule_matrix_attention : schedules::gpu::schedule_attention)(stages, spec.tile);
-    const schedules::cuda::Tiles early = matrices ? schedules::cuda::early_tiles(stages) : schedules::cuda::Tiles();
-    const schedules::gpu::Carried carried = {stages.state_before.name(), stages.state.name()};
+                                                .key_groups = spec.tile.key_groups,
+                                                .of_cuda = is_of_cuda(target)});
+    (matrices ? schedules::cuda::schedule_matrix_attention
+     : groups ? schedules::gpu::schedule_decode
+              : schedules::gpu::schedule_attention)(stages, spec.tile);
+    OwnPasses passes;
+    if (matrices) {
+        passes.of_matrices = schedules::cuda::early_tiles(stages, spec.tile);
+    } else if (groups) {
+        passes.typed_loops = typed_loops(inputs, stages, spec.tile);
+    }
+    if (!groups) {
+        passes.carried = {stages.state_before.name(), stages.state.name()};
+    }
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
     return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
-                           type_macros(inputs), target, matrices ? &early : nullptr, &carried);
+                           type_macros(inputs), target, std::move(passes));
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {
     MergeInputs inputs;
-    const bool of_cuda = Target(target.halide_target).has_feature(Target::CUDA);
     MergeStages stages(inputs, {.one_loop_nest = true,
                                 .head = spec.tile.head,
                                 .block = spec.tile.keys,
-                                .exp2 = of_cuda ? exp2_of_cuda : exp2_nonpositive});
+                                .exp2 = is_of_cuda(target) ? exp2_of_cuda : exp2_nonpositive});
     schedules::gpu::schedule_merge(stages, spec.tile);
     for (ImageParam input : {inputs.partial_output, inputs.partial_lse, inputs.sinks}) {
         start_at_zero(input);
@@ -196,6 +133,13 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
     }
     return text + hook_suffix(hooks);
 }
+
+namespace {
+
+// Blocks of a multiprocessor with key groups. With two, what hooks need does not fit in registers.
+constexpr int kBlocksWithHooks = 1;
+
+}  // namespace
 
 std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind kind) {
     if (is_plain(kind)) {
@@ -290,6 +234,10 @@ Halide::Module compile_kernel(const DeviceKernelSpec &spec, const DeviceTarget &
     Module module = build_kernel(spec, target).compile(spec.symbol(target.name), target.halide_target);
     if (spec.multiplies_matrices()) {
         schedules::cuda::replace_matrix_calls(module);
+    }
+    if (const auto &tile = spec.tile; tile.blocks > 0) {
+        const int blocks = spec.hooks == 0 ? tile.blocks : std::min(tile.blocks, kBlocksWithHooks);
+        schedules::cuda::ask_for_resident_blocks(module, tile.slices * tile.key_groups, blocks);
     }
     return module;
 }

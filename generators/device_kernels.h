@@ -21,6 +21,9 @@ struct DeviceKernelSpec {
     bool multiplies_matrices() const {
         return matrix_type != HATTN_FLOAT32;
     }
+    bool any_float() const {  // see AttentionInputs::of_any_float()
+        return tile.key_groups > 0;
+    }
     std::string name(const std::string &target) const;
     std::string symbol(const std::string &target) const {
         return "hattnkernel_" + name(target);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "schedules/cuda/early_tiles.h"
 #include "schedules/gpu/carried_state.h"
 #include "schedules/gpu/targets.h"
+#include "schedules/gpu/typed_loops.h"
 #include "schedules/gpu/unit_launch.h"
 
 namespace hattn::generators {
@@ -45,17 +48,20 @@ void repeat_row_values(Halide::Func &output);
 using TypeMacros = std::map<std::string, const char *>;
 TypeMacros type_macros(const AttentionInputs &inputs);
 
+// Lowering passes, beside those of all kernels.
+struct OwnPasses {
+    std::optional<schedules::cuda::Tiles> of_matrices;  // with products for tensor cores: the tiles they take early
+    std::optional<schedules::gpu::Carried> carried;     // where a stage reads the state
+    std::unique_ptr<schedules::gpu::TypedLoops> typed_loops;
+};
+
 // `arguments` are those of a tile. Outputs are float32.
 KernelPipeline as_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                          const schedules::gpu::UnitColumns &columns, TypeMacros types,
                          const schedules::gpu::DeviceTarget &target);
-// The output, or the first of its Tuple, is of a type that is an argument as well. of_matrices: where there are
-// products of matrices for tensor cores, the tiles that they take early; else null. carried: where a stage reads the
-// state; else null.
+// The output, or the first of its Tuple, is of a type that is an argument as well.
 KernelPipeline as_typed_launch(const Halide::Func &output, std::vector<Halide::Argument> arguments,
                                const schedules::gpu::UnitColumns &columns, TypeMacros types,
-                               const schedules::gpu::DeviceTarget &target,
-                               const schedules::cuda::Tiles *of_matrices = nullptr,
-                               const schedules::gpu::Carried *carried = nullptr);
+                               const schedules::gpu::DeviceTarget &target, OwnPasses passes = {});
 
 }  // namespace hattn::generators

@@ -51,8 +51,8 @@ void write_kernels(std::ostream &out, const std::vector<DeviceChoice> &devices,
         }
         out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << kind_enumerator(spec.kind)
             << ", " << spec.hooks << ", {" << tile.rows << ", " << tile.keys << ", " << tile.head << ", " << tile.slices
-            << ", " << tile.thread_rows << "}, static_cast<hattn_dtype>(" << spec.matrix_type << "), " << bytes->second
-            << ", " << spec.symbol(target.name) << "_argv, "
+            << ", " << tile.thread_rows << "}, static_cast<hattn_dtype>(" << spec.matrix_type << "), "
+            << spec.any_float() << ", " << bytes->second << ", " << spec.symbol(target.name) << "_argv, "
             << (has_fat_binaries(target) ? "hattn_fat_" + spec.name(target.name) : "nullptr") << "},\n";
     });
 }
@@ -84,7 +84,7 @@ void write_device_table(std::ostream &out, const std::string &folder, const std:
     }
     out << "        {nullptr, HATTN_CPU, nullptr}};\n    static const DeviceKernelInfo kernels[] = {\n";
     write_kernels(out, devices, read_launches(folder, devices));
-    out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, HATTN_FLOAT32, 0, nullptr, nullptr}};\n"
+    out << "        {nullptr, nullptr, KernelKind::kMerge, 0, {}, HATTN_FLOAT32, false, 0, nullptr, nullptr}};\n"
            "    static const DeviceTable table = {{targets, std::size(targets) - 1}, {kernels, std::size(kernels) - "
            "1}, "
         << (devices.empty() ? "nullptr" : "unpack_device_code")

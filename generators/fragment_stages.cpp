@@ -103,6 +103,7 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     const int slices = options.slices, elements = options.head / slices;
     slice_sum = Func("slice_sum");
     rescale = Func("weights_kept");  // a name behind that of value_rows: values are asked for first
+    kept_output = Func("was_kept");  // and before those of weights: multiplied while few values of a chunk are there
     weight_bits = Func("weight_bits");
     value_rows = Func("value_rows");
     row_output = Func("output_rows");  // a name before that of row_lse: realised first, it takes the memory of the keys
@@ -116,10 +117,11 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     value_rows(d, k, c) = chunk_value(d, k % kGranuleKeys, k / kGranuleKeys, c);
     Tuple before = state_before(r, slice, c);
     rescale(r, slice, c) = exp2((before[0] - row_max(r, slice, c)) * exponent_unit);
-    chunk_output(r, element, slice, c) = state_element(before, element);
+    kept_output(r, element, slice, c) = state_element(before, element);
     over_growth = RDom(0, 1, "over_growth");
     over_growth.where(rescale(r, slice, c) < 1.0f);
-    chunk_output(r, element, slice, c) *= rescale(r, slice, c) + cast<float>(over_growth);
+    kept_output(r, element, slice, c) *= rescale(r, slice, c) + cast<float>(over_growth);
+    chunk_output(r, element, slice, c) = kept_output(r, element, slice, c);
     chunk_output(r, element, slice, c) +=
         half_value(matrix_type, weight_bits(over_chunk_keys, r, c)) *
         half_value(matrix_type, value_rows(column_of(slice, element, options.head, slices), over_chunk_keys, c));

@@ -58,7 +58,7 @@ void describe_device_kernels(std::ostream &text) {
         text << "device " << list;
     }
     const schedules::gpu::UnitColumns columns = attention_columns(AttentionInputs::of_any_type(), "output");
-    text << "units of " << columns.count << " columns";
+    text << "packed units of " << columns.count << " columns";
     for (const auto &[name, column] : columns.values) {
         text << ", " << name << " " << column;
     }

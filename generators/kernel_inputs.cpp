@@ -56,6 +56,12 @@ AttentionInputs AttentionInputs::of_any_type() {
     return inputs;
 }
 
+AttentionInputs AttentionInputs::of_any_float() {
+    AttentionInputs inputs = of_any_type();
+    inputs.any_float = true;
+    return inputs;
+}
+
 AttentionInputs AttentionInputs::of_matrices(hattn_dtype type) {
     AttentionInputs inputs = of_any_type();
     inputs.matrix_type = type;
@@ -212,25 +218,41 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
 }
 
 // Of rows side by side it takes one multiplication to find one.
-Expr half_of_layout(const Expr &layout, const ImageParam &halves, const ImageParam &granules, const Expr &d,
-                    const Expr &granule, const Expr &slot, const Expr &key) {
-    Expr scattered = unsafe_promise_clamped(granules(granule), halves.dim(2).min(), halves.dim(2).max());
+Expr element_of_layout(const Expr &layout, const ImageParam &storage, const ImageParam &granules, const Expr &d,
+                       const Expr &granule, const Expr &slot, const Expr &key) {
+    Expr scattered = unsafe_promise_clamped(granules(granule), storage.dim(2).min(), storage.dim(2).max());
     Expr side_by_side = layout == kRowsSideBySide;
-    return halves(d, select(side_by_side, key, slot), select(side_by_side, 0, scattered));
+    return storage(d, select(side_by_side, key, slot), select(side_by_side, 0, scattered));
 }
 
 }  // namespace
 
 Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
     if (matrix_type != HATTN_FLOAT32) {
-        return half_of_layout(row_layout, stored_key.halves, key_granules, d, granule, slot,
-                              granule * kGranuleKeys + slot);
+        return element_of_layout(row_layout, stored_key.halves, key_granules, d, granule, slot,
+                                 granule * kGranuleKeys + slot);
     }
     return element(storage, key, stored_key, key_granules, d, granule, slot);
 }
 
 Expr AttentionInputs::value_half(const Expr &d, const Expr &granule, const Expr &slot, const Expr &key) const {
-    return half_of_layout(row_layout, stored_value.halves, value_granules, d, granule, slot, key);
+    return element_of_layout(row_layout, stored_value.halves, value_granules, d, granule, slot, key);
+}
+
+Expr AttentionInputs::float_element(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,
+                                    const Expr &d, const Expr &granule, const Expr &slot, const Expr &key) const {
+    const auto of = [&](const ImageParam &view) {
+        return element_of_layout(row_layout, view, granules, d, granule, slot, key);
+    };
+    return typed_value(side.type, of(floats), of(side.halves));
+}
+
+Expr AttentionInputs::key_float(const Expr &d, const Expr &granule, const Expr &slot, const Expr &key) const {
+    return float_element(stored_key, this->key, key_granules, d, granule, slot, key);
+}
+
+Expr AttentionInputs::value_float(const Expr &d, const Expr &granule, const Expr &slot, const Expr &key) const {
+    return float_element(stored_value, value, value_granules, d, granule, slot, key);
 }
 
 Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {

@@ -24,6 +24,8 @@ struct AttentionInputs {
     AttentionInputs(KeyStorage storage, int lanes);  // lanes: of vectors
     // For devices: all tensors may be of any type that the interface has for them, elements are taken one by one.
     static AttentionInputs of_any_type();
+    // The same where keys and values are not quantised. Rows that are aligned can be taken in vectors.
+    static AttentionInputs of_any_float();
     // The same arguments where queries, keys and values are all float16 or all bfloat16, as instructions for matrices
     // take them.
     static AttentionInputs of_matrices(hattn_dtype type);
@@ -33,8 +35,10 @@ struct AttentionInputs {
     bool any_query = false;                   // queries of any type, said at run time, else float32
     Halide::Param<int> query_type;            // a hattn_dtype; used with any_query, as the next
     Halide::ImageParam query_halves;          // (d, i, h) uint16, the same memory as `query`
-    // Used with any_query: a RowLayout of runtime/device/unit_record.h, of rows aligned to 16 bytes.
+    // Used with any_query: a RowLayout of runtime/device/unit_record.h, of rows aligned to 16 bytes. Rows of kernels
+    // whose keys and values are any_float are whole blocks of kAlignedElements besides.
     Halide::Param<int> row_layout;
+    bool any_float = false;     // keys and values are not quantised
     bool any_storage;           // storage is kAny
     hattn_dtype all_type;       // type_of_all(storage)
     bool whole_heads() const {  // heads are multiples of kWholeHead
@@ -92,6 +96,11 @@ struct AttentionInputs {
     // Of a matrix_type: the bits of a value, which is that of the key where rows are side by side.
     Halide::Expr value_half(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
                             const Halide::Expr &key) const;
+    // With any_float, of a key that is key `slot` of a granule, and a selection over types and layouts.
+    Halide::Expr key_float(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
+                           const Halide::Expr &key) const;
+    Halide::Expr value_float(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
+                             const Halide::Expr &key) const;
     // For stages that specialise on a type and row_layout: an element d from blocks of kAlignedFloats where rows are
     // of such blocks in float32, else `element`. Past the last element one that there is.
     Halide::Expr in_blocks(const StoredSide &side, const Halide::ImageParam &floats, const Halide::ImageParam &granules,
@@ -109,6 +118,9 @@ struct AttentionInputs {
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
 
 private:
+    Halide::Expr float_element(const StoredSide &side, const Halide::ImageParam &floats,
+                               const Halide::ImageParam &granules, const Halide::Expr &d, const Halide::Expr &granule,
+                               const Halide::Expr &slot, const Halide::Expr &key) const;
     Halide::Expr elements(const Halide::ImageParam &side) const;  // of a head
 };
 

@@ -123,6 +123,7 @@ ordered_json describe(const NamedDeviceKernel &kernel, const LaunchNeeds &needs)
             {"hooks", hooks_json(kernel.spec.hooks)},
             {"tile", {tile.rows, tile.keys, tile.head, tile.slices, tile.thread_rows}},
             {"matrix_type", static_cast<int>(kernel.spec.matrix_type)},
+            {"any_float", kernel.spec.any_float()},
             {"shared_bytes", needs.shared_bytes},
             {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}};
 }

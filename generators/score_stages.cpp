@@ -51,6 +51,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
       matrix_type(inputs.matrix_type),
       row_layout(inputs.row_layout),
+      key_groups(options.key_groups),
       exp2(in_fragments() || options.of_cuda ? exp2_of_cuda : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
@@ -84,13 +85,14 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
-    if (options.slices > 0 && !in_fragments()) {
+    if (options.slices > 0 && !in_fragments() && key_groups == 0) {
         key_element = key_of_block(key_element);
     }
-    key_rows(d, k, c) = in_fragments() ? key_of_row(d, key_index(k, c))
-                        : in_steps     ? key_of_steps()
-                        : in_pairs     ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
-                                       : key_element;
+    key_rows(d, k, c) = in_fragments()   ? key_of_row(d, key_index(k, c))
+                        : key_groups > 0 ? key_of_slice(options.head / options.slices)
+                        : in_steps       ? key_of_steps()
+                        : in_pairs       ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
+                                         : key_element;
     dot(r, k, c) = 0.0f;
     if (in_pairs) {
         query_pairs = Func("query_pairs");
@@ -101,6 +103,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
             half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
     } else if (in_steps) {
         multiply_steps(options.fetch_block);
+    } else if (key_groups > 0) {
+        multiply_slices(options.slices, options.head / options.slices);
     } else if (whole_lines) {
         over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
         Expr element = over_lines.y * kLineFloats + over_lines.x;
@@ -113,13 +117,13 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
-    const Exp2 exp2_of_hooks = in_fragments() ? exp2_of_cuda : exp2_nonpositive;
+    const Exp2 exp2_of_hooks = in_fragments() || key_groups > 0 ? exp2_of_cuda : exp2_nonpositive;
     ScoreContext context{
         inputs,       r, k, c, likely_key, row_index(), head_index(), position(r), options.unit, &hook_tiles, &per_row,
         exp2_of_hooks};
     Expr product = scales_products() ? dot(r, k, c) * logit_factor(options) : dot(r, k, c);
     Expr score = apply_score_hooks(options.hooks, product, context);
-    if (!in_fragments()) {
+    if (options.slices == 0 || key_groups > 0) {
         logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
         return;
     }

@@ -17,6 +17,12 @@ Expr larger_of(Expr a, Expr b) {
     return max(std::move(a), std::move(b));
 }
 
+// Key number n of a slice.
+Expr slice_key(const Expr &slice, const Expr &n, const StageOptions &options) {
+    const int at_once = options.slice_keys;
+    return n / at_once * (at_once * options.slices) + slice * at_once + n % at_once;
+}
+
 }  // namespace
 
 Expr AttentionStages::state_element(const Tuple &of_slice, const Expr &which) {
@@ -54,19 +60,20 @@ void AttentionStages::carry_state(const AttentionInputs &inputs, int slices, int
     row_normaliser(r, slice) = normalise(total, state(r, slice)[0] * exponent_unit, inputs.sinks(head_index()));
 }
 
-// Keys are dealt to slices one by one.
 void AttentionStages::take_slice_maxima(const StageOptions &options) {
     const int slices = options.slices;
     const auto largest = options.of_cuda ? max_of_cuda : larger_of;
     slice_max = Func("slice_max");
+    shared_max = Func("shared_max");
     row_max = Func("row_max");
     over_slice = RDom({{0, chunk / slices}}, "over_slice");
     stand_for_state(options.head / slices);
     slice_max(r, slice, c) = kMaskedScore;
-    slice_max(r, slice, c) = largest(slice_max(r, slice, c), logits(r, over_slice.x * slices + slice, c));
-    row_max(r, slice, c) =
-        largest(state_before(r, slice, c)[0], of_all_slices(
-                                                  slices, [&](int other) { return slice_max(r, other, c); }, largest));
+    slice_max(r, slice, c) = largest(slice_max(r, slice, c), logits(r, slice_key(slice, over_slice.x, options), c));
+    shared_max(r, slice, c) = slice_max(r, slice, c);
+    Expr of_row = of_all_slices(
+        slices, [&](int other) { return shared_max(r, other, c); }, largest);
+    row_max(r, slice, c) = largest(state_before(r, slice, c)[0], of_row);
 }
 
 void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOptions &options) {
@@ -75,7 +82,7 @@ void AttentionStages::carry_slices(const AttentionInputs &inputs, const StageOpt
     slice_sum = Func("slice_sum");
     rescale = Func("slice_rescale");
     slice_sum(r, slice, c) = 0.0f;
-    slice_sum(r, slice, c) += weights(r, over_slice.x * options.slices + slice, c);
+    slice_sum(r, slice, c) += weights(r, slice_key(slice, over_slice.x, options), c);
     rescale(r, slice, c) = exp2(state_before(r, slice, c)[0] - reference(row_max(r, slice, c)));
 
     Expr key = over_keys.y * kGranuleKeys + over_keys.x;

@@ -22,12 +22,12 @@ inline constexpr int kScaleBlock = 32;
 // Types in which keys and values may be stored: those of the interface.
 inline constexpr hattn_dtype kStorageTypes[] = {HATTN_FLOAT32, HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_INT8, HATTN_INT4};
 
+// Those that are not quantised; also those of queries and outputs.
+inline constexpr hattn_dtype kFloatTypes[] = {HATTN_FLOAT32, HATTN_FLOAT16, HATTN_BFLOAT16};
+
 constexpr int storage_bits(hattn_dtype type) {  // of an element
     return type == HATTN_FLOAT32 ? 32 : type == HATTN_INT8 ? 8 : type == HATTN_INT4 ? 4 : 16;
 }
-
-// Those of queries and outputs.
-inline constexpr hattn_dtype kQueryTypes[] = {HATTN_FLOAT32, HATTN_FLOAT16, HATTN_BFLOAT16};
 
 // Element d of key slot + kGranuleKeys * granule, where `granules` says that it is.
 Halide::Expr granule_element(const Halide::ImageParam &storage, const Halide::ImageParam &granules, Halide::Expr d,

@@ -28,7 +28,7 @@ struct PackTrailer {
 //        "symbol": name of the function in the shared object}, ...],
 //      "device_kernels": [
 //       {"name": ..., "device": "cuda", "kind": ..., "hooks": [...], "tile": [rows, keys, head, slices, thread_rows],
-//        "matrix_type": a hattn_dtype, "shared_bytes": ..., "symbol": ...}, ...]}
+//        "matrix_type": a hattn_dtype, "any_float": ..., "shared_bytes": ..., "symbol": ...}, ...]}
 // contract: that of KernelTable. id: of this pack, in the symbol kPackIdSymbol too.
 inline constexpr const char *kPackIdSymbol = "hattn_pack_id";
 

@@ -101,6 +101,7 @@ DeviceKernelInfo read_device_kernel(const std::string &path, const json &row, st
     const json &tile = row.at("tile");
     kernel.tile = {tile.at(0), tile.at(1), tile.at(2), tile.at(3), tile.at(4)};
     kernel.matrix_type = static_cast<hattn_dtype>(row.at("matrix_type").get<int>());
+    kernel.any_float = row.at("any_float");
     kernel.shared_bytes = row.at("shared_bytes");
     return kernel;
 }

@@ -22,8 +22,8 @@ void specialize_for_storage(Stage stage, const Param<int> &type) {
     specialize(std::move(stage), type, generators::kStorageTypes);
 }
 
-void specialize_for_queries(Stage stage, const Param<int> &type) {
-    specialize(std::move(stage), type, generators::kQueryTypes);
+void specialize_for_floats(Stage stage, const Param<int> &type) {
+    specialize(std::move(stage), type, generators::kFloatTypes);
 }
 
 void schedule_stored(Func f, const Var &d, const Param<int> &type, LoopLevel level, int lanes) {

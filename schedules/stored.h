@@ -9,8 +9,8 @@ namespace hattn::schedules {
 // stored elements are selected from all types, and only a specialised stage reads nothing but its own.
 void specialize_for_storage(Halide::Stage stage, const Halide::Param<int> &type);
 
-// The same for the types of queries.
-void specialize_for_queries(Halide::Stage stage, const Halide::Param<int> &type);
+// The same for types that are not quantised, such as those of queries.
+void specialize_for_floats(Halide::Stage stage, const Halide::Param<int> &type);
 
 // Computes rows in float32 at a level, vectors along d, for all that read them there.
 void schedule_stored(Halide::Func f, const Halide::Var &d, const Halide::Param<int> &type, Halide::LoopLevel level,

@@ -105,7 +105,8 @@ DeviceRows::DeviceRows(DeviceQueue &queue, const hattn_tensor &given, const char
 void RowConversion::add_bytes(const DeviceQueue &queue, int64_t heads, std::span<const RowRun> runs,
                               const RowAngles *angles, StagingBytes &bytes) {
     const int64_t units = count_units(runs, heads, kernel_of(queue, KernelKind::kAppend).tile.rows);
-    bytes.add_table(checked_multiply(units, sizeof(AppendRecord), kAppended));
+    bytes.add_on_host(checked_multiply(units, sizeof(AppendRecord), kAppended));
+    bytes.add_table(checked_multiply(PackedUnits::most_records(units), sizeof(AppendRecord), kAppended));
     for (int i = 0; i < 2; ++i) {
         bytes.add_table(static_cast<int64_t>((angles ? angles->cosines.size() : 1) * sizeof(float)));
     }
@@ -119,7 +120,7 @@ RowConversion::RowConversion(DeviceQueue &queue, const DeviceRows &from, const D
       host_sines_(staged(angles ? &angles->sines : nullptr, host)),
       cosines_(queue, host_cosines_, "rope"),
       sines_(queue, host_sines_, "rope"),
-      table_(queue, std::span<const AppendRecord>(records_)),
+      table_(queue, std::span<const AppendRecord>(records_), host),
       drained_(queue) {
     cosines_.upload();
     sines_.upload();
@@ -137,7 +138,8 @@ RowConversion::RowConversion(DeviceQueue &queue, const DeviceRows &from, const D
 void RowQuantization::add_bytes(const DeviceQueue &queue, int64_t heads, std::span<const RowRun> runs,
                                 StagingBytes &bytes) {
     const int64_t units = count_units(runs, heads, kernel_of(queue, KernelKind::kQuantize).tile.rows);
-    bytes.add_table(checked_multiply(units, sizeof(QuantizeRecord), kAppended));
+    bytes.add_on_host(checked_multiply(units, sizeof(QuantizeRecord), kAppended));
+    bytes.add_table(checked_multiply(PackedUnits::most_records(units), sizeof(QuantizeRecord), kAppended));
     bytes.add_on_device(sizeof(kNoScale));
 }
 
@@ -147,7 +149,7 @@ RowQuantization::RowQuantization(DeviceQueue &queue, const DeviceRows &from, con
     : one_(queue, &kNoScale, 1, "scale"),
       records_(quantize_records(from, to, scales, computes_scales, runs,
                                 kernel_of(queue, KernelKind::kQuantize).tile.rows, host)),
-      table_(queue, std::span<const QuantizeRecord>(records_)),
+      table_(queue, std::span<const QuantizeRecord>(records_), host),
       drained_(queue) {
     one_.upload();
     int32_t type = to.tensor.dtype;

@@ -25,15 +25,23 @@ int64_t head_of(const Problem &problem);
 
 // The type of queries, keys and values if tensor cores might multiply them, else float32.
 hattn_dtype matrix_type_of(const Problem &problem);
-// Whether a kernel is for problems of such a type.
-bool multiplies(const DeviceKernelInfo &kernel, hattn_dtype matrix_type);
+
+// What a kernel is to do, but for hooks and heads' size.
+struct KernelDemand {
+    hattn_dtype matrix_type = HATTN_FLOAT32;  // as above
+    bool quantized = false;                   // keys or values are
+    int64_t rows = 0, heads = 1;              // of each sequence, and those that share keys
+};
+KernelDemand demand_of(const Problem &problem);
+// Whether a kernel is for tensors of such types.
+bool takes(const DeviceKernelInfo &kernel, const KernelDemand &demand);
 
 // Of kernels that the device has shared memory for: one for matrices of that type if there is one, of those the one
-// with the least padding, of those the one with the fewest hooks, of those the one with the least work for so many rows
-// of each sequence and head. A tile's head of 0 is any. Throws StatusError if heads are too large, or the device too
-// small.
+// with the least padding, of those the one with the fewest hooks, of those the one with the least work for the rows
+// there are, of those the one with the fewest rows. A tile's head of 0 is any. Throws StatusError if heads are too
+// large, or the device too small.
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
-                                      hattn_dtype matrix_type = HATTN_FLOAT32, int64_t rows = 0);
+                                      const KernelDemand &demand = {});
 
 // asked: an algorithm, or auto. measured: this machine's entries for such problems on the device, which may say tiles
 // of packed kernels.

@@ -126,7 +126,7 @@ private:
         if (plan_.split_keys > 0) {
             run_split();
         } else {
-            UnitTable tiles(queue_, std::span(units_.attention));
+            UnitTable tiles(queue_, std::span(units_.attention), &host_);
             launch_attention(tiles, {tensors_.output, args_.out.dtype, args_.out.stride[2]}, tensors_.lse,
                              lse_.stride[2]);
         }
@@ -146,9 +146,9 @@ private:
         // Tables before what kernels leave each other: they lie behind the other things that are copied.
         std::optional<UnitTable> tiles;
         if (!plan_.values && !units_.attention.empty()) {
-            tiles.emplace(queue_, std::span(units_.attention));
+            tiles.emplace(queue_, std::span(units_.attention), &host_);
         }
-        UnitTable merges(queue_, std::span(units_.merges));
+        UnitTable merges(queue_, std::span(units_.merges), &host_);
         const DeviceMemory states(queue_, no_host, rows * problem_.value_dim, "partial states");
         const DeviceMemory state_lse(queue_, no_host, rows, "partial states");
         if (plan_.values) {
@@ -179,7 +179,7 @@ private:
                 const auto row = static_cast<int32_t>(i * tile.rows);
                 records.push_back({units_.attention[first + i], row * tile.keys, row});
             }
-            UnitTable table(queue_, std::span<const UnfusedRecord>(records));
+            UnitTable table(queue_, std::span<const UnfusedRecord>(records), &host_);
             launch_tiles(*plan_.attention, table, HATTN_FLOAT32, weight_rows, repeated_maximum, repeated_sum);
             launch_tiles(*plan_.values, table, HATTN_FLOAT32, weight_rows, maximum, sum, output, lse);
         }
@@ -189,7 +189,7 @@ private:
         if (units_.scores.empty()) {
             return;
         }
-        UnitTable table(queue_, std::span(units_.scores));
+        UnitTable table(queue_, std::span(units_.scores), &host_);
         float masked = problem_.scores == HATTN_SCORES_MASKED ? kNegativeInfinity : 0.0f;
         DeviceView output(*scores_, {{1, 1}, {1, args_.scores.stride[2]}});
         launch_tiles(*plan_.scores, table, HATTN_FLOAT32, &masked, output);
@@ -215,22 +215,26 @@ private:
     }
 
     RowLayout row_layout() const {
-        constexpr int64_t kBytes = 16;
-        const auto whole = [](hattn_dtype type, auto... counts) {
-            return ((counts % (8 * kBytes / dtype_bits(type)) == 0) && ...);
-        };
+        // Kernels of any type that is not quantised have one size of blocks for all.
+        constexpr int64_t kBytes = 16, kElements = 8;
+        const bool any_float = plan_.attention && plan_.attention->any_float;
+        const auto of_block = [&](hattn_dtype type) { return any_float ? kElements : 8 * kBytes / dtype_bits(type); };
+        const auto whole = [&](hattn_dtype type, auto... counts) { return ((counts % of_block(type) == 0) && ...); };
         const auto is_aligned = [&](const DeviceSide &side, hattn_dtype type) {
-            return side.is_aligned(kBytes, 8 * kBytes / dtype_bits(type));
+            return side.is_aligned(kBytes, of_block(type));
+        };
+        const auto stored = [&](int64_t at) {  // partial states are aligned
+            return plan_.split_keys > 0 || whole(args_.out.dtype, at);
         };
         const auto &q = args_.q;
         const hattn_dtype k = args_.k.dtype, v = args_.v.dtype;
-        const bool aligned = tensors_.query.handle() % kBytes == 0 && is_aligned(tensors_.key, k) &&
-                             is_aligned(tensors_.value, v) &&
-                             whole(q.dtype, problem_.key_dim, q.stride[1], q.stride[2]) && whole(k, problem_.key_dim) &&
-                             whole(v, problem_.value_dim) &&
-                             std::all_of(units_.attention.begin(), units_.attention.end(), [&](const UnitRecord &unit) {
-                                 return whole(q.dtype, unit.query) && whole(k, unit.key) && whole(v, unit.value);
-                             });
+        const bool aligned =
+            tensors_.query.handle() % kBytes == 0 && is_aligned(tensors_.key, k) && is_aligned(tensors_.value, v) &&
+            tensors_.output.handle() % kBytes == 0 && whole(q.dtype, problem_.key_dim, q.stride[1], q.stride[2]) &&
+            stored(args_.out.stride[2]) && whole(k, problem_.key_dim) && whole(v, problem_.value_dim) &&
+            std::all_of(units_.attention.begin(), units_.attention.end(), [&](const UnitRecord &unit) {
+                return whole(q.dtype, unit.query) && whole(k, unit.key) && whole(v, unit.value) && stored(unit.output);
+            });
         return !aligned ? kRowsAnywhere : problem_.scattered() ? kRowsAligned : kRowsSideBySide;
     }
 

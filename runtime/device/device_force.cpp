@@ -22,8 +22,12 @@ void check_forced_kernel(const DeviceKernelInfo &kernel, const Problem &problem,
     require(serves(kernel.hooks, hooks_for(kernel, problem)), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ",
             kernel.name, " computes hooks ", hook_names(kernel.hooks), ", but the problem has ",
             hook_names(hooks_for(kernel, problem)));
-    require(multiplies(kernel, matrix_type_of(problem)), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel.name,
-            " multiplies ", dtype_name(kernel.matrix_type), " queries, keys and values, but the problem's are ",
+    const KernelDemand demand = demand_of(problem);
+    require(!kernel.any_float || !demand.quantized, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel.name,
+            " takes keys and values that are not quantised, but the problem's are ", dtype_name(problem.k_dtype),
+            " and ", dtype_name(problem.v_dtype));
+    require(takes(kernel, demand), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel.name, " multiplies ",
+            dtype_name(kernel.matrix_type), " queries, keys and values, but the problem's are ",
             dtype_name(problem.q_dtype), ", ", dtype_name(problem.k_dtype), " and ", dtype_name(problem.v_dtype));
     require(kernel.shared_bytes <= device.shared_bytes, HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", kernel.name,
             " takes ", kernel.shared_bytes, " bytes of shared memory, but the device has ", device.shared_bytes,

@@ -29,6 +29,7 @@ struct DeviceKernelInfo {
     uint32_t hooks;   // a problem may have fewer, see serves()
     DeviceTile tile;
     hattn_dtype matrix_type;  // of queries, keys and values, which tensor cores multiply; with float32 any type may be
+    bool any_float;           // keys and values are not quantised
     int64_t shared_bytes;     // of shared memory that a work group takes, all of it asked for by the launch
     // Computes the units of a table (unit_record.h). Arguments as of KernelInfo, with the table and the number of its
     // rows first; one stands for all units where the table has none of their own.

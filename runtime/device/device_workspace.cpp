@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device_plan.h"
+#include "packed_units.h"
 #include "runtime/checked.h"
 #include "runtime/tensor.h"
 #include "runtime/units.h"
@@ -67,7 +68,9 @@ void add_weights(const DevicePlan &plan, const DeviceWorkspace &workspace, Sizes
     const DeviceTile &tile = plan.attention->tile;
     for (int64_t i = 0; i < workspace.weight_batches; ++i) {
         host.add(workspace.weight_units, sizeof(UnfusedRecord));
-        device.add(workspace.weight_units, sizeof(UnfusedRecord));
+        for (Sizes *sizes : {&host, &device}) {
+            sizes->add(PackedUnits::most_records(workspace.weight_units), sizeof(UnfusedRecord));
+        }
     }
     const int64_t rows = checked_multiply(workspace.weight_units, tile.rows, kWhat);
     device.add(checked_multiply(rows, tile.keys, kWhat), kFloatBytes);
@@ -92,10 +95,13 @@ DeviceWorkspace lay_out_device_workspace(const Problem &problem, const DevicePla
     }
     workspace.granules = checked_multiply(problem.scattered() ? problem.batch : 1, most_granules(problem), kWhat);
     Sizes host(kHostAlignment), device(kPartAlignment), uploads(kDeviceAlignment);
+    host.add(workspace.attention_units, sizeof(UnitRecord));
+    host.add(workspace.merge_units, sizeof(MergeRecord));
+    host.add(workspace.score_units, sizeof(ScoreRecord));
     for (Sizes *sizes : {&host, &device, &uploads}) {
-        sizes->add(workspace.attention_units, sizeof(UnitRecord));
-        sizes->add(workspace.merge_units, sizeof(MergeRecord));
-        sizes->add(workspace.score_units, sizeof(ScoreRecord));
+        sizes->add(PackedUnits::most_records(workspace.attention_units), sizeof(UnitRecord));
+        sizes->add(PackedUnits::most_records(workspace.merge_units), sizeof(MergeRecord));
+        sizes->add(PackedUnits::most_records(workspace.score_units), sizeof(ScoreRecord));
         for (const hattn_dtype side : {problem.k_dtype, problem.v_dtype}) {
             sizes->add(workspace.granules, sizeof(int32_t));
             sizes->add(is_quantized(side) ? workspace.granules : 1, sizeof(int32_t));  // of scales

@@ -35,6 +35,8 @@ inline std::string definitions(const TensorTypes &types) {
     text += std::string("float ") + kFloat16Value + "(ushort bits) { return vload_half(0, (const half *)&bits); }\n";
     text += std::string("ushort ") + kFloat16Bits +
             "(float value) { ushort bits; vstore_half_rte(value, 0, (half *)&bits); return bits; }\n";
+    // Halide 21.0.0 calls it so, and defines nothing.
+    text += "#define halide_popcount popcount\n";
     return text;
 }
 

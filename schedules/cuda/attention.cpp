@@ -19,13 +19,18 @@ using gpu::Tile;
 
 namespace {
 
-constexpr int kWarp = 32;  // threads
 constexpr int kMatrixDepth = 16;
 constexpr int kLoadsAtOnce = 4;  // of 16 bytes, by a thread
 
 // Shared memory has 32 banks of 4 bytes. The eight rows that a warp reads at once, a pair of elements in each thread,
 // lie in different banks where rows are so many elements longer than a multiple of 64. 16 bytes stay aligned.
 constexpr int kRowPadding = 8;
+
+// Whether tiles of keys and values have no padding, with which copies ask for memory twice, but blocks that change
+// places (exchanged_blocks.h). That takes more addresses, for which tiles with two row tiles of a warp lack registers.
+bool exchanges_blocks(const Tile &tile) {
+    return tile.thread_rows <= 2;
+}
 
 // Loop variables. matrix: of those that a warp has, one below the other. part: of the columns, for warps of their own.
 // x: threads of a warp where they do not hold fragments, y: warps of all parts.
@@ -36,6 +41,11 @@ struct Loops {
     Var tile{"tile"}, in_tile{"in_tile"}, thread{"thread"}, column{kMatrixColumn}, lane{"lane"};
     Var x{"x"}, y{"y"}, in_x{"in_x"}, in_y{"in_y"}, element{"block_element"};
 };
+
+// That share the rows.
+int warps_of(const Tile &tile) {
+    return tile.rows / (tile.thread_rows * kFragmentGroups);
+}
 
 class Schedule {
 public:
@@ -153,7 +163,7 @@ private:
     }
 
     int warps() const {
-        return tile_.rows / (tile_.thread_rows * kFragmentGroups);
+        return warps_of(tile_);
     }
 
     int parts() const {
@@ -202,8 +212,8 @@ private:
 
     // What a chunk computes: a value for each row and slice, or for each row and key.
     void chunk() {
-        std::vector<Func> of_slices = {s.slice_max,     s.state_before, s.own_max,   s.row_max,
-                                       s.row_reference, s.rescale,      s.slice_sum, s.chunk_output};
+        std::vector<Func> of_slices = {s.slice_max, s.state_before, s.own_max,     s.row_max,     s.row_reference,
+                                       s.rescale,   s.slice_sum,    s.kept_output, s.chunk_output};
         if (s.pair_max.defined()) {
             of_slices.push_back(s.pair_max);
         }
@@ -228,12 +238,15 @@ private:
             .store_in(MemoryType::Register);
     }
 
+    void load_chunk(Func &f) const {
+        load_rows(f, s.k, tile_.keys).compute_at(chunk_loop_).bound(s.k, 0, tile_.keys).bound_extent(s.c, 1);
+        if (!exchanges_blocks(tile_)) {
+            f.bound_storage(s.d, tile_.head + kRowPadding);
+        }
+    }
+
     void scores() {
-        load_rows(s.key_rows, s.k, tile_.keys)
-            .compute_at(chunk_loop_)
-            .bound(s.k, 0, tile_.keys)
-            .bound_extent(s.c, 1)
-            .bound_storage(s.d, tile_.head + kRowPadding);
+        load_chunk(s.key_rows);
         values_in_fragments(s.dot, s.k, tile_.keys);
         multiply(over_columns(s.dot.update(), s.k, tile_.keys), s.over_dim.x);
         if (s.dot.num_update_definitions() > 1) {
@@ -291,17 +304,14 @@ private:
     }
 
     void values() {
-        load_rows(s.value_rows, s.k, tile_.keys)
-            .compute_at(chunk_loop_)
-            .bound(s.k, 0, tile_.keys)
-            .bound_extent(s.c, 1)
-            .bound_storage(s.d, tile_.head + kRowPadding);
+        load_chunk(s.value_rows);
         const auto over_elements = [&](auto stage) {
             return over_slices(stage.split(s.element, v.tile, v.column, kFragmentVector));
         };
+        each_value(over_elements(s.kept_output)).unroll(v.column);
+        each_value(over_elements(s.kept_output.update())).unroll(v.column);
         each_value(over_elements(s.chunk_output)).unroll(v.column);
-        each_value(over_elements(s.chunk_output.update(0))).unroll(v.column);
-        multiply(over_elements(s.chunk_output.update(1)), s.over_chunk_keys);
+        multiply(over_elements(s.chunk_output.update()), s.over_chunk_keys);
     }
 
     AttentionStages &s;
@@ -316,10 +326,25 @@ void schedule_matrix_attention(AttentionStages &stages, const Tile &tile) {
     Schedule(stages, tile).apply();
 }
 
-Tiles early_tiles(const AttentionStages &stages) {
+Tiles early_tiles(const AttentionStages &stages, const Tile &tile) {
     Tiles tiles{stages.key_rows.name(), stages.hides_keys ? "" : stages.value_rows.name()};
     if (stages.pair_max.defined()) {
         tiles.exchanged = {stages.slice_max.name(), stages.pair_max.name()};
+        tiles.stored = {stages.row_output.name(), kFragmentRows * warps_of(tile), warps_of(tile), tile.head,
+                        stages.row_layout >= kRowsAligned};
+        tiles.rare = stages.kept_output.name();
+        if (!stages.hides_keys) {
+            tiles.first = stages.query_tile.name();
+            // With two row tiles of a warp, and so two products for each load: else loads are in copies' way. For heads
+            // of 96 ptxas spills.
+            const bool spreads = tile.thread_rows > 2 && (tile.head & (tile.head - 1)) == 0;
+            tiles.spread_before = spreads ? stages.weights.name() : "";
+        }
+    }
+    if (exchanges_blocks(tile)) {
+        tiles.rows = {stages.key_rows.name(), stages.value_rows.name()};
+        tiles.row_bytes = tile.head * 2;
+        tiles.tile_bytes = tile.keys * tiles.row_bytes;
     }
     return tiles;
 }

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "chunk_loop.h"
 #include "matrix_calls.h"
 #include "shared_stages.h"
+#include "spread_copies.h"
 
 namespace hattn::schedules::cuda {
 
@@ -25,104 +27,6 @@ Stmt call(const char *name, std::vector<Expr> arguments = {}) {
 Stmt barrier() {
     return Evaluate::make(Call::make(Int(32), Call::gpu_thread_barrier, {0}, Call::Intrinsic));
 }
-
-bool is_barrier(const Evaluate *statement) {
-    const Call *found = statement->value.as<Call>();
-    return found && found->is_intrinsic(Call::gpu_thread_barrier);
-}
-
-// The loop in which a stage is produced.
-class LoopOf : public IRVisitor {
-public:
-    explicit LoopOf(const std::string &stage) : stage_(stage) {}
-    const For *found = nullptr;
-    std::set<std::string> used;  // stages that are used throughout the loop
-
-private:
-    using IRVisitor::visit;
-
-    void visit(const For *loop) override {
-        const bool is_serial = loop->for_type == ForType::Serial;
-        const ScopedValue<const For *> around(around_, is_serial ? loop : around_);
-        const ScopedValue<std::set<std::string>> used_around(used_around_, is_serial ? consumed_ : used_around_);
-        IRVisitor::visit(loop);
-    }
-
-    void visit(const ProducerConsumer *stage) override {
-        if (stage->is_producer && stage->name == stage_) {
-            found = around_;
-            used = used_around_;
-        }
-        const bool is_new = !stage->is_producer && consumed_.insert(stage->name).second;
-        IRVisitor::visit(stage);
-        if (is_new) {
-            consumed_.erase(stage->name);
-        }
-    }
-
-    const std::string &stage_;
-    const For *around_ = nullptr;
-    std::set<std::string> consumed_, used_around_;  // by what is around; around that loop
-};
-
-class Uses : public IRVisitor {
-public:
-    explicit Uses(const std::string &stage) : stage_(stage) {}
-    bool found = false;
-
-private:
-    using IRVisitor::visit;
-
-    void visit(const ProducerConsumer *stage) override {
-        found = found || (!stage->is_producer && stage->name == stage_);
-        IRVisitor::visit(stage);
-    }
-
-    const std::string &stage_;
-};
-
-bool uses(const Stmt &statement, const std::string &stage) {
-    Uses search(stage);
-    statement.accept(&search);
-    return search.found;
-}
-
-// Barriers behind the last access to shared memory in the body of the loop go, where every chunk begins with one, as
-// does what follows the loop.
-class WithoutLastBarriers : public IRMutator {
-public:
-    explicit WithoutLastBarriers(const std::string &shared) : shared_(shared) {}
-
-private:
-    using IRMutator::visit;
-
-    Stmt visit(const Block *block) override {
-        Stmt rest = mutate(block->rest);
-        return Block::make(is_last_ ? mutate(block->first) : block->first, rest);
-    }
-
-    Stmt visit(const For *loop) override {
-        is_last_ = false;
-        return loop;
-    }
-
-    Stmt visit(const Evaluate *statement) override {
-        return is_last_ && is_barrier(statement) ? Evaluate::make(0) : IRMutator::visit(statement);
-    }
-
-    Stmt visit(const Store *store) override {
-        is_last_ = is_last_ && store->name != shared_;
-        return IRMutator::visit(store);
-    }
-
-    Expr visit(const Load *load) override {
-        is_last_ = is_last_ && load->name != shared_;
-        return IRMutator::visit(load);
-    }
-
-    const std::string &shared_;
-    bool is_last_ = true;
-};
 
 class Reorder : public IRMutator {
 public:
@@ -155,9 +59,11 @@ private:
         if (const For *reordered = result.as<For>(); begins_with_barrier_) {
             result = For::make(reordered->name, reordered->min, reordered->extent, reordered->for_type,
                                reordered->partition_policy, reordered->device_api,
-                               WithoutLastBarriers(shared_).mutate(reordered->body));
+                               without_last_barriers(reordered->body, shared_));
         }
-        return Block::make(next_tile(loop->min, end_), result);
+        result = Block::make(next_tile(loop->min, end_), result);
+        // Of the first tile, where there is no chunk. What follows the loop begins with a barrier.
+        return tiles_.first.empty() ? result : Block::make(result, call(kWaitCall, {0}));
     }
 
     Stmt visit(const LetStmt *let) override {
@@ -182,7 +88,7 @@ private:
         }
         if (stage->name == tiles_.now) {
             skips_barrier_ = needs_barrier_ = true;
-            now_ = Block::make(stage, call(kCommitCall));
+            now_ = spreads() ? stage->body : Block::make(stage, call(kCommitCall));
             return Evaluate::make(0);
         }
         begins_with_barrier_ = begins_with_barrier_ && tile_.defined();
@@ -191,15 +97,30 @@ private:
             if (is_used_) {
                 fail(stage->name);
             }
-            is_used_ = skips_barrier_ = true;
-            result = Block::make({result, barrier(), next_tile(Variable::make(Int(32), loop_) + 1, end_)});
+            is_used_ = true;
+            skips_barrier_ = !spreads();
+            result = spreads() ? with_copies_of_now(result)
+                               : Block::make({result, barrier(), next_tile(next_chunk(), end_)});
+        }
+        if (stage->name == tiles_.spread_before) {
+            if (!is_used_) {
+                fail(stage->name);
+            }
+            is_in_registers_ = false;
+            result = wait_for_now(result);
         }
         if (now_.defined() && uses(stage->body, tiles_.now)) {
             if (!is_used_ || is_now_used_) {
                 fail(stage->name);
             }
             is_now_used_ = true;
-            result = Block::make({call(kWaitCall, {1}), barrier(), result});  // all but that of the next chunk
+            if (!spreads()) {
+                result = Block::make({call(kWaitCall, {1}), barrier(), result});  // all but that of the next chunk
+            } else if (next_copies_.single.empty()) {
+                fail(stage->name);
+            } else {
+                result = Block::make(among_products(result, tiles_.now, next_copies_.single), call(kCommitCall));
+            }
         }
         return result;
     }
@@ -213,13 +134,34 @@ private:
             tile_ = substitute(lets_[i].first, lets_[i].second, tile_);
         }
         needs_barrier_ = false;
+        is_in_registers_ = spreads();
         const Stmt wait = Block::make(call(kWaitCall, {0}), barrier());
-        return now_.defined() ? Block::make(wait, now_) : wait;
+        return now_.defined() && !spreads() ? Block::make(wait, now_) : wait;
+    }
+
+    Expr next_chunk() const {
+        return Variable::make(Int(32), loop_) + 1;
+    }
+
+    bool spreads() const {
+        return !tiles_.spread_before.empty();
+    }
+
+    // What uses `next`.
+    Stmt with_copies_of_now(const Stmt &user) const {
+        const TileCopies copies = copies_of_tile(tiles_.now, now_, const_true());
+        return Block::make({copies.others, among_products(user, tiles_.next, copies.single), call(kCommitCall)});
+    }
+
+    // The barrier is for both: `now` is there, and `next` has been multiplied.
+    Stmt wait_for_now(const Stmt &stage) {
+        next_copies_ = copies_of_tile(tiles_.next, substitute(loop_, next_chunk(), tile_), next_chunk() < end_);
+        return Block::make({call(kWaitCall, {0}), barrier(), next_copies_.others, stage});
     }
 
     // What has been started is waited for before the barrier that there was for it.
     Stmt visit(const Evaluate *statement) override {
-        if (skips_barrier_ && is_barrier(statement)) {
+        if ((skips_barrier_ || is_in_registers_) && is_barrier(statement)) {
             skips_barrier_ = false;
             return Evaluate::make(0);
         }
@@ -235,8 +177,10 @@ private:
     bool is_used_ = false;                            // `next`
     Stmt now_;                                        // how `now` is asked for
     bool is_now_used_ = false;
-    bool skips_barrier_ = false;  // the next one
-    bool needs_barrier_ = false;  // before anything but `next`
+    TileCopies next_copies_;        // for the next chunk
+    bool skips_barrier_ = false;    // the next one
+    bool needs_barrier_ = false;    // before anything but `next`
+    bool is_in_registers_ = false;  // what is computed, between the waits of copies that are spread
 };
 
 // Where so many bytes are that none of the stages has.

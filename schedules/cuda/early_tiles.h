@@ -5,6 +5,7 @@
 #include <string>
 
 #include "Halide.h"
+#include "wide_output.h"
 
 namespace hattn::schedules::cuda {
 
@@ -13,6 +14,18 @@ struct Tiles {
     std::string next;  // the tile for the next chunk is asked for when this chunk's has been multiplied
     std::string now;   // is asked for when the chunk's `next` is there, and waited for where it is used; empty: none
     std::set<std::string> exchanged = {};  // values in registers that neighbouring threads read
+    std::set<std::string> rows = {};       // stages of rows whose blocks change places (exchanged_blocks.h)
+    int row_bytes = 0, tile_bytes = 0;     // of those
+    std::string first = {};  // a tile that is brought once before the loop, and waited for with the first `next`
+    // With `now`: copies of the one tile are started one by one, among products of the other. Before this stage, of
+    // values in registers, `now` is waited for. Empty: not so.
+    std::string spread_before = {};
+    StoredRows stored = {};  // see wide_output.h
+    std::string rare = {};   // a stage whose conditional steps are skipped together, see rare_steps.h
+
+    bool is_early(const std::string &stage) const {
+        return stage == next || stage == now || stage == first;
+    }
 };
 
 // Reorders the loop over chunks. As Halide has it, a stage, a barrier, and what uses it follow each other:
@@ -30,6 +43,12 @@ struct Tiles {
 // are done when they are), and the barrier behind it for those of other threads. Memory of `next` is in use all the
 // time, so what Halide has put there within the loop moves to where no stage is that is used in it. Comes before
 // warp_matrix.h and thin_barriers.h; throws std::runtime_error where the loop is not as above.
+//
+// With `spread_before`, where all that is computed between is in registers, copies go among products (spread_copies.h),
+// and two barriers are left:
+//
+//     for chunk: wait for next; barrier; use next, among it now(chunk); ... wait for now; barrier; that stage; ...
+//     use now, among it next(chunk + 1)
 class EarlyTiles : public Halide::Internal::IRMutator {
 public:
     explicit EarlyTiles(Tiles tiles) : tiles_(std::move(tiles)) {}

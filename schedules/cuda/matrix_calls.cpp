@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostOperands = 10;
 
-enum class Kind { kProduct, kLoad, kCopy, kOrder, kConversion, kExchange };
+enum class Kind { kProduct, kLoad, kCopy, kConditionalCopy, kOrder, kConversion, kExchange, kVote };
 
 struct Instruction {
     const char *call, *name;
@@ -31,10 +31,12 @@ constexpr Instruction kInstructions[] = {
     {kBfloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", kMostOperands, Kind::kProduct},
     {kTransposedLoadCall, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", 1, Kind::kLoad},
     {kMatrixLoadCall, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", 1, Kind::kLoad},
+    {kConditionalCopyCall, "cp.async.cg.shared.global", 7, Kind::kConditionalCopy},
     {kCopyCall, "cp.async.cg.shared.global", 6, Kind::kCopy},
     {kCommitCall, "cp.async.commit_group", 0, Kind::kOrder},
     {kWaitCall, "cp.async.wait_group", 1, Kind::kOrder},
     {kBfloat16PairCall, "cvt.rn.bf16x2.f32", 2, Kind::kConversion},
+    {kAnyLaneCall, "vote.sync.any.pred", 1, Kind::kVote},
     {kExchangeCall, "shfl.sync.bfly.b32", 2, Kind::kExchange},
 };
 
@@ -82,7 +84,8 @@ public:
     void check() const {
         const auto end = operands.begin() + instruction->operands;
         const bool has_results = instruction->kind == Kind::kProduct || instruction->kind == Kind::kLoad;
-        const bool has_word = instruction->kind == Kind::kConversion || instruction->kind == Kind::kExchange;
+        const bool has_word = instruction->kind == Kind::kConversion || instruction->kind == Kind::kExchange ||
+                              instruction->kind == Kind::kVote;
         if (results[0].empty() == has_results || (has_word && word.empty()) ||
             std::any_of(operands.begin(), end, [](auto &o) { return o.empty(); })) {
             fail_at(text);
@@ -147,7 +150,7 @@ public:
                 result += line + "\n";
             }
         }
-        return late_.empty() ? result : declare_late_words(result);
+        return late_.empty() && conditions_ == 0 ? result : declare_registers(result);
     }
 
 private:
@@ -166,6 +169,16 @@ private:
             return name + (c0.empty() ? ";" : " " + c0 + ";");
         case Kind::kCopy:
             return name + " [" + c0 + "], [" + copied_from(place, {c2, c3, a0, a1}, copied) + "], 16, " + c1 + ";";
+        case Kind::kConditionalCopy: {
+            const std::string when = new_condition();
+            return "setp.ne.s32 " + when + ", " + a2 + ", 0;\n@" + when + " " + name + " [" + c0 + "], [" +
+                   copied_from(place, {c2, c3, a0, a1}, copied) + "], 16, " + c1 + ";";
+        }
+        case Kind::kVote: {
+            const std::string when = new_condition();
+            return "setp.ne.s32 " + when + ", " + c0 + ", 0;\n" + name + " " + when + ", " + when + ", -1;\nselp.b32 " +
+                   call.word + ", 1, 0, " + when + ";";
+        }
         case Kind::kConversion:
             return name + " " + call.word + ", " + c1 + ", " + c0 + ";";
         case Kind::kExchange:
@@ -176,6 +189,10 @@ private:
             return name + " " + words_of(place) + ", {" + a0 + ", " + a1 + ", " + a2 + ", " + a3 + "}, {" + b0 + ", " +
                    b1 + "}, {" + c0 + ", " + c1 + ", " + c2 + ", " + c3 + "};";
         }
+    }
+
+    std::string new_condition() {
+        return "%when" + std::to_string(conditions_++);
     }
 
     // The registers that the code puts the words of the result in. That is now done by the instruction, which is
@@ -208,12 +225,16 @@ private:
         return moves;
     }
 
-    std::string declare_late_words(const std::string &code) const {
+    std::string declare_registers(const std::string &code) const {
         const size_t first = code.find("\t.reg ");
         if (first == std::string::npos) {
             fail_at("no declaration of registers");
         }
-        return code.substr(0, first) + ".reg .b32 %late<" + std::to_string(late_.size()) + ">;\n" + code.substr(first);
+        const auto declared = [](const std::string &name, size_t count) {
+            return count == 0 ? "" : ".reg " + name + "<" + std::to_string(count) + ">;\n";
+        };
+        return code.substr(0, first) + declared(".b32 %late", late_.size()) + declared(".pred %when", conditions_) +
+               code.substr(first);
     }
 
     // The load goes, and its address is used where the call is.
@@ -244,6 +265,7 @@ private:
     WideLoads loads_;
     std::map<std::string, int> written_;                               // how often
     std::map<std::pair<std::string, std::string>, std::string> late_;  // (result, word): the word's own register
+    size_t conditions_ = 0;                                            // of copies, and votes
 };
 
 }  // namespace

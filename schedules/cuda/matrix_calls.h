@@ -22,6 +22,8 @@ inline constexpr const char *kTransposedLoadCall = "hattn_load_matrix_m8n8_x4_tr
 // or 0, in front of zeros, and the four words that are there as a load from memory has them: the call becomes a copy
 // from where that load is from, and the load goes.
 inline constexpr const char *kCopyCall = "hattn_copy_16_bytes";
+// Likewise, with one more number: if it is not 0. Nothing branches.
+inline constexpr const char *kConditionalCopyCall = "hattn_copy_16_bytes_if";
 // cp.async.commit_group: what the thread has started since the last one is a group.
 inline constexpr const char *kCommitCall = "hattn_commit_copies";
 // cp.async.wait_group: until all groups of the thread but so many, a constant, are there.
@@ -33,6 +35,8 @@ inline constexpr const char *kBfloat16PairCall = "hattn_bfloat16_pair";
 // shfl.sync.bfly.b32: what the lane holds whose number differs by a mask, a constant, of a float32 number. All lanes
 // take part.
 inline constexpr const char *kExchangeCall = "hattn_exchange_lanes";
+// vote.sync.any: 1 where a number is not 0 in any lane, else 0. All lanes take part.
+inline constexpr const char *kAnyLaneCall = "hattn_any_lane";
 
 // Halide has no instruction of that name, and LLVM's intrinsic returns what Halide cannot hold. So the code calls a
 // function, and here every call in the text becomes the instruction. Throws std::runtime_error where a call is not as

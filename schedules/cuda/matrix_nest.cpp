@@ -11,6 +11,10 @@ using namespace Halide::Internal;
 
 namespace {
 
+Expr load_bits(const Load *from, const Expr &index, int lanes, ModulusRemainder alignment) {
+    return Load::make(UInt(16, lanes), from->name, index, from->image, from->param, const_true(lanes), alignment);
+}
+
 struct Body {
     std::map<std::string, std::string> loops;  // by the end of their names
     const Store *store = nullptr;
@@ -132,6 +136,30 @@ std::optional<Nest> match_nest(const For *loop) {
     }
     const bool apart = !expr_uses_var(nest.a->index, nest.column) && !expr_uses_var(nest.b->index, nest.half);
     return apart ? std::optional(nest) : std::nullopt;
+}
+
+Stmt nest_in(Stmt statement) {
+    while (const LetStmt *let = statement.as<LetStmt>()) {
+        if (!is_pure(let->value)) {
+            return {};
+        }
+        statement = substitute(let->name, let->value, let->body);
+    }
+    const For *loop = statement.as<For>();
+    return loop && ends_with(loop->name, kMatrixSum) ? statement : Stmt();
+}
+
+bool is_copy(const Stmt &statement) {
+    const ProducerConsumer *stage = statement.as<ProducerConsumer>();
+    return stage && stage->is_producer;
+}
+
+Expr pair_of(const Load *from, const Expr &first, const Expr &second) {
+    if (is_const_one(simplify(second - first))) {
+        return Halide::reinterpret(UInt(32), load_bits(from, Ramp::make(first, 1, 2), 2, ModulusRemainder(2, 0)));
+    }
+    return Halide::reinterpret(UInt(32),
+                               Shuffle::make_concat({load_bits(from, first, 1, {}), load_bits(from, second, 1, {})}));
 }
 
 }  // namespace hattn::schedules::cuda

@@ -20,5 +20,12 @@ struct Nest {
 
 // Of the outermost loop. Nothing if there is no such nest.
 std::optional<Nest> match_nest(const Halide::Internal::For *loop);
+// What may be one, within lets, which are substituted; else null.
+Halide::Internal::Stmt nest_in(Halide::Internal::Stmt statement);
+// Whether a statement is a stage between nests, see spread_copies.h.
+bool is_copy(const Halide::Internal::Stmt &statement);
+
+// Two elements of an operand in a register.
+Halide::Expr pair_of(const Halide::Internal::Load *from, const Halide::Expr &first, const Halide::Expr &second);
 
 }  // namespace hattn::schedules::cuda

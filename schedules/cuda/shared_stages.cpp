@@ -9,96 +9,84 @@ namespace hattn::schedules::cuda {
 using namespace Halide;
 using namespace Halide::Internal;
 
+Stmt SharedAccesses::visit(const For *loop) {
+    const Interval first = bounds_of_expr_in_scope(loop->min, bounds_);
+    const Interval last = bounds_of_expr_in_scope(loop->min + loop->extent - 1, bounds_);
+    const ScopedBinding<Interval> bound(bounds_, loop->name, Interval(first.min, last.max));
+    const ScopedValue<bool> inside(inside_, inside_ || loop->name == loop_);
+    return IRMutator::visit(loop);
+}
+
+Stmt SharedAccesses::visit(const LetStmt *let) {
+    const ScopedBinding<Interval> bound(bounds_, let->name, bounds_of_expr_in_scope(let->value, bounds_));
+    return IRMutator::visit(let);
+}
+
+Stmt SharedAccesses::visit(const ProducerConsumer *stage) {
+    const ScopedValue<bool> inside(inside_, inside_ || (stage->is_producer && others_.count(stage->name)));
+    if (inside_) {
+        stages_.push_back(stage);
+    }
+    Stmt result = IRMutator::visit(stage);
+    if (inside_) {
+        stages_.pop_back();
+    }
+    return result;
+}
+
+ByteRange SharedAccesses::range_of(const Expr &index, Type type) const {
+    const Interval bounds = bounds_of_expr_in_scope(index, bounds_);
+    const auto constant = [&](const Expr &e) {
+        const Expr simple = e.defined() ? simplify(e) : e;
+        const auto value = simple.defined() ? as_const_int(simple) : std::nullopt;
+        if (!value) {
+            std::ostringstream text;
+            text << "shared memory is indexed without bounds: " << index;
+            throw std::runtime_error(text.str());
+        }
+        return *value;
+    };
+    return {constant(bounds.min) * type.bytes(), (constant(bounds.max) + 1) * type.bytes()};
+}
+
+const ProducerConsumer *SharedAccesses::producer() const {
+    const auto found =
+        std::find_if(stages_.rbegin(), stages_.rend(), [](const auto *stage) { return stage->is_producer; });
+    return found == stages_.rend() ? nullptr : *found;
+}
+
 namespace {
 
-// Knows the bounds of variables, and what stages there are around what it visits.
-class Accesses : public IRMutator {
+class StoredRanges : public SharedAccesses {
 public:
-    Accesses(const std::string &array, const std::string &loop, std::set<std::string> others = {})
-        : array_(array), loop_(loop), others_(std::move(others)) {}
-
-protected:
-    using IRMutator::visit;
-
-    Stmt visit(const For *loop) override {
-        const Interval first = bounds_of_expr_in_scope(loop->min, bounds_);
-        const Interval last = bounds_of_expr_in_scope(loop->min + loop->extent - 1, bounds_);
-        const ScopedBinding<Interval> bound(bounds_, loop->name, Interval(first.min, last.max));
-        const ScopedValue<bool> inside(inside_, inside_ || loop->name == loop_);
-        return IRMutator::visit(loop);
-    }
-
-    Stmt visit(const LetStmt *let) override {
-        const ScopedBinding<Interval> bound(bounds_, let->name, bounds_of_expr_in_scope(let->value, bounds_));
-        return IRMutator::visit(let);
-    }
-
-    Stmt visit(const ProducerConsumer *stage) override {
-        const ScopedValue<bool> inside(inside_, inside_ || (stage->is_producer && others_.count(stage->name)));
-        if (inside_) {
-            stages_.push_back(stage);
-        }
-        Stmt result = IRMutator::visit(stage);
-        if (inside_) {
-            stages_.pop_back();
-        }
-        return result;
-    }
-
-    // Of an access of elements of a type, within the loop.
-    ByteRange range_of(const Expr &index, Type type) const {
-        const Interval bounds = bounds_of_expr_in_scope(index, bounds_);
-        const auto constant = [&](const Expr &e) {
-            const Expr simple = e.defined() ? simplify(e) : e;
-            const auto value = simple.defined() ? as_const_int(simple) : std::nullopt;
-            if (!value) {
-                std::ostringstream text;
-                text << "shared memory is indexed without bounds: " << index;
-                throw std::runtime_error(text.str());
-            }
-            return *value;
-        };
-        return {constant(bounds.min) * type.bytes(), (constant(bounds.max) + 1) * type.bytes()};
-    }
-
-    const std::string array_, loop_;
-    const std::set<std::string> others_;  // stages outside the loop that are looked at as well
-    bool inside_ = false;
-    std::vector<const ProducerConsumer *> stages_;
-    Scope<Interval> bounds_;
-};
-
-class StoredRanges : public Accesses {
-public:
-    using Accesses::Accesses;
+    using SharedAccesses::SharedAccesses;
     StageRanges found;
 
 private:
-    using Accesses::visit;
+    using SharedAccesses::visit;
 
     Stmt visit(const Store *store) override {
         if (inside_ && store->name == array_) {
-            const auto producer =
-                std::find_if(stages_.rbegin(), stages_.rend(), [](const auto *stage) { return stage->is_producer; });
-            if (producer == stages_.rend()) {
+            const ProducerConsumer *stage = producer();
+            if (!stage) {
                 throw std::runtime_error("a store into shared memory is of no stage");
             }
             const ByteRange range = range_of(store->index, store->value.type());
-            const auto [known, is_new] = found.try_emplace((*producer)->name, range);
+            const auto [known, is_new] = found.try_emplace(stage->name, range);
             known->second = {std::min(known->second.first, range.first), std::max(known->second.end, range.end)};
         }
-        return Accesses::visit(store);
+        return SharedAccesses::visit(store);
     }
 };
 
-class Move : public Accesses {
+class Move : public SharedAccesses {
 public:
     Move(const std::string &array, const std::string &loop, const StageRanges &all, const StageRanges &moved,
          int64_t bytes)
-        : Accesses(array, loop), all_(all), moved_(moved), bytes_(bytes) {}
+        : SharedAccesses(array, loop), all_(all), moved_(moved), bytes_(bytes) {}
 
 private:
-    using Accesses::visit;
+    using SharedAccesses::visit;
 
     // Which of the stages around an access is of: those are all in use, and so in different places. Bounds may be wider
     // than what is accessed, where some threads do nothing: at their end, which the numbers of threads come to.
@@ -124,7 +112,7 @@ private:
 
     Stmt visit(const Store *store) override {
         if (!inside_ || store->name != array_) {
-            return Accesses::visit(store);
+            return SharedAccesses::visit(store);
         }
         const int64_t by = elements(store->index, store->value.type());
         return Store::make(store->name, mutate(store->value), store->index + static_cast<int>(by), store->param,
@@ -133,7 +121,7 @@ private:
 
     Expr visit(const Load *load) override {
         if (!inside_ || load->name != array_) {
-            return Accesses::visit(load);
+            return SharedAccesses::visit(load);
         }
         const int64_t by = elements(load->index, load->type);
         return Load::make(load->type, load->name, load->index + static_cast<int>(by), load->image, load->param,

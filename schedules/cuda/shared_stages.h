@@ -25,10 +25,36 @@ struct ByteRange {
 // By the name of the stage.
 using StageRanges = std::map<std::string, ByteRange>;
 
+// Knows the bounds of variables, and what stages there are around what it visits, within a loop and within some stages.
+class SharedAccesses : public Halide::Internal::IRMutator {
+public:
+    SharedAccesses(std::string array, std::string loop, std::set<std::string> others = {})
+        : array_(std::move(array)), loop_(std::move(loop)), others_(std::move(others)) {}
+
+protected:
+    using IRMutator::visit;
+
+    Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::ProducerConsumer *stage) override;
+
+    // Of an access of elements of a type.
+    ByteRange range_of(const Halide::Expr &index, Halide::Type type) const;
+
+    // Whose value is being computed; null: none's.
+    const Halide::Internal::ProducerConsumer *producer() const;
+
+    const std::string array_, loop_;
+    const std::set<std::string> others_;  // stages outside the loop that are looked at as well
+    bool inside_ = false;
+    std::vector<const Halide::Internal::ProducerConsumer *> stages_;
+    Halide::Internal::Scope<Halide::Internal::Interval> bounds_;
+};
+
 // What the stages within a loop store into the array, and those outside that are used throughout it. Throws
 // std::runtime_error where that is not a range between constants.
-StageRanges ranges_of_stages(const Halide::Internal::Stmt &statement, const std::string &array,
-                             const std::string &loop, const std::set<std::string> &used);
+StageRanges ranges_of_stages(const Halide::Internal::Stmt &statement, const std::string &array, const std::string &loop,
+                             const std::set<std::string> &used);
 
 // Stages within the loop have their memory so many bytes further on.
 Halide::Internal::Stmt move_stages(const Halide::Internal::Stmt &statement, const std::string &array,

@@ -34,7 +34,7 @@ Stmt ThinBarriers::visit(const IfThenElse *branch) {
 }
 
 Stmt ThinBarriers::visit(const ProducerConsumer *stage) {
-    const bool is_early = stage->is_producer && (stage->name == early_.next || stage->name == early_.now);
+    const bool is_early = stage->is_producer && early_.is_early(stage->name);
     const bool is_ordered_before = is_ordered_;
     Stmt result = IRMutator::visit(stage);
     is_ordered_ = is_early ? is_ordered_before : is_ordered_;

@@ -17,26 +17,12 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kWarp = 32;     // threads
 constexpr int kSmallest = 8;  // rows and columns of what ldmatrix loads, elements of 16 bits
 
 using Operand = std::vector<Expr>;  // registers of two elements each
 
 Expr at(const Expr &index, const std::map<std::string, Expr> &values) {
     return simplify(substitute(values, index));
-}
-
-Expr load_bits(const Load *from, const Expr &index, int lanes, ModulusRemainder alignment) {
-    return Load::make(UInt(16, lanes), from->name, index, from->image, from->param, const_true(lanes), alignment);
-}
-
-// Two elements in a register.
-Expr pair_of(const Load *from, const Expr &first, const Expr &second) {
-    if (is_const_one(simplify(second - first))) {
-        return Halide::reinterpret(UInt(32), load_bits(from, Ramp::make(first, 1, 2), 2, ModulusRemainder(2, 0)));
-    }
-    return Halide::reinterpret(UInt(32),
-                               Shuffle::make_concat({load_bits(from, first, 1, {}), load_bits(from, second, 1, {})}));
 }
 
 // Where ldmatrix finds its four matrices of 8 x 8: a lane gives the address of row lane % 8 of matrix lane / 8, of
@@ -54,8 +40,12 @@ bool is_aligned(const Expr &index) {
 // One run of nests, one after the other, in the same memory: what they load is loaded once.
 class Run {
 public:
-    Run(std::vector<Nest> nests, const std::string &lane, const std::string &shared)
-        : nests_(std::move(nests)), lane_name_(lane), lane_(Variable::make(Int(32), lane)), shared_(shared) {}
+    Run(std::vector<Nest> nests, std::vector<Stmt> between, const std::string &lane, const std::string &shared)
+        : nests_(std::move(nests)),
+          between_(std::move(between)),
+          lane_name_(lane),
+          lane_(Variable::make(Int(32), lane)),
+          shared_(shared) {}
 
     Stmt calls() {
         std::vector<Stmt> products;
@@ -71,6 +61,9 @@ public:
             result = result.defined() ? Block::make(products[i], result) : products[i];
             for (size_t n = loaded[i]; n-- > (i > 0 ? loaded[i - 1] : 0);) {
                 result = LetStmt::make(loads_[n].name, loads_[n].value, result);
+            }
+            if (between_[i].defined()) {
+                result = Block::make(between_[i], result);
             }
         }
         return result;
@@ -202,6 +195,7 @@ private:
     }
 
     const std::vector<Nest> nests_;
+    const std::vector<Stmt> between_;  // before each nest, where there is something
     const std::string lane_name_;
     const Expr lane_;
     const std::string shared_;
@@ -209,21 +203,9 @@ private:
     std::map<size_t, std::string> second_b_;  // of nests, loaded with the nest before
 };
 
-// The nest within lets, which are substituted; else null.
-Stmt nest_in(Stmt statement) {
-    while (const LetStmt *let = statement.as<LetStmt>()) {
-        if (!is_pure(let->value)) {
-            return {};
-        }
-        statement = substitute(let->name, let->value, let->body);
-    }
-    const For *loop = statement.as<For>();
-    return loop && ends_with(loop->name, kMatrixSum) ? statement : Stmt();
-}
-
 }  // namespace
 
-Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops) const {
+Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops, const std::vector<Stmt> &between) const {
     std::vector<Nest> nests;
     for (const Stmt &loop : loops) {
         const std::optional<Nest> nest = match_nest(loop.as<For>());
@@ -234,7 +216,7 @@ Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops) const {
         }
         nests.push_back(*nest);
     }
-    return Run(std::move(nests), lane_, shared_).calls();
+    return Run(std::move(nests), between, lane_, shared_).calls();
 }
 
 Stmt WarpMatrix::visit(const For *loop) {
@@ -244,25 +226,34 @@ Stmt WarpMatrix::visit(const For *loop) {
             lane_ = is_const(loop->extent, kWarp) ? loop->name : "";
         }
     }
-    return ends_with(loop->name, kMatrixSum) ? multiply({loop}) : IRMutator::visit(loop);
+    return ends_with(loop->name, kMatrixSum) ? multiply({loop}, {Stmt()}) : IRMutator::visit(loop);
 }
 
 Stmt WarpMatrix::visit(const Block *block) {
-    std::vector<Stmt> run;
-    Stmt rest = block;
+    std::vector<Stmt> run, between;
+    Stmt rest = block, other;
     while (rest.defined()) {
         const Block *both = rest.as<Block>();
-        const Stmt nest = nest_in(both ? both->first : rest);
-        if (!nest.defined()) {
+        const Stmt first = both ? both->first : rest;
+        if (const Stmt nest = nest_in(first); nest.defined()) {
+            run.push_back(nest);
+            between.push_back(other);
+            other = Stmt();
+        } else if (both && !run.empty() && is_copy(first)) {
+            const Stmt copy = mutate(first);
+            other = other.defined() ? Block::make(other, copy) : copy;
+        } else {
             break;
         }
-        run.push_back(nest);
         rest = both ? both->rest : Stmt();
     }
     if (run.empty()) {
         return IRMutator::visit(block);
     }
-    Stmt products = multiply(run);
+    Stmt products = multiply(run, between);
+    if (other.defined()) {
+        products = Block::make(products, other);
+    }
     return rest.defined() ? Block::make(products, mutate(rest)) : products;
 }
 

@@ -9,6 +9,8 @@
 
 namespace hattn::schedules::cuda {
 
+inline constexpr int kWarp = 32;  // threads
+
 // Names of the loops of a nest that the pass looks for.
 inline constexpr const char *kMatrixSum = "matrix_sum";        // over k, 16
 inline constexpr const char *kMatrixHalf = "matrix_half";      // which half of the 16 rows, 2
@@ -41,7 +43,9 @@ class WarpMatrix : public Halide::Internal::IRMutator {
     Halide::Internal::Stmt visit(const Halide::Internal::Allocate *allocation) override;
     Halide::Expr visit(const Halide::Internal::Cast *cast) override;
 
-    Halide::Internal::Stmt multiply(const std::vector<Halide::Internal::Stmt> &nests) const;
+    // What is between nests goes before each of them.
+    Halide::Internal::Stmt multiply(const std::vector<Halide::Internal::Stmt> &nests,
+                                    const std::vector<Halide::Internal::Stmt> &between) const;
 
     std::string lane_;               // the loop over threads of a warp around the statement at hand
     std::set<std::string> threads_;  // all loops over threads

@@ -46,8 +46,8 @@ Expr words_of(const Expr &value) {
     fail(value);
 }
 
-// Of words from memory, or zeros, under a condition.
-Stmt copy_of(const Expr &words, const Expr &word_index) {
+// Of words from memory, or zeros, under a condition; undefined: always.
+Stmt copy_of(const Expr &words, const Expr &word_index, const Expr &when) {
     Expr bytes = 4 * kWords, from = words;
     if (const Select *select = words.as<Select>()) {
         const Broadcast *condition = select->condition.as<Broadcast>();
@@ -66,14 +66,17 @@ Stmt copy_of(const Expr &words, const Expr &word_index) {
     for (int i = 0; i < kWords; ++i) {
         arguments.push_back(Shuffle::make_extract_element(Variable::make(from.type(), name), i));
     }
-    return LetStmt::make(name, from, Evaluate::make(Call::make(Int(32), kCopyCall, arguments, Call::Extern)));
+    if (when.defined()) {
+        arguments.push_back(Select::make(when, 1, 0));
+    }
+    const char *call = when.defined() ? kConditionalCopyCall : kCopyCall;
+    return LetStmt::make(name, from, Evaluate::make(Call::make(Int(32), call, arguments, Call::Extern)));
 }
 
 }  // namespace
 
 Stmt WideRows::visit(const ProducerConsumer *stage) {
-    const bool is_tile = stage->name == early_.next || stage->name == early_.now;
-    const ScopedValue<bool> early(is_early_, is_early_ || (stage->is_producer && is_tile));
+    const ScopedValue<bool> early(is_early_, is_early_ || (stage->is_producer && early_.is_early(stage->name)));
     return IRMutator::visit(stage);
 }
 
@@ -81,6 +84,15 @@ Stmt WideRows::visit(const ProducerConsumer *stage) {
 Stmt WideRows::visit(const LetStmt *let) {
     const bool is_part = let->value.type().lanes() == kElements && is_pure(let->value);
     return is_part ? mutate(substitute(let->name, let->value, let->body)) : IRMutator::visit(let);
+}
+
+// A copy by itself (spread_copies.h) is conditional, not in a branch.
+Stmt WideRows::visit(const IfThenElse *branch) {
+    if (!is_early_ || branch->else_case.defined() || !branch->then_case.as<Store>()) {
+        return IRMutator::visit(branch);
+    }
+    const ScopedValue<Expr> when(when_, branch->condition);
+    return mutate(branch->then_case);
 }
 
 Stmt WideRows::visit(const Store *store) {
@@ -92,7 +104,7 @@ Stmt WideRows::visit(const Store *store) {
     }
     const Expr value = substitute_in_all_lets(store->value);
     if (is_early_) {
-        return copy_of(words_of(value), words_at(store->index));
+        return copy_of(words_of(value), words_at(store->index), when_);
     }
     return Store::make(store->name, words_of(value), words_at(store->index), store->param, const_true(kWords),
                        ModulusRemainder(kWords, 0));

@@ -20,10 +20,12 @@ private:
 
     Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
     Halide::Internal::Stmt visit(const Halide::Internal::ProducerConsumer *stage) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::IfThenElse *branch) override;
     Halide::Internal::Stmt visit(const Halide::Internal::Store *store) override;
 
     const Tiles early_;
     bool is_early_ = false;  // the stage at hand
+    Halide::Expr when_;      // of the copy at hand; undefined: always
 };
 
 }  // namespace hattn::schedules::cuda

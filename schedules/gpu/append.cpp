@@ -27,7 +27,7 @@ LoopLevel deal(Func &output, const Var &along, const Var &i, const Tile &tile) {
 void schedule_append(AppendStages &s, const Tile &tile) {
     const LoopLevel thread = deal(s.output, s.d, s.i, tile);
     for (Func f : {s.element, s.partner}) {
-        specialize_for_queries(f.compute_at(thread), s.type);
+        specialize_for_floats(f.compute_at(thread), s.type);
     }
 }
 

@@ -11,4 +11,8 @@ namespace hattn::schedules::gpu {
 // carried_state.h, and where there are aligned blocks of them aligned_blocks.h.
 void schedule_attention(generators::AttentionStages &stages, const Tile &tile);
 
+// StageOptions::slice_keys, which it takes: four where queries, keys and weights lie in columns, rows and keys of
+// threads side by side, else one.
+int slice_keys(const Tile &tile);
+
 }  // namespace hattn::schedules::gpu

@@ -43,7 +43,7 @@ void deal_scores(Func &f, const ScoreStages &s, const LoopLevel &block, const Ti
 void schedule_products(ScoreStages &s, const LoopLevel &thread) {
     s.dot.compute_at(thread);
     const LoopLevel element(s.dot, s.over_dim.x);
-    specialize_for_queries(s.query_tile.compute_at(element), s.query_type);
+    specialize_for_floats(s.query_tile.compute_at(element), s.query_type);
     specialize_for_storage(s.key_rows.compute_at(element), s.key_type);
 }
 

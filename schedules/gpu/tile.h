@@ -1,4 +1,5 @@
-// Tile parameters of a device kernel. A work group computes one tile with (rows / thread_rows) x slices threads.
+// Tile parameters of a device kernel. A work group computes one tile with (rows / thread_rows) x slices threads,
+// each of them as many times as there are groups of keys.
 #pragma once
 
 namespace hattn::schedules::gpu {
@@ -10,6 +11,9 @@ struct Tile {
     int slices = 0;       // threads that share a row: each has keys / slices scores and head / slices output elements
     int thread_rows = 0;  // rows of a thread
     int unroll = 8;       // of both products, along what they sum over
+    int key_groups = 0;   // threads of a slice that share the keys of a chunk; 0: none, each has all keys
+    int blocks = 0;       // of a kernel with key_groups, that a multiprocessor is to have at once; 0: as many as may be
+    int head_unroll = 0;  // of the first product, along the head, where that is another
 };
 
 }  // namespace hattn::schedules::gpu

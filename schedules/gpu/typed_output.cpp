@@ -9,7 +9,7 @@ using namespace Halide;
 using namespace Halide::Internal;
 
 Stmt TypedOutput::visit(const Store *store) {
-    if (store->name != output_) {
+    if (store->name != output_ || store->value.type().is_vector()) {
         return IRMutator::visit(store);
     }
     const std::string value_name = unique_name("stored_value"), index_name = unique_name("stored_index");

@@ -12,7 +12,7 @@ struct OutputStorage {
 };
 
 // A pipeline's output has one type. Where a float32 output is stored, this stores a 16-bit number instead if the type
-// says so.
+// says so. Vectors are of ../cuda/wide_output.h, which has looked at the type.
 class TypedOutput : public Halide::Internal::IRMutator {
 public:
     TypedOutput(const OutputStorage &storage, std::string output) : storage_(storage), output_(std::move(output)) {}

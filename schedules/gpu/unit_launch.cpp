@@ -46,8 +46,12 @@ Stmt UnitLaunch::visit(const IfThenElse *branch) {
 }
 
 Expr UnitLaunch::column(int index, const std::string &block) const {
-    return Load::make(Int(32), units_.table.name(), Variable::make(Int(32), block) * columns_.count + index, Buffer<>(),
-                      units_.table.parameter(), const_true(), ModulusRemainder());
+    const Expr differing = units_.differing;
+    const Expr before = popcount(differing & ((1 << index) - 1)), width = popcount(differing);
+    const Expr of_block = columns_.count + Variable::make(Int(32), block) * width + before;
+    const Expr at = select((differing & (1 << index)) != 0, of_block, index);
+    return Load::make(Int(32), units_.table.name(), at, Buffer<>(), units_.table.parameter(), const_true(),
+                      ModulusRemainder());
 }
 
 Stmt UnitLaunch::visit(const For *loop) {

@@ -16,10 +16,11 @@ struct UnitColumns {
     std::map<std::string, int> offsets;  // buffers: where the unit's part starts, in elements
 };
 
-// The table, and how many rows of it a launch has.
+// The table: the first unit's row, then of every row the columns that differ (runtime/device/packed_units.h).
 struct DeviceUnits {
-    Halide::ImageParam table{Halide::Int(32), 2, "units"};  // (column, unit)
-    Halide::Param<int> count{"unit_count"};
+    Halide::ImageParam table{Halide::Int(32), 1, "units"};
+    Halide::Param<int> count{"unit_count"};          // of a launch
+    Halide::Param<int> differing{"unit_differing"};  // bit c: column c differs
 };
 
 // The pipeline's loop over blocks, of one tile, becomes one over the rows of the table: block n takes every value from

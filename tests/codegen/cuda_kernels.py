@@ -36,7 +36,7 @@ def ptx_of(path):
 
 def counts(ptx):
     def count(patterns):
-        return {name: len(re.findall(rf"^[ \t]*(?:@%p\d+ )?{pattern}", ptx, re.MULTILINE)) for name, pattern in patterns.items()}
+        return {name: len(re.findall(rf"^[ \t]*(?:@%\w+ )?{pattern}", ptx, re.MULTILINE)) for name, pattern in patterns.items()}
 
     of_matrices = count(_COUNTED_OF_MATRICES)
     return {**count(_COUNTED), **(of_matrices if of_matrices["matrix_products"] else {})}

@@ -68,13 +68,21 @@ def _counts(code):
 
 
 def chunk_loop(code, found):
-    """The outermost loop that holds the kernel's products: all those of matrices, or most multiply-adds."""
+    """The outermost loop that holds the kernel's products: all those of matrices, or most multiply-adds, or of those that are
+    there for several types and layouts the one for float32 rows side by side."""
     root = "HMMA" if any(instruction.root == "HMMA" for instruction in code) else "FFMA"
 
     def products(body):
         return sum(code[at].root == root for at in body)
 
-    body = max(sass.outermost(found), key=products)
+    def wide_loads(body):
+        return sum(_kind(code[at]) == "LDG.128" for at in body)
+
+    loops = sass.outermost(found)
+    if root == "FFMA" and sum(map(bool, map(wide_loads, loops))) > 1:
+        # float32 is loaded in the most words, and without a look-up in the fewest instructions.
+        return max(loops, key=lambda body: (wide_loads(body), -len(body)))
+    body = max(loops, key=products)
     everywhere = products(range(len(code)))
     if products(body) < everywhere if root == "HMMA" else 2 * products(body) <= everywhere:
         raise ValueError(f"{products(body)} of {everywhere} {root} are in one loop")

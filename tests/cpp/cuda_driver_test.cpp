@@ -86,7 +86,7 @@ TEST_F(CudaDriver, SplitKeysAreOneLaunchAndTheirMergesAnother) {
     ASSERT_TRUE(outcome.ok()) << outcome.text();
     const std::vector<std::string> launches = log_lines("launch");
     ASSERT_EQ(launches.size(), 2u);
-    EXPECT_EQ(launches[0].find("launch blocks=12 threads=128 "), 0u) << launches[0];
+    EXPECT_EQ(launches[0].find("launch blocks=8 threads=256 "), 0u) << launches[0];
     EXPECT_EQ(launches[1].find("launch blocks=4 threads=1024 "), 0u) << launches[1];
 }
 

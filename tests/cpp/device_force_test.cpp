@@ -110,7 +110,7 @@ TEST_P(DeviceForce, PlansTakeTheKernel) {
     EXPECT_GT(plans, 10);
 }
 
-// A kernel that the rule would not take: with room for larger heads, of more hooks.
+// Kernels that the rule would not take: with room for larger heads, of more hooks, over 16 bits without tensor cores.
 TEST_P(DeviceForce, ResultsAreRight) {
     for (const char *kind : {"flash", "split_kv", "unfused_values"}) {
         const json found = kernels([&](const json &kernel) {
@@ -118,10 +118,15 @@ TEST_P(DeviceForce, ResultsAreRight) {
             return kernel.at("algorithm") == kind && kernel.at("matrix_type").is_null() && (head == 64 || head == 0);
         });
         ASSERT_FALSE(found.empty());
-        const test::ContextPtr context = test::make_context(1, "kernel=" + found.back().at("name").get<std::string>());
-        cases::TypedProblem problem(with_hooks(some_case(29), found.back().at("hooks")), kFloat16);
-        problem.desc.device = test::device_of(GetParam());
-        test::expect_oracle(context.get(), problem, HATTN_FLOAT32);
+        for (const json &kernel : {found.front(), found.back()}) {
+            for (const int64_t dim : {29, 40}) {
+                const test::ContextPtr context =
+                    test::make_context(1, "kernel=" + kernel.at("name").get<std::string>());
+                cases::TypedProblem problem(with_hooks(some_case(dim), kernel.at("hooks")), kFloat16);
+                problem.desc.device = test::device_of(GetParam());
+                test::expect_oracle(context.get(), problem, HATTN_FLOAT32);
+            }
+        }
     }
 }
 
@@ -159,6 +164,26 @@ TEST_P(DeviceForce, TypesItDoesNotMultiplyAreRefused) {
         EXPECT_EQ(test::mismatch(plan_with(kernel, desc),
                                  {HATTN_INVALID_ARGUMENT, {"HATTN_FORCE", kernel.at("name"), type, "float32"}}),
                   "");
+    }
+}
+
+// Tiles of two rows of split_kv on CUDA have code for keys and values that are not quantised alone.
+TEST_P(DeviceForce, QuantisedKeysItDoesNotTakeAreRefused) {
+    const auto int8 = std::find_if(std::begin(test::kStoredTypes), std::end(test::kStoredTypes),
+                                   [](const auto &types) { return std::string_view(types.name) == "int8_of_keys"; });
+    ASSERT_NE(int8, std::end(test::kStoredTypes));
+    const auto has_rows = [](int rows) {
+        return [=](const json &row) { return row.at("algorithm") == "split_kv" && row.at("tile").at("rows") == rows; };
+    };
+    for (const json &kernel : kernels(has_rows(2))) {
+        const hattn_attention_desc desc = desc_of(with_hooks(some_case(), kernel.at("hooks")), *int8);
+        EXPECT_EQ(test::mismatch(plan_with(kernel, desc),
+                                 {HATTN_INVALID_ARGUMENT, {"HATTN_FORCE", kernel.at("name"), "not quantised", "int8"}}),
+                  "");
+    }
+    for (const json &kernel : kernels(has_rows(8))) {
+        const hattn_attention_desc desc = desc_of(with_hooks(some_case(), kernel.at("hooks")), *int8);
+        EXPECT_EQ(plan_with(kernel, desc).message, "");
     }
 }
 

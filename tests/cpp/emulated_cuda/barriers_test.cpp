@@ -12,6 +12,9 @@ namespace {
 
 using namespace hattn;
 
+// Not enough for heads of 256 but in parts.
+const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "165888", 0);
+
 struct Kernels {
     hattn_algorithm algorithm;
     int barriers;                           // of the kernel that has most of them, see tests/codegen/cuda_kernels.json
@@ -19,7 +22,8 @@ struct Kernels {
     const char *on_tensor_cores = nullptr;  // how
     int64_t head = 64;
     bool masked = false;
-    int waits = 0;  // for copies
+    int waits = 0;        // for copies
+    int spare_waits = 0;  // of these, those for tiles of no chunk
 };
 
 constexpr const char *kWithoutBarrier = "HATTN_EMULATED_CUDA_WITHOUT_BARRIER";
@@ -80,18 +84,20 @@ TEST_P(Barriers, AreMissed) {
 
 TEST_P(Barriers, AndWaitsAreMissed) {
     const int waits = GetParam().waits;
+    int missed = 0;
     for (int wait = 1; wait <= waits; ++wait) {
-        EXPECT_EQ(run_without(kWithoutWait, wait, GetParam()).status, HATTN_INTERNAL_ERROR) << wait;
+        missed += run_without(kWithoutWait, wait, GetParam()).status == HATTN_INTERNAL_ERROR ? 1 : 0;
     }
+    EXPECT_EQ(missed, waits - GetParam().spare_waits);
     EXPECT_TRUE(run_without(kWithoutWait, waits + 1, GetParam()).ok()) << "there are more";
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, Barriers,
     testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5},
-                    Kernels{HATTN_ALGORITHM_FLASH, 16, 7, "on_tensor_cores", 64, false, 2},
-                    Kernels{HATTN_ALGORITHM_FLASH, 17, 8, "on_tensor_cores_in_parts", 256, false, 2},
-                    Kernels{HATTN_ALGORITHM_FLASH, 21, 7, "on_tensor_cores_masked", 64, true, 1},
+                    Kernels{HATTN_ALGORITHM_FLASH, 10, 7, "on_tensor_cores", 64, false, 3, 1},
+                    Kernels{HATTN_ALGORITHM_FLASH, 13, 8, "on_tensor_cores_in_parts", 256, false, 2},
+                    Kernels{HATTN_ALGORITHM_FLASH, 13, 7, "on_tensor_cores_masked", 64, true, 1},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 18, 8, "on_tensor_cores", 128, false, 2},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 23, 8, "on_tensor_cores_masked", 128, true, 1},

@@ -31,11 +31,20 @@ TEST(MatrixCalls, BecomeInstructions) {
               "bar.sync 0;\ncp.async.cg.shared.global [%r1], [%rd1+16], 16, %r6;\n");
     EXPECT_EQ(cuda::replace_matrix_calls(call(cuda::kCommitCall, {}, "") + call(cuda::kWaitCall, {"1"}, "")),
               "cp.async.commit_group;\ncp.async.wait_group 1;\n");
-    EXPECT_EQ(cuda::replace_matrix_calls(
-                  call(cuda::kBfloat16PairCall, {"%r1", "%r2"}, "ld.param.b32 %r3, [retval0];\n")),
-              "cvt.rn.bf16x2.f32 %r3, %r2, %r1;\n");
+    EXPECT_EQ(
+        cuda::replace_matrix_calls(call(cuda::kBfloat16PairCall, {"%r1", "%r2"}, "ld.param.b32 %r3, [retval0];\n")),
+        "cvt.rn.bf16x2.f32 %r3, %r2, %r1;\n");
     EXPECT_EQ(cuda::replace_matrix_calls(call(cuda::kExchangeCall, {"%r1", "2"}, "ld.param.b32 %r3, [retval0];\n")),
               "shfl.sync.bfly.b32 %r3, %r1, 2, 31, -1;\n");
+    const std::string registers = "\t.reg .b32 %r<10>;\n";
+    const std::string copy_if = call(cuda::kConditionalCopyCall, {"%r1", "%r6", "%r2", "%r3", "%r4", "%r5", "%r7"}, "");
+    EXPECT_EQ(cuda::replace_matrix_calls(registers + kLoad + copy_if),
+              ".reg .pred %when<1>;\n" + registers +
+                  "setp.ne.s32 %when0, %r7, 0;\n@%when0 cp.async.cg.shared.global [%r1], [%rd1+16], 16, %r6;\n");
+    EXPECT_EQ(
+        cuda::replace_matrix_calls(registers + call(cuda::kAnyLaneCall, {"%r1"}, "ld.param.b32 %r3, [retval0];\n")),
+        ".reg .pred %when<1>;\n" + registers +
+            "setp.ne.s32 %when0, %r1, 0;\nvote.sync.any.pred %when0, %when0, -1;\nselp.b32 %r3, 1, 0, %when0;\n");
     const std::string other = call("of_others", {"%r1"}, "");
     EXPECT_EQ(cuda::replace_matrix_calls(other), other);
 }

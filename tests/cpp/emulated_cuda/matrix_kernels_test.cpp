@@ -113,6 +113,13 @@ std::vector<cases::Case> all_cases() {
         c.causal = true;
     });
     add("causal", [](cases::Case &c) { c.causal = true; });
+    // Tiles of flash in splits.
+    add("few_tiles", [](cases::Case &c) {
+        c.query_length = 41;
+        c.kv_length = 1100;
+        c.causal = true;
+        c.sinks = cases::Sinks::kNormal;
+    });
     add("ragged", [](cases::Case &c) {
         c.batch = 4;
         c.causal = true;
@@ -237,6 +244,24 @@ INSTANTIATE_TEST_SUITE_P(Decode, MatrixKernels,
                                           testing::Values(HATTN_ALGORITHM_SPLIT_KV)),
                          name_of);
 
+using MatrixOutputs = MatrixKernels;
+
+// Where rows of the output are not aligned, elements are stored one by one.
+TEST_P(MatrixOutputs, MayLieAnywhere) {
+    const auto &[c, types, algorithm] = GetParam();
+    cases::TypedProblem problem(c, types);
+    const auto &extent = problem.args.out.extent;
+    problem.out = cases::make_tensor(types.out, {extent[0], extent[1], extent[2], extent[3] + 1});
+    problem.out.view.extent[3] -= 1;
+    problem.args.out = problem.out.view;
+    expect_oracle(problem, algorithm);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MatrixOutputs,
+                         testing::Combine(testing::Values(base("rows_of_odd_length")), testing::ValuesIn(kTypes),
+                                          testing::Values(HATTN_ALGORITHM_FLASH)),
+                         name_of);
+
 // A side in pages that lie in reverse order, with pages of NaN between them.
 struct Pages {
     Pages(const hattn_tensor &side, int64_t page_size)
@@ -324,27 +349,33 @@ TEST(MatrixKernelChoice, IsOfTypesThatAreAlike) {
     }
 }
 
-// Few rows, of however many heads; of float32 few rows of a kv head.
-TEST(MatrixKernelChoice, SplitsKeysForFewRows) {
+// Few rows of a kv head, if there are more keys than one split has; more rows, if flash would leave much idle.
+TEST(MatrixKernelChoice, SplitsKeysWhereTilesAreFew) {
     if (!has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
-    const auto algorithm = [](int64_t heads, int64_t rows, hattn_dtype type) {
-        cases::Case c = base("few_rows");
+    // Of two kv heads.
+    const auto choice = [](int64_t heads, int64_t rows, int64_t keys, hattn_dtype type) {
+        cases::Case c = base("few_tiles");
         c.query_heads = heads;
         c.query_length = rows;
+        c.kv_length = keys;
         cases::TypedProblem problem(c, {"alike", type, type, type, type});
         problem.desc.device = HATTN_CUDA;
-        return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("algorithm");
+        const auto plan = test::explanation_of(test::make_plan(test::device_context(), problem.desc).get());
+        return plan.at("algorithm").get<std::string>() + " " + plan.at("tile").at("rows").dump();
     };
     for (const hattn_dtype type : {HATTN_FLOAT16, HATTN_BFLOAT16}) {
-        EXPECT_EQ(algorithm(2, 1, type), "split_kv");
-        EXPECT_EQ(algorithm(64, 1, type), "split_kv");
-        EXPECT_EQ(algorithm(64, 16, type), "split_kv");
-        EXPECT_EQ(algorithm(2, 17, type), "flash");
+        EXPECT_EQ(choice(2, 1, 100, type), "flash 64") << "no merge";
+        EXPECT_EQ(choice(2, 1, 300, type), "split_kv 16");
+        EXPECT_EQ(choice(64, 1, 300, type), "flash 64");
+        EXPECT_EQ(choice(64, 1, 1100, type), "split_kv 64") << "heads fill half of one tile each";
+        EXPECT_EQ(choice(2, 17, 300, type), "flash 64");
+        EXPECT_EQ(choice(4, 2000, 2000, type), "flash 128");
     }
-    EXPECT_EQ(algorithm(32, 1, HATTN_FLOAT32), "split_kv");
-    EXPECT_EQ(algorithm(32, 2, HATTN_FLOAT32), "flash");
+    EXPECT_EQ(choice(32, 1, 300, HATTN_FLOAT32), "split_kv 8");
+    EXPECT_EQ(choice(32, 2, 300, HATTN_FLOAT32), "flash 64");
+    EXPECT_EQ(choice(32, 2, 1100, HATTN_FLOAT32), "split_kv 64");
 }
 
 // As many keys as leave the GPU some work groups for each multiprocessor, of which the emulator's has four.
@@ -354,11 +385,11 @@ TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
     if (!has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
-    const auto split_keys = [](int64_t keys) {
+    const auto split_keys = [](int64_t keys, const cases::StoredTypes &types = kTypes[0]) {
         cases::Case c = base("splits");
         c.query_length = 1;
         c.kv_length = keys;
-        cases::TypedProblem problem(c, kTypes[0]);
+        cases::TypedProblem problem(c, types);
         problem.desc.device = HATTN_CUDA;
         return test::explanation_of(test::make_plan(test::device_context(), problem.desc).get()).at("split_keys");
     };
@@ -368,11 +399,18 @@ TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
             GTEST_SKIP() << "how long splits are depends on the GPU";
         }
     }
-    EXPECT_EQ(split_keys(100), 128);
+    EXPECT_EQ(split_keys(100), 0) << "flash";
+    EXPECT_EQ(split_keys(200), 128);
     EXPECT_EQ(split_keys(1024), 128) << "16 tiles of two kv heads";
     EXPECT_EQ(split_keys(1040), 256);
     EXPECT_EQ(split_keys(2060), 512);
     EXPECT_EQ(split_keys(20000), 512);
+    // Without tensor cores two splits for each, in chunks of 128 keys.
+    constexpr cases::StoredTypes kFloats = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32};
+    EXPECT_EQ(split_keys(100, kFloats), 128);
+    EXPECT_EQ(split_keys(1024, kFloats), 256) << "eight splits of two kv heads";
+    EXPECT_EQ(split_keys(1040, kFloats), 384);
+    EXPECT_EQ(split_keys(20000, kFloats), 5120);
 }
 
 // Of two tiles for one size of heads the larger one, where it does not compute many rows that are not there.

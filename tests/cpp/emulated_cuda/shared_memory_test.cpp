@@ -222,7 +222,8 @@ TEST(SharedMemoryDeathTest, WhatFitsNowhereIsNotSupported) {
     };
     const auto exits = testing::ExitedWithCode(0);
     EXPECT_EXIT(plan("30000", HATTN_ALGORITHM_FLASH), exits, not_supported("30000"));
-    EXPECT_EXIT(plan("30000", HATTN_ALGORITHM_AUTO), exits, "HATTN_OK: unfused" + or_no_kernels);
+    EXPECT_EXIT(plan("30000", HATTN_ALGORITHM_AUTO), exits, "HATTN_OK: split_kv" + or_no_kernels);
+    EXPECT_EXIT(plan("18000", HATTN_ALGORITHM_AUTO), exits, "HATTN_OK: unfused" + or_no_kernels);
     EXPECT_EXIT(plan("16000", HATTN_ALGORITHM_AUTO), exits, not_supported("16000"));
 }
 
