@@ -1,5 +1,6 @@
 // Algorithm and schedule of a kernel: build_kernel() of kernel_spec.h.
 #include "kernel_spec.h"
+#include "schedules/simd/kept_lines.h"
 #include "softmax_math.h"
 #include "unfused.h"
 
@@ -105,9 +106,7 @@ KernelPipeline build_conversion(void (*schedule)(Stages &, int lanes), const Tar
     return {Halide::Pipeline(stages.output), stages.arguments()};
 }
 
-}  // namespace
-
-KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
+KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
     switch (spec.kind) {
     case KernelKind::kMerge:
         return build_merge(spec, target);
@@ -129,6 +128,14 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     default:
         return build_attention(spec, target);
     }
+}
+
+}  // namespace
+
+KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
+    KernelPipeline kernel = build_stages(spec, target);
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines());
+    return kernel;
 }
 
 Halide::Module KernelPipeline::compile(const std::string &symbol, const char *target) {

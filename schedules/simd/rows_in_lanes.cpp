@@ -63,8 +63,12 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 }
 
 // Elements of the head that the score loop takes in one pass. A pass of one has 22 instructions on AVX2 for 12
-// multiply-adds, which a core that another thread shares cannot always issue as fast as it multiplies.
-constexpr int kDotUnroll = 4;
+// multiply-adds, which a core that another thread shares cannot always issue as fast as it multiplies. With 24, of
+// which 32 registers hold the sums, it has 39, and LLVM loads ahead in longer passes until sums are on the stack.
+int dot_unroll(const Tile &tile) {
+    constexpr int kFewSums = 12;
+    return tile.row_vectors * tile.key_unroll <= kFewSums ? 4 : 1;
+}
 
 // The score block: row_vectors x key_unroll accumulators, one broadcast per key and element of the head.
 void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
@@ -87,7 +91,7 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         RVar line("line"), in_line("in_line"), quad("quad"), element("element");
         s.dot.update()
             .split(s.over_dim.x, line, in_line, generators::kLineFloats)
-            .split(in_line, quad, element, kDotUnroll);
+            .split(in_line, quad, element, dot_unroll(tile));
         schedule_products(s.dot.update(), nullptr, s.r, s.k, {element, quad, line}, lanes);
         s.dot.update().unroll(element).partition(quad, Partition::Never).partition(line, Partition::Always);
         if (s.fetched_line.defined()) {

@@ -20,9 +20,11 @@ class InstructionSet:
     gather: str  # on ARM, which has none: a lane at a time
     gathered: str  # once for each vector that is
     fetch: str  # ahead, into a cache
+    kept: str  # the same, into all caches, as lines are that will be read more than once
     # A fixed stack slot. Small intermediates live on the stack too, but are indexed by a loop counter.
     stack: str
     vector_stack: str  # the same, of a vector
+    spill: str  # a store there
 
 
 def _avx(register, lanes):
@@ -35,8 +37,10 @@ def _avx(register, lanes):
         gather=r"\bvp?gather",
         gathered=r"\bvp?gather",
         fetch=r"\bprefetch\w+\b",
+        kept=r"\bprefetcht0\b",
         stack=r"\(%r[sb]p\)",
         vector_stack=r"\bv\w+.*\(%r[sb]p\)",
+        spill=r"\bv\w+\s+%[yz]mm\d+, -?\w*\(%r[sb]p\)",
     )
 
 
@@ -53,8 +57,10 @@ INSTRUCTION_SETS = {
         gather=r"\bld1\s+\{.*\}\[\d+\]",
         gathered=r"\bld1\s+\{v\d+\.[sh]\}\[3\]",
         fetch=r"\bprfm\b",
+        kept=r"\bprfm\s+pldl1keep\b",
         stack=r"\[sp\b",
         vector_stack=r"\b(ldr|str|ldp|stp|ldur|stur)\s+q.*\[sp\b",
+        spill=r"\b(str|stp|stur)\s+q.*\[sp\b",
     ),
 }
 

@@ -1,0 +1,24 @@
+// A lowering pass: cache lines that are asked for stay in the caches.
+#pragma once
+
+#include <vector>
+
+#include "Halide.h"
+
+namespace hattn::schedules::simd {
+
+// Halide's own prefetch is one of lines that are used once: `prefetchnta` of x86, which CPUs of Intel put into the
+// first-level cache alone. What is not used before it is evicted from there comes from memory again. Here the request is
+// for all caches (`prefetcht0`, `prfm pldl1keep`), a statement before the one whose value has Halide's. See decision 0052.
+class KeptLines : public Halide::Internal::IRMutator {
+    using IRMutator::visit;
+
+    Halide::Internal::Stmt visit(const Halide::Internal::Store *store) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
+    Halide::Expr visit(const Halide::Internal::Let *let) override;
+    Halide::Expr visit(const Halide::Internal::Call *call) override;
+
+    std::vector<Halide::Internal::Stmt> asked_;  // by the statement at hand
+};
+
+}  // namespace hattn::schedules::simd
