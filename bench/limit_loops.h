@@ -22,6 +22,7 @@ const LimitLoops &baseline_loops();
 const LimitLoops &avx2_loops();        // needs AVX2 and FMA
 const LimitLoops &avx512_loops();      // needs AVX-512F
 const LimitLoops &avx512bf16_loops();  // needs AVX512_BF16; multiplies bfloat16 pairs
+const LimitLoops &amx_loops();         // needs AMX-BF16, and its registers granted; multiplies bfloat16 matrices
 
 namespace {  // one copy per source file, on purpose
 

@@ -1,5 +1,8 @@
 #include "machine_limits.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -140,6 +143,19 @@ double measure_bfloat16_flops(int threads, double seconds) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512bf16")) {
         return measure_flops(avx512bf16_loops(), threads, seconds);
+    }
+#endif
+    static_cast<void>(threads);
+    static_cast<void>(seconds);
+    return 0.0;
+}
+
+double measure_matrix_flops(int threads, double seconds) {
+#if defined(__x86_64__)
+    // Linux grants a process the registers on request: its Documentation/arch/x86/xstate.rst.
+    constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    if (__builtin_cpu_supports("amx-bf16") && syscall(SYS_arch_prctl, kRequest, kTileData) == 0) {
+        return measure_flops(amx_loops(), threads, seconds);
     }
 #endif
     static_cast<void>(threads);

@@ -18,6 +18,8 @@ Isa widest_isa();               // that runs
 double measure_flops(Isa isa, int threads, double seconds);
 // The same of products of bfloat16 pairs; 0: this machine has no instruction for them.
 double measure_bfloat16_flops(int threads, double seconds);
+// The same of products of bfloat16 matrices.
+double measure_matrix_flops(int threads, double seconds);
 
 struct Span {
     const void *data;  // aligned to 4

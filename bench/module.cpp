@@ -137,6 +137,8 @@ NB_MODULE(_bench, m) {
     using namespace hattn::bench;
     m.def("cases", cases_as_json, "All cases, as a JSON list.");
     m.def("widest_isa", [] { return std::string(isa_name(widest_isa())); });
+    m.def("matrix_flops", measure_matrix_flops, nb::arg("threads"), nb::arg("seconds"),
+          "Operations per second on bfloat16 matrices in registers; 0: the CPU has no instruction for them.");
     m.def("bfloat16_flops", measure_bfloat16_flops, nb::arg("threads"), nb::arg("seconds"),
           "Operations per second on bfloat16 pairs in registers; 0: the CPU has no instruction for them.");
     m.def("read_bandwidth", read_bandwidth, nb::arg("arrays"), nb::arg("threads"), nb::arg("seconds"),

@@ -23,7 +23,8 @@ HEADS, KV_HEADS, DIM = 16, 8, 128
 TYPES = ("float32", "float16", "bfloat16", "int8", "int4")
 PEER_TYPES = {"PyTorch": ("float32", "float16", "bfloat16"), "ONNX Runtime": ("float32", "float16")}
 CASES = {"prefill 512": (512, 512), "prefill 2048": (2048, 2048), "prefill 4096": (4096, 4096), "decode 512": (1, 512), "decode 32768": (1, 32768)}
-# (case, type, at least so many times what: of the limit "dot products" or "reading", or the speed of a contender).
+# (case, type, at least so many times what: of the limits "dot products", of pairs, "matrices" or "reading", or the speed of a
+# contender). None: no goal, but to be told.
 GOALS = (
     ("prefill 2048", "bfloat16", 0.70, "dot products"),
     ("prefill 2048", "bfloat16", 3.5, "PyTorch bfloat16"),
@@ -32,6 +33,8 @@ GOALS = (
     ("prefill 4096", "bfloat16", 3.5, "PyTorch bfloat16"),
     ("prefill 4096", "bfloat16", 1.6, "float32"),
     ("prefill 512", "bfloat16", 0.55, "dot products"),
+    ("prefill 2048", "bfloat16", None, "matrices"),
+    ("prefill 4096", "bfloat16", None, "matrices"),
     ("prefill 2048", "float16", 0.92, "float32"),
     ("prefill 2048", "float16", 3.0, "PyTorch float16"),
     ("prefill 2048", "int8", 0.85, "float32"),
@@ -129,10 +132,12 @@ class Limits:
         self._threads = options.threads
         self._read = read
         self.dot_products = 0.0  # operations per second; 0: the CPU has none on bfloat16
+        self.matrices = 0.0  # likewise
         self.reading = dict.fromkeys(read, 0.0)  # bytes per second, by type
 
     def look(self):
         self.dot_products = max(self.dot_products, self._module.bfloat16_flops(self._threads, 0.02))
+        self.matrices = max(self.matrices, self._module.matrix_flops(self._threads, 0.02))
         for dtype, arrays in self._read.items():
             speed = self._module.read_bandwidth(arrays, self._threads, 0.02)
             self.reading[dtype] = max(self.reading[dtype], speed)
@@ -140,15 +145,18 @@ class Limits:
 
 def share(best, dtype, of, limits, read, queries):
     """What was reached, in terms of a goal; None where it cannot be told."""
-    if of == "dot products":
+    if of in ("dot products", "matrices"):
         products = 4 * HEADS * DIM * queries * (queries + 1) / 2  # operations of both products under the causal limit
-        return products / best[dtype] / limits.dot_products if limits.dot_products else None
+        limit = limits.dot_products if of == "dot products" else limits.matrices
+        return products / best[dtype] / limit if limit else None
     if of == "reading":
         return size_of(read) / best[dtype] / limits.reading[dtype]
     return best[of] / best[dtype] if of in best else None
 
 
 def verdict(reached, least, of):
+    if least is None:
+        return f"{reached:.2f} of {of}" if reached else f"no {of} on this machine"
     if reached is None:
         return f"goal {least:g} of {of}, which this machine has not"
     return f"{reached:.2f} of {of}, goal {least:g}: {'reached' if reached >= least else 'missed'}"

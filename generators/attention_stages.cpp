@@ -94,8 +94,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         take_slice_maxima(options);
         maximum = row_max(r, k / options.slice_keys % options.slices, c);
     }
-    weights(r, k, c) =
-        in_fragments() ? exp2(logits(r, k, c) * exponent_unit - maximum) : exp2(logits(r, k, c) - reference(maximum));
+    weights(r, k, c) = in_fragments() ? exp2(logits(r, k, c) * exponent_unit - maximum)
+                                      : exp2(relative_exponent(logits(r, k, c), maximum));
     const bool only_in_slices = options.slices > 0 && !in_fragments() && key_groups == 0;
     if (only_in_slices) {
         row_weights =
@@ -145,21 +145,21 @@ void AttentionStages::find_seen_keys(const Expr &rows) {
 }
 
 void AttentionStages::multiply_values(const AttentionInputs &inputs, const StageOptions &options) {
+    if (in_matrices) {
+        multiply_value_matrices(inputs);
+        return;
+    }
     chunk_output(r, d, c) = 0.0f;
     if (!in_pairs) {
         Expr product = value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
         chunk_output(r, d, c) += options.fetch_pass > 0 ? fetch_next_keys(inputs, options) + product : product;
         return;
     }
-    constexpr int kPairs = kGranuleKeys / 2;
     value_pairs = Func("value_pairs");
-    value_pairs(side, d, pair, c) = chunk_value(d, 2 * (pair % kPairs) + side, pair / kPairs, c);
-    if (in_matrices) {
-        multiply_value_matrices(inputs);
-        return;
-    }
+    value_pairs(side, d, pair, c) = value_of_pair(d, pair);
     weight_pairs = Func("weight_pairs");
     weight_pairs(side, r, pair, c) = cast<bfloat16_t>(weights(r, 2 * pair + side, c));
+    constexpr int kPairs = kGranuleKeys / 2;
     over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
     over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));
     Expr which = over_key_pairs.z * kPairs + over_key_pairs.y;
@@ -232,25 +232,48 @@ Expr AttentionStages::fetch_next_keys(const AttentionInputs &inputs, const Stage
     return next_keys(over_keys.x, d / options.fetch_pass * chunk_granules + over_keys.y, c);
 }
 
+// Of a score relative to a maximum, 0 where they are the same. Where products are scaled last, what is masked is scaled
+// too, so that a row without keys needs a reference far above it.
+Expr AttentionStages::relative_exponent(const Expr &score, const Expr &maximum) const {
+    return scales_exponents() ? (score - select(maximum > kLowestReference, maximum, 0.0f)) * exponent_unit
+                              : score - reference(maximum);
+}
+
+Expr AttentionStages::value_of_pair(const Expr &element, const Expr &of_chunk) const {
+    constexpr int kPairs = kGranuleKeys / 2;
+    return chunk_value(element, 2 * (of_chunk % kPairs) + side, of_chunk / kPairs, c);
+}
+
 void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
+    value_pairs = Func("value_pairs");
+    panel_output = Func("panel_output");
+    Expr pairs = chunk_keys / 2;
+    value_pairs(side, lane, pair, c) = value_of_pair(pair / pairs * kMatrixColumns + lane, pair % pairs);
     weight_rows = Func("weight_rows");
     weight_rows(k, r, c) = cast<bfloat16_t>(weights(r, k, c));
     const auto blocks = [](Expr keys) { return (std::move(keys) + (kMatrixDepth - 1)) / kMatrixDepth; };
     over_key_blocks = RDom({{0, kMatrixDepth}, {0, blocks(chunk_keys)}}, "over_key_blocks");
     over_key_blocks.where(over_key_blocks.y < blocks(inputs.key_count - c * chunk_keys));
     Expr key = over_key_blocks.y * kMatrixDepth + over_key_blocks.x;
-    chunk_output(r, d, c) += cast<float>(weight_rows(key, r, c)) * cast<float>(value_pairs(key % 2, d, key / 2, c));
+    panel_output(r, lane, panel, c) = 0.0f;
+    panel_output(r, lane, panel, c) +=
+        cast<float>(weight_rows(key, r, c)) * cast<float>(value_pairs(key % 2, lane, key / 2 + panel * pairs, c));
+    chunk_output(r, d, c) = panel_output(r, d % kMatrixColumns, d / kMatrixColumns, c);
 }
 
 void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptions &options) {
     multiply_values(inputs, options);
-    rescale(r, c) = exp2_nonpositive(select(c > 0, running_max(r, c - 1), kMaskedScore) - reference(running_max(r, c)));
+    rescale(r, c) = exp2_nonpositive(
+        relative_exponent(select(c > 0, running_max(r, c - 1), kMaskedScore), running_max(r, c)));
 
     state(r, d) = 0.0f;
     state(r, d) = state(r, d) * rescale(r, over_chunks) + chunk_output(r, d, over_chunks);
     statistics(r) = Tuple(0.0f, kMaskedScore);
-    statistics(r) =
-        Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), running_max(r, over_chunks));
+    Expr maximum = running_max(r, over_chunks);
+    if (scales_exponents()) {
+        maximum = select(maximum > kLowestReference, maximum * exponent_unit, kMaskedScore);
+    }
+    statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), maximum);
 
     normaliser(r) = normalise(statistics(r)[0], statistics(r)[1], inputs.sinks(head_index()));
     Expr sum = in_steps ? inputs.value_steps().sum([&](Expr at) { return state(r, std::move(at)); }, d) : state(r, d);

@@ -49,6 +49,7 @@ struct StageOptions {
 // What an instruction for small matrices sums up over: elements of a head, keys of a chunk. Chunks are whole multiples
 // of it, heads are padded with zeros.
 inline constexpr int kMatrixDepth = 32;
+inline constexpr int kMatrixColumns = 16;
 
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
@@ -100,7 +101,7 @@ struct ScoreStages {
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
     Halide::RDom over_signs;                 // defined with in_fragments() and no hooks: (0), if the scale is negative
-    Halide::RDom over_limits;                // defined with slices: (0), of chunks that limits cut
+    Halide::RDom over_limits;                // defined with slices and in_matrices: (0), of chunks that limits cut
     Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
     Halide::RDom over_steps;       // (step) of IntegerSteps; defined with in_steps
@@ -153,9 +154,12 @@ struct ScoreStages {
     Halide::Param<int> row_layout;      // used with slices
     int key_groups = 0;                 // as StageOptions
     Exp2 exp2 = exp2_nonpositive;       // of weights
-    Halide::Expr exponent_unit = 1.0f;  // of logits, which are relative to a reference; used with in_fragments()
+    Halide::Expr exponent_unit = 1.0f;  // of logits; other than 1 with in_fragments(), or in_matrices without hooks
     bool scales_products() const {
         return in_pairs || in_fragments();
+    }
+    bool scales_exponents() const {  // in their place
+        return in_matrices && !is_const_one(exponent_unit);
     }
     Halide::Param<int> key_type;    // used with any_storage
     Halide::Param<int> query_type;  // used with any_query
@@ -203,6 +207,10 @@ struct AttentionStages : ScoreStages {
     Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules
     Halide::Func weight_rows;      // (k, r, c) weights; in its place with in_matrices
     Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise
+    // With in_matrices (side, lane, pair, c): all pairs of a chunk for the first panel of kMatrixColumns elements of the head,
+    // then for the next one.
+    Halide::Var panel{"panel"};
+    Halide::Func panel_output;  // (r, lane, panel, c) weights . values; defined with in_matrices
     Halide::Expr value_positions;  // of a row; defined with in_steps
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
     // itself, lest scales multiply every element.
@@ -299,6 +307,8 @@ private:
     // With one_loop_nest: output (d, r) is Tuple(output, lse). running_max, rescale, state, statistics and lse are
     // undefined, and weights are relative to the maximum of the only chunk.
     void finish_single_chunk(const AttentionInputs &inputs, const StageOptions &options);
+    Halide::Expr relative_exponent(const Halide::Expr &score, const Halide::Expr &maximum) const;
+    Halide::Expr value_of_pair(const Halide::Expr &element, const Halide::Expr &of_chunk) const;
     // Defines chunk_output over (r, d, c), as does multiply_value_matrices().
     void multiply_values(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_matrices(const AttentionInputs &inputs);

@@ -1,6 +1,8 @@
 // Algorithm and schedule of a kernel: build_kernel() of kernel_spec.h.
 #include "kernel_spec.h"
 #include "schedules/simd/kept_lines.h"
+#include "schedules/simd/turned_stores.h"
+#include "schedules/x86/joined_tiles.h"
 #include "softmax_math.h"
 #include "unfused.h"
 
@@ -135,6 +137,8 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     KernelPipeline kernel = build_stages(spec, target);
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::x86::JoinedTiles());
     return kernel;
 }
 

@@ -200,8 +200,4 @@ const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target
     return of_storage(spec.storage, target.bfloat16.cpu_features, target.matrices.cpu_features, "");
 }
 
-bool is_untested(const KernelSpec &spec) {
-    return spec.storage == KeyStorage::kBfloat16Matrices;
-}
-
 }  // namespace hattn::generators

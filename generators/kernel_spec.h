@@ -62,9 +62,6 @@ KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &
 const char *halide_target(const KernelSpec &spec, const schedules::TargetRow &target);
 const char *further_cpu_features(const KernelSpec &spec, const schedules::TargetRow &target);
 
-// Whether no machine with what it needs has run it: KernelInfo::untested.
-bool is_untested(const KernelSpec &spec);
-
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
 // A kernel that can be compiled, whether or not it is one of the library's.

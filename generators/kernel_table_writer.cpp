@@ -94,7 +94,7 @@ void write_rows(const Architecture &architecture, std::ostream &out) {
         const std::string name = spec.name(target.name);
         out << "    {\"" << name << "\", \"" << target.name << "\", " << kind_enumerator(spec.kind) << ", "
             << enumerator(spec.storage) << ", \"" << further_cpu_features(spec, target) << "\", " << spec.hooks << ", "
-            << braces(spec.tile) << ", " << literal(is_untested(spec)) << ", " << spec.symbol(target.name)
+            << braces(spec.tile) << ", " << spec.symbol(target.name)
             << "_argv},\n";
     });
     out << "};\n\nconst CandidateInfo kCandidates[] = {\n";

@@ -103,13 +103,11 @@ ordered_json hooks_json(HookMask hooks) {
 
 ordered_json describe(const NamedKernel &kernel) {
     const schedules::Tile &tile = kernel.spec.tile;
-    const bool untested = is_untested(kernel.spec) && kernel.target.stand_in.empty();
     return {{"name", kernel.spec.name(kernel.target.name)},
             {"target", kernel.target.instructions_of()},
             {"kind", kind_name(kernel.spec.kind)},
             {"storage", kStorageNames[static_cast<size_t>(kernel.spec.storage)]},
             {"needs", further_cpu_features(kernel.spec, kernel.target)},
-            {"untested", untested},
             {"hooks", hooks_json(kernel.spec.hooks)},
             {"tile", {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll}},
             {"symbol", kernel.spec.symbol(kernel.target.name) + "_argv"}};

@@ -70,6 +70,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr query = inputs.query_element(clamp_dim(d), row_index(), head_index());
     if (!scales_products()) {
         query *= inputs.scale * options.unit;
+    } else if (in_matrices && options.hooks == 0) {
+        query *= select(inputs.scale < 0.0f, -1.0f, 1.0f);
     }
     if (inputs.has_scales()) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
@@ -121,9 +123,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     ScoreContext context{
         inputs,       r, k, c, likely_key, row_index(), head_index(), position(r), options.unit, &hook_tiles, &per_row,
         exp2_of_hooks};
-    Expr product = scales_products() ? dot(r, k, c) * logit_factor(options) : dot(r, k, c);
+    Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
+    Expr product = is_const_one(factor) ? dot(r, k, c) : dot(r, k, c) * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
-    if (options.slices == 0 || key_groups > 0) {
+    if (!in_matrices && (options.slices == 0 || key_groups > 0)) {
         logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
         return;
     }
@@ -136,10 +139,14 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     logits(r, k, c) = select(key + over_limits >= first(r) && key <= last(r), logits(r, k, c), kMaskedScore);
 }
 
-// What a product is multiplied by to become a logit. In fragments without hooks nothing: their exponents are
+// What a product is multiplied by to become a logit. In fragments and matrices without hooks nothing: their exponents are
 // multiplied, in the same instruction that takes the reference off, and their products are those of a positive scale.
 Expr ScoreStages::logit_factor(const StageOptions &options) {
     Expr factor = inputs_.scale * options.unit;
+    if (in_matrices && options.hooks == 0) {
+        exponent_unit = max(abs(factor), kSmallestExponentUnit);
+        return 1.0f;
+    }
     if (!in_fragments()) {
         return factor;
     }

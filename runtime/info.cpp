@@ -46,7 +46,6 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
             {"tile", tile_json(kernel.tile)},
             {"needs", kernel.cpu_features},
             {"runnable", is_runnable(kernel)},
-            {"untested_on_hardware", kernel.untested},
             {"pack", origin_json(pack)}};
 }
 

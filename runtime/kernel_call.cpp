@@ -250,9 +250,13 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t key_rows = kernel.storage == KeyStorage::kAny ? tile.key_unroll * (key_dim + 2 * kLanes)
                              : in_registers                     ? 0
                                                                 : chunk * (key_dim + 4 * kLanes) / 2;
-    // Both products are stored before they are used, and weights a second time.
-    const int64_t products =
-        kernel.storage == KeyStorage::kBfloat16Matrices ? rows * (2 * chunk + value_dim + 2 * kLanes) : 0;
+    // Both products are stored before they are used, with gaps (spread_rows() of schedules/x86/matrices.cpp), and queries
+    // and weights a second time.
+    constexpr int64_t kPanels = 9;
+    const int64_t products = kernel.storage == KeyStorage::kBfloat16Matrices
+                                 ? (rows + kLanes) * (3 * chunk + key_dim + 2 * kLanes) +
+                                       rows * kLanes * round_up(ceil_div(value_dim, kLanes), kPanels)
+                                 : 0;
     // Queries a second time, as integers of keys are taken, and the state, both in whole steps of 64 elements.
     const hattn_dtype all = type_of_all(kernel.storage);
     const int64_t steps = all == HATTN_INT8 || all == HATTN_INT4 ? rows * (key_dim + 8 * kLanes) : 0;

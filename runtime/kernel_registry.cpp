@@ -139,7 +139,7 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
     std::vector<const KernelInfo *> found;
     for (const KernelInfo &kernel : all_kernels()) {
         if (kernel.kind != kind || kernel.storage != storage || std::string_view(kernel.target) != target.name ||
-            kernel.untested || !serves(kernel.hooks, hooks) || !cpu_has_features(kernel.cpu_features)) {
+            !serves(kernel.hooks, hooks) || !cpu_has_features(kernel.cpu_features)) {
             continue;
         }
         const int others = found.empty() ? 0 : std::popcount(found.front()->hooks) - std::popcount(kernel.hooks);

@@ -26,7 +26,7 @@ bool serves(uint32_t kernel_hooks, uint32_t wanted);
 bool parse_storage(std::string_view name, KeyStorage *storage);  // false if unknown
 
 // The library's kernels of a kind for a target that this CPU runs and that serve a set of hooks with the fewest others,
-// ordered by rows per tile. Not those that are untested on hardware.
+// ordered by rows per tile.
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, KeyStorage storage,
                                              uint32_t hooks);
 

@@ -90,7 +90,6 @@ struct KernelInfo {
     const char *cpu_features;  // what a CPU must have beside what the target needs, as in TargetInfo
     uint32_t hooks;            // bits of ScoreHookInfo; kUnfusedValues: all that can hide keys, or none
     KernelTile tile;
-    bool untested;  // on hardware with what it needs; such a kernel runs where it is forced by name alone
     // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as
     // halide_buffer_t *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);

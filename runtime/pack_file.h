@@ -23,7 +23,7 @@ struct PackTrailer {
 
 // The JSON text:
 //     {"library": "0.1.0", "contract": "16 hex digits", "id": "16 hex digits", "kernels": [
-//       {"name": ..., "target": ..., "kind": ..., "storage": ..., "needs": ..., "untested": ..., "hooks": [...],
+//       {"name": ..., "target": ..., "kind": ..., "storage": ..., "needs": ..., "hooks": [...],
 //        "tile": [rows, keys, row_vectors, key_unroll, value_unroll],
 //        "symbol": name of the function in the shared object}, ...],
 //      "device_kernels": [

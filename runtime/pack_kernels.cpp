@@ -77,7 +77,6 @@ KernelInfo read_kernel(const std::string &path, const json &row, std::deque<std:
     if (!parse_storage(storage, &kernel.storage)) {
         refuse("is for unknown storage '", storage, "'");
     }
-    kernel.untested = row.at("untested");
     kernel.hooks = hooks_in(row, refuse);
     const json &tile = row.at("tile");
     kernel.tile = {tile.at(0), tile.at(1), tile.at(2), tile.at(3), tile.at(4)};

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cpu_features.h"
 #include "kernel_registry.h"
 #include "reach.h"
 #include "selection_entry.h"
@@ -71,6 +72,17 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
     std::ranges::copy_if(others, std::back_inserter(found),
                          [&](const KernelInfo *kernel) { return kernel->tile.rows > rows; });
     return found;
+}
+
+// Where the CPU multiplies bfloat16 numbers as they are, in matrices or else in pairs, and sums up in float32.
+std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, uint32_t hooks) {
+    for (KeyStorage storage : {KeyStorage::kBfloat16Matrices, KeyStorage::kBfloat16}) {
+        const auto found = find_kernels(target, KernelKind::kFlash, storage, hooks);
+        if (!found.empty() && request_cpu_features(found.front()->cpu_features)) {
+            return found;
+        }
+    }
+    return {};
 }
 
 void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &problem) {
@@ -162,8 +174,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
     kernels.flash = find_kernels(target, KernelKind::kFlash, any, problem.hooks);
     if (problem.all_bfloat16()) {
-        // Where the CPU multiplies them as they are, and sums up in float32.
-        const auto native = find_kernels(target, KernelKind::kFlash, KeyStorage::kBfloat16, problem.hooks);
+        const auto native = native_flash_kernels(target, problem.hooks);
         kernels.flash = native.empty() ? kernels.flash : native;
     }
     kernels.split_kv = split_kv_kernels(target, problem, any);

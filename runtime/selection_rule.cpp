@@ -14,6 +14,9 @@ namespace {
 // kDraftRows, where it fills no more rows of tiles. Measured, see docs/decisions/0028 and 0034.
 constexpr int64_t kDecodeRows = 16;
 constexpr int64_t kDraftRows = 32;
+// The same where flash multiplies matrices, on Sapphire Rapids: 16 rows over 128 to 8192 keys take 0.65 to 0.72 of the
+// time of split_kv, 8 rows 1.05 to 1.2. See docs/decisions/0053.
+constexpr int64_t kMatrixDecodeRows = 8;
 
 // With one query head per kv head, no hooks and float32, naive takes less time than split_kv for up to this many rows
 // that fill more than half of its tile, and this many keys: it has rows in the lanes. Measured, see
@@ -37,10 +40,13 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
 }
 
 // The small tile, unless a few rows fill the large one better. Tiles over stored types bring keys into float32 once
-// each: there the large one is usual beyond kShortKeys.
+// each: there the large one is usual beyond kShortKeys, and where matrices are multiplied, which takes less time than that,
+// always.
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
-    const bool is_large = by_rows.front()->storage == KeyStorage::kAny && kv_length > kShortKeys;
+    const KeyStorage storage = by_rows.front()->storage;
+    const bool is_large =
+        storage == KeyStorage::kBfloat16Matrices || (storage == KeyStorage::kAny && kv_length > kShortKeys);
     const KernelInfo *usual = is_large ? by_rows.back() : by_rows.front();
     const KernelInfo *other = is_large ? by_rows.front() : by_rows.back();
     return fill_flash_tiles(std::array{usual, other}, problem, query_length);
@@ -58,6 +64,10 @@ Choice choose_shared(const KernelSet &kernels, hattn_algorithm algorithm, const 
 
 Choice choose_naive(const KernelSet &kernels, int64_t query_length) {
     return {HATTN_ALGORITHM_NAIVE, fitting(kernels.naive, query_length), nullptr, 1, 0};
+}
+
+bool multiplies_matrices(const KernelSet &kernels) {
+    return kernels.flash.front()->storage == KeyStorage::kBfloat16Matrices;
 }
 
 // A chunk of one tile.
@@ -78,7 +88,8 @@ bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query
 Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
     const Choice split_kv = choose_shared(kernels, HATTN_ALGORITHM_SPLIT_KV, problem, query_length);
-    if (rows <= kDecodeRows) {
+    const int64_t draft_rows = multiplies_matrices(kernels) ? kMatrixDecodeRows : kDraftRows;
+    if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
     if (kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) {
@@ -86,7 +97,7 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     }
     const Choice flash = choose_flash(kernels.flash, problem, query_length, kv_length);
     const bool is_draft =
-        rows <= kDraftRows && tile_rows(split_kv, problem, query_length) <= tile_rows(flash, problem, query_length);
+        rows <= draft_rows && tile_rows(split_kv, problem, query_length) <= tile_rows(flash, problem, query_length);
     return is_draft ? split_kv : flash;
 }
 

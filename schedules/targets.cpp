@@ -117,12 +117,12 @@ std::vector<TargetRow> x86_64_targets() {
             .bfloat16 = {bfloat16.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg",
                          {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}},
-            // One tile of registers of 16 x 16 sums at a time.
+            // Four registers of 16 x 16 sums at a time, see schedules/x86/joined_tiles.h.
             .matrices = {matrices.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg amx_bf16",
                          x86::schedule_matrices,
                          x86::schedule_matrices_in_loops,
-                         {{64, 64, 1, 16, 16}}},
+                         {{128, 128, 1, 16, 16}, {32, 128, 1, 16, 16}}},
         },
     };
 }

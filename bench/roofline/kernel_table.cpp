@@ -58,7 +58,6 @@ struct Tables {
                            "",
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
-                           false,
                            merges ? call_merge : call_attention});
         // Without candidates, and packs do not fit.
         table = {

@@ -19,6 +19,9 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     for (Func f : s.per_row) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
+    if (s.in_matrices) {
+        return;
+    }
     if (s.in_pairs) {
         s.query_pairs.compute_root().bound(s.side, 0, 2).bound(s.r, 0, tile.rows).reorder(s.side, s.pair, s.r);
     } else {
@@ -81,11 +84,13 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
                 .vectorize(s.r, lanes)
                 .unroll(s.side);
         }
-        s.value_pairs.compute_at(chunk_loop)
-            .bound(s.side, 0, 2)
-            .vectorize(s.d, lanes, TailStrategy::RoundUp)
-            .unroll(s.side)
-            .partition(s.d, Partition::Always);
+        if (!s.in_matrices) {
+            s.value_pairs.compute_at(chunk_loop)
+                .bound(s.side, 0, 2)
+                .vectorize(s.d, lanes, TailStrategy::RoundUp)
+                .unroll(s.side)
+                .partition(s.d, Partition::Always);
+        }
     } else if (s.any_storage) {
         schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
     } else if (s.hides_keys) {

@@ -19,6 +19,14 @@ struct Product {
     RDom over;        // (element of a block, block)
 };
 
+// Rows of so many elements, of which each is a cache line further, lie in memory: matrices whose rows are a multiple of
+// 512 bytes apart would have them in few sets of the first-level cache.
+int spread_rows(int elements) {
+    constexpr int kFewSets = 128;
+    return elements % kFewSets == 0 ? elements + kSide : elements;
+}
+constexpr int kSpreadPanels = 9;
+
 // Halide 21 knows one such register of sums at a time, that is stored by a Func of its own.
 void schedule_product(Product p, bool in_registers) {
     Var column("matrix_column"), row("matrix_row");
@@ -38,31 +46,44 @@ void schedule_product(Product p, bool in_registers) {
 
 void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes, bool in_registers) {
     simd::schedule_hook_tiles(s, chunk_loop, tile, lanes);
-    s.logits.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.c, 1).vectorize(s.r, lanes).unroll(s.r);
+    s.logits.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
+    s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
     s.key_rows.compute_at(chunk_loop)
         .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
         .partition(s.d, Partition::Always);
-    Func scores = s.dot.in();
-    scores.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
+    // Without hooks logits are what the product is, which is stored as that.
+    Func scores = s.logits;
+    if (!s.scales_exponents()) {
+        scores = s.dot.in();
+        scores.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
+        s.logits.vectorize(s.r, lanes).unroll(s.r);
+    }
+    scores.align_storage(s.r, spread_rows(tile.rows));
     schedule_product({s.dot, scores, s.r, s.k, s.over_dim_blocks}, in_registers);
 }
 
 // Weights are transposed for the second product, whose sums have head elements side by side, as the state then does.
 void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes, bool in_registers) {
     Var block("d_block"), inner("d_inner");
+    // As turned_stores.h wants it.
+    Var key("k_of_words"), rows("r_block");
     s.weight_rows.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
         .bound_extent(s.k, tile.keys)
-        .vectorize(s.r, lanes);
-    Func values = s.chunk_output.in();
+        .split(s.k, s.k, key, generators::kMatrixDepth)
+        .split(s.r, rows, s.r, lanes)
+        .reorder(s.r, key, s.k, rows)
+        .vectorize(s.r);
+    Func values = s.panel_output.in();
     values.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
+        .bound(s.lane, 0, kSide)
         .bound_extent(s.c, 1)
-        .align_bounds(s.d, kSide)
-        .reorder_storage(s.d, s.r, s.c)
-        .reorder(s.d, s.r, s.c);
-    s.chunk_output.reorder_storage(s.d, s.r, s.c).reorder(s.d, s.r, s.c);
-    schedule_product({s.chunk_output, values, s.d, s.r, s.over_key_blocks}, in_registers);
+        .reorder_storage(s.lane, s.panel, s.r, s.c)
+        .align_storage(s.panel, kSpreadPanels)
+        .reorder(s.lane, s.r, s.panel, s.c);
+    s.panel_output.bound_extent(s.lane, kSide).reorder_storage(s.lane, s.r, s.panel, s.c).reorder(s.lane, s.r, s.panel, s.c);
+    schedule_product({s.panel_output, values, s.lane, s.r, s.over_key_blocks}, in_registers);
 
     s.state.compute_root()
         .bound(s.r, 0, tile.rows)
@@ -79,13 +100,36 @@ void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile 
     simd::schedule_statistics(s, tile, lanes);
 }
 
+// Sides of pairs one after the other, as turned_stores.h wants them.
+void schedule_queries(AttentionStages &s, const Tile &tile, int lanes) {
+    Var rows("r_block"), pass("pass"), pairs("pair_block");
+    s.query_pairs.compute_root()
+        .align_storage(s.r, spread_rows(tile.rows))
+        .bound(s.side, 0, 2)
+        .bound(s.r, 0, tile.rows)
+        .split(s.r, rows, s.r, lanes)
+        .split(s.pair, pairs, s.pair, lanes)
+        .fuse(s.side, s.r, pass)
+        .reorder(s.pair, pass, pairs, rows)
+        .vectorize(s.pair)
+        .partition(pairs, Partition::Always);
+}
+
 void schedule(AttentionStages &s, const Tile &tile, int lanes, bool in_registers) {
     const LoopLevel chunk_loop(s.state, s.over_chunks.x);
     simd::schedule_rows(s, tile, lanes);
+    schedule_queries(s, tile, lanes);
     schedule_state(s, chunk_loop, tile, lanes, in_registers);
     schedule_scores(s, chunk_loop, tile, lanes, in_registers);
     simd::schedule_softmax(s, tile, lanes);
-    s.value_pairs.compute_at(s.chunk_output.in(), s.d);  // a column of matrices at a time, side by side in memory
+    s.value_pairs.compute_at(chunk_loop)
+        .bound(s.side, 0, 2)
+        .bound(s.lane, 0, generators::kMatrixColumns)
+        .split(s.pair, s.panel, s.pair, tile.keys / 2, TailStrategy::RoundUp)
+        .reorder(s.side, s.lane, s.panel, s.pair)
+        .vectorize(s.lane)
+        .unroll(s.side)
+        .partition(s.panel, Partition::Always);
 }
 
 }  // namespace

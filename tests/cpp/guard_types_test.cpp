@@ -11,6 +11,7 @@
 #include "support/run.h"
 #include "support/target_test.h"
 #include "support/targets.h"
+#include "support/typed_run.h"
 #include "typed_problem.h"
 
 namespace {
@@ -78,7 +79,8 @@ TEST_P(GuardedTypes, TouchNothingOutside) {
                     const test::Outcome outcome = test::execute(plan, problem.args);
                     ASSERT_TRUE(outcome.ok()) << outcome.text();
                     problem.read_output();
-                    ASSERT_EQ(cases::difference(problem.twin, problem.evaluate()), "")
+                    const hattn_dtype weight_type = test::weight_type_on(std::get<0>(GetParam()), types);
+                    ASSERT_EQ(cases::difference(problem.twin, problem.evaluate(weight_type)), "")
                         << types.name << ' ' << cases::describe(c);
                 }
             }

@@ -2,14 +2,12 @@
 // some of the types.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <iterator>
 #include <ostream>
 #include <tuple>
 
 #include "case_list.h"
 #include "compare.h"
-#include "support/json_text.h"
 #include "support/run.h"
 #include "support/stored_types.h"
 #include "support/targets.h"
@@ -28,15 +26,6 @@ using Param = std::tuple<const cases::Case *, std::string>;
 
 class TypedCase : public testing::TestWithParam<Param> {};
 
-// Whether the target multiplies bfloat16 as it is on this CPU, for which weights are rounded.
-bool has_native_bfloat16(const std::string &target) {
-    static const nlohmann::json info = test::info_of(test::make_context().get());
-    const nlohmann::json &kernels = info.at("kernels");
-    return std::any_of(kernels.begin(), kernels.end(), [&](const nlohmann::json &row) {
-        return row.at("target") == target && row.at("storage") == "bfloat16" && row.at("runnable");
-    });
-}
-
 TEST_P(TypedCase, MatchesOracle) {
     const auto &[spec, target] = GetParam();
     const test::TargetContext &implementation = test::context_for(target);
@@ -49,11 +38,9 @@ TEST_P(TypedCase, MatchesOracle) {
         const cases::StoredTypes &types = kStoredTypes[(spec->seed() + i) % kCount];
         const hattn_algorithm algorithm = test::kAlgorithms[(spec->seed() / kCount + i) % std::size(test::kAlgorithms)];
         SCOPED_TRACE(std::string(types.name) + ", " + test::algorithm_name(algorithm) + "\n" + cases::describe(*spec));
-        const bool all_bfloat16 = types.q == HATTN_BFLOAT16 && types.k == HATTN_BFLOAT16 && types.v == HATTN_BFLOAT16;
         cases::TypedProblem problem(*spec, types);
         problem.desc.algorithm = algorithm;
-        test::expect_oracle(implementation.context.get(), problem,
-                            all_bfloat16 && has_native_bfloat16(target) ? HATTN_BFLOAT16 : HATTN_FLOAT32);
+        test::expect_oracle(implementation.context.get(), problem, test::weight_type_on(target, types));
     }
 }
 

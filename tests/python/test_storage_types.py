@@ -11,7 +11,9 @@ from helpers import RTOL, ATOL, assert_same_bits, pack
 
 TARGETS = [target["name"] for target in hattn.info()["targets"] if target["runnable"]]
 # Targets with kernels that multiply bfloat16 numbers as they are, on this CPU.
-NATIVE_BFLOAT16 = {k["target"] for k in hattn.info()["kernels"] if k["storage"] == "bfloat16" and k["runnable"]}
+NATIVE_BFLOAT16, NATIVE_MATRICES = (
+    {k["target"] for k in hattn.info()["kernels"] if k["storage"] == storage and k["runnable"]} for storage in ("bfloat16", "bfloat16_matrices")
+)
 HALVES = ("float16", "bfloat16")
 BFLOAT16 = ml_dtypes.bfloat16
 
@@ -45,7 +47,8 @@ def test_kernels_for_bfloat16_alone_serve_it_where_the_cpu_can(rng, types):
     q, k, v = inputs(rng, types, queries=200, keys=200)
     plan = hattn.explain(q.array, k.array, v.array, algorithm="flash")
     native = plan["target"] in NATIVE_BFLOAT16 and types == ("bfloat16",) * 3
-    assert plan["kernel"].startswith("bfloat16_flash_" if native else "stored_flash_")
+    family = "amx_flash_" if plan["target"] in NATIVE_MATRICES else "bfloat16_flash_"
+    assert plan["kernel"].startswith(family if native else "stored_flash_")
 
 
 def test_what_kernels_need_beside_their_target():
@@ -53,7 +56,7 @@ def test_what_kernels_need_beside_their_target():
         types = [f"all_{dtype}" for dtype in ("float16", "bfloat16", "int8", "int4")]
         assert kernel["storage"] in ("float32", "any", "bfloat16", "bfloat16_matrices", *types)
         assert ("avx512bf16" in kernel["needs"]) == kernel["storage"].startswith("bfloat16")
-        assert ("amx_bf16" in kernel["needs"]) == kernel["untested_on_hardware"] == (kernel["storage"] == "bfloat16_matrices")
+        assert ("amx_bf16" in kernel["needs"]) == (kernel["storage"] == "bfloat16_matrices")
         assert kernel["target"] in TARGETS or not kernel["runnable"]
 
 

@@ -3,13 +3,28 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "compare.h"
 #include "devices.h"
 #include "handles.h"
+#include "json_text.h"
 #include "run.h"
 #include "typed_problem.h"
 
 namespace hattn::test {
+
+// What kernels of a target on this CPU may round weights to: bfloat16, where they multiply it as it is.
+inline hattn_dtype weight_type_on(const std::string &target, const cases::StoredTypes &types) {
+    static const nlohmann::json info = info_of(make_context().get());
+    const nlohmann::json &kernels = info.at("kernels");
+    const bool all_bfloat16 = types.q == HATTN_BFLOAT16 && types.k == HATTN_BFLOAT16 && types.v == HATTN_BFLOAT16;
+    const bool is_native = std::any_of(kernels.begin(), kernels.end(), [&](const nlohmann::json &row) {
+        return row.at("target") == target && row.at("storage") == "bfloat16" && row.at("runnable");
+    });
+    return all_bfloat16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
+}
 
 // Plans and executes `problem`, whose outputs are as the oracle has them, within what rounding weights to `weight_type`
 // adds, or to what tensor cores multiply; on the CPU nothing is allocated meanwhile.
