@@ -6,6 +6,7 @@
 #include "checked.h"
 #include "convert.h"
 #include "stored_keys.h"
+#include "subnormals.h"
 #include "tensor.h"
 
 namespace hattn {
@@ -155,6 +156,8 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
         next = in.value.add_storage(in.key.add_storage(next));
     }
     ((*next++ = outputs), ...);
+    // Of bfloat16 values, which may be subnormal as they are, one that has all the weight is the result.
+    [[maybe_unused]] const FlushedSubnormals flushed(site.plan.problem.v_dtype != HATTN_BFLOAT16);
     kernel.function(arguments);
 }
 
@@ -266,7 +269,9 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t next_lines = type_of_all(kernel.storage) != HATTN_FLOAT32
                                    ? kGranuleKeys * (key_dim / kLanes + 1) + 2 * chunk * (value_dim / kLanes + 1)
                                    : 0;
-    const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + 5 * rows * chunk + 3 * rows * chunks +
+    // Chunks are done with when the state is turned, in the place of what they had.
+    const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
+    const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + 3 * rows * chunks +
                            kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
                            chunk * kLanes + kept + products + steps + lines + next_lines;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);

@@ -14,7 +14,7 @@ namespace {
 // kDraftRows, where it fills no more rows of tiles. Measured, see docs/decisions/0028 and 0034.
 constexpr int64_t kDecodeRows = 16;
 constexpr int64_t kDraftRows = 32;
-// The same where flash multiplies matrices, on Sapphire Rapids: 16 rows over 128 to 8192 keys take 0.65 to 0.72 of the
+// The same where flash multiplies matrices, on a Xeon with AMX: 16 rows over 128 to 8192 keys take 0.65 to 0.72 of the
 // time of split_kv, 8 rows 1.05 to 1.2. See docs/decisions/0053.
 constexpr int64_t kMatrixDecodeRows = 8;
 

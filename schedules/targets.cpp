@@ -98,7 +98,7 @@ std::vector<TargetRow> x86_64_targets() {
             .lanes = 16,
             .vector_registers = 32,
             .naive_tiles = {{16, 0, 1, 8, 8}},
-            .flash_tiles = {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}},
+            .flash_tiles = {{48, 64, 3, 8, 8}},
             .split_kv_tiles =
                 {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}, {16, 32, 1, 8, 8}},
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.

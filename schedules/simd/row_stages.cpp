@@ -25,19 +25,27 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     if (s.in_pairs) {
         s.query_pairs.compute_root().bound(s.side, 0, 2).bound(s.r, 0, tile.rows).reorder(s.side, s.pair, s.r);
     } else {
-        s.query_tile.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r);
+        Var block("d_block");
+        s.query_tile.compute_root()
+            .bound(s.r, 0, tile.rows)
+            .split(s.d, block, s.d, lanes, TailStrategy::GuardWithIf)
+            .reorder(s.d, s.r, block)
+            .vectorize(s.d)
+            .partition(block, Partition::Always);
     }
 }
 
 void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     for (generators::HookTile &operand : s.hook_tiles) {
-        // Operands have keys innermost in memory: read along them, store transposed.
+        // Operands have keys innermost in memory: read along them, and turned on their way as turned_stores.h does.
         Func f = operand.func;
+        Var keys("k_block");
         f.compute_at(chunk_loop)
             .bound_extent(s.r, tile.rows)
             .bound_extent(s.c, 1)
-            .reorder(s.k, s.r, s.c)
-            .vectorize(s.k, lanes, TailStrategy::RoundUp);
+            .split(s.k, keys, s.k, lanes, TailStrategy::RoundUp)
+            .reorder(s.k, s.r, keys, s.c)
+            .vectorize(s.k);
         f.specialize(operand.dense);
     }
 }

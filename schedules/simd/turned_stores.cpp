@@ -12,9 +12,6 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kSide = 16;           // of the matrix of words
-constexpr int kPasses = 2 * kSide;  // of the loop, for two numbers of a word each
-
 using Vectors = std::vector<Expr>;
 
 // Each under a name of its own, lest an expression that is used twice is computed twice.
@@ -36,27 +33,27 @@ struct Names {
 
 // The upper halves of float32 numbers are bfloat16 ones.
 Expr rounded_bits(const Expr &number) {
-    const Type words = UInt(32, kSide);
+    const Type words = UInt(32, number.type().lanes());
     return reinterpret(words, number) + make_const(words, 0x8000);
 }
 
 Expr word_of(const Expr &lower, const Expr &upper) {
-    const Type words = UInt(32, kSide);
+    const Type words = UInt(32, lower.type().lanes());
     return (rounded_bits(lower) >> make_const(words, 16)) | (rounded_bits(upper) & make_const(words, 0xffff0000));
 }
 
 Vectors turned(Vectors rows, Names &names) {
-    constexpr int kHalf = kSide / 2, kRounds = 4;
+    const int side = static_cast<int>(rows.size()), half = side / 2;
     std::vector<int> lower, upper;
-    for (int lane = 0; lane < kHalf; ++lane) {
-        lower.insert(lower.end(), {lane, kSide + lane});
-        upper.insert(upper.end(), {kHalf + lane, kSide + kHalf + lane});
+    for (int lane = 0; lane < half; ++lane) {
+        lower.insert(lower.end(), {lane, side + lane});
+        upper.insert(upper.end(), {half + lane, side + half + lane});
     }
-    for (int round = 0; round < kRounds; ++round) {
+    for (int numbered = 1; numbered < side; numbered *= 2) {
         Vectors shuffled;
-        for (int row = 0; row < kHalf; ++row) {
-            shuffled.push_back(names(Shuffle::make({rows[row], rows[row + kHalf]}, lower)));
-            shuffled.push_back(names(Shuffle::make({rows[row], rows[row + kHalf]}, upper)));
+        for (int row = 0; row < half; ++row) {
+            shuffled.push_back(names(Shuffle::make({rows[row], rows[row + half]}, lower)));
+            shuffled.push_back(names(Shuffle::make({rows[row], rows[row + half]}, upper)));
         }
         rows = std::move(shuffled);
     }
@@ -67,38 +64,83 @@ bool is_int(const Expr &value, int64_t expected) {
     return as_const_int(value) == expected;
 }
 
+class LoadsOf : public IRVisitor {
+public:
+    explicit LoadsOf(const std::string &array) : array_(array) {}
+    bool any = false;
+
+private:
+    using IRVisitor::visit;
+
+    void visit(const Load *load) override {
+        any = any || load->name == array_;
+        IRVisitor::visit(load);
+    }
+
+    const std::string &array_;
+};
+
+// A store at a stride, of which `passes` make a block. Null if it is another.
+struct StridedStore {
+    const Store *store = nullptr;
+    const Ramp *index = nullptr;
+    Expr number;  // that is stored, in float32
+    int passes = 0;
+};
+
+StridedStore strided_store(const Stmt &body) {
+    const Store *store = body.as<Store>();
+    const Ramp *index = store ? store->index.as<Ramp>() : nullptr;
+    if (!index || !index->base.type().is_scalar() || is_const_one(index->stride) || !is_const_one(store->predicate)) {
+        return {};
+    }
+    const int side = index->lanes;
+    const Cast *rounded = store->value.as<Cast>();
+    const bool halves = rounded && store->value.type() == BFloat(16, side) && rounded->value.type() == Float(32, side);
+    LoadsOf loads(store->name);
+    store->value.accept(&loads);
+    if (loads.any || (side != 8 && side != 16) || (!halves && store->value.type() != Float(32, side))) {
+        return {};
+    }
+    return {store, index, halves ? rounded->value : store->value, halves ? 2 * side : side};
+}
+
 }  // namespace
 
 Stmt TurnedStores::visit(const For *loop) {
     const Stmt body = without_lets(loop->body);
-    const Store *store = body.as<Store>();
-    const Ramp *index = store ? store->index.as<Ramp>() : nullptr;
-    const Cast *rounded = store ? store->value.as<Cast>() : nullptr;
-    if (!index || !rounded || loop->for_type == ForType::Parallel || !is_int(loop->extent, kPasses) ||
-        store->value.type() != BFloat(16, kSide) || rounded->value.type() != Float(32, kSide) ||
-        !index->base.type().is_scalar()) {
+    const auto [store, index, number, passes] = strided_store(body);
+    const auto extent = as_const_int(loop->extent);
+    if (!store || !extent || *extent % passes != 0 || loop->for_type == ForType::Parallel) {
         return IRMutator::visit(loop);
     }
+    const int64_t blocks = *extent / passes;
+    const Expr block = blocks == 1 ? Expr(0) : Variable::make(Int(32), loop->name);
     const auto in_pass = [&](const Expr &value, int pass) {
-        return simplify(substitute(loop->name, loop->min + pass, value));
+        return simplify(substitute(loop->name, loop->min + block * passes + pass, value));
     };
     const Expr first = in_pass(index->base, 0);
     if (!is_int(simplify(in_pass(index->base, 1) - first), 1)) {
         return IRMutator::visit(loop);
     }
     Names names;
-    Vectors words;
-    for (int pass = 0; pass < kPasses; pass += 2) {
-        words.push_back(names(word_of(in_pass(rounded->value, pass), in_pass(rounded->value, pass + 1))));
+    Vectors rows;
+    const bool halves = passes > index->lanes;
+    for (int pass = 0; pass < passes; pass += halves ? 2 : 1) {
+        const Expr row = in_pass(number, pass);
+        rows.push_back(names(halves ? word_of(row, in_pass(number, pass + 1)) : row));
     }
-    words = turned(std::move(words), names);
+    rows = turned(std::move(rows), names);
     std::vector<Stmt> stores;
-    for (int row = 0; row < kSide; ++row) {
-        stores.push_back(Store::make(store->name, reinterpret(BFloat(16, kPasses), words[row]),
-                                     Ramp::make(simplify(first + row * index->stride), 1, kPasses), store->param,
-                                     const_true(kPasses), ModulusRemainder()));
+    for (int row = 0; row < index->lanes; ++row) {
+        stores.push_back(Store::make(store->name, halves ? reinterpret(BFloat(16, passes), rows[row]) : rows[row],
+                                     Ramp::make(simplify(first + row * index->stride), 1, passes), store->param,
+                                     const_true(passes), ModulusRemainder()));
     }
-    return names.around(Block::make(stores));
+    const Stmt turn = names.around(Block::make(stores));
+    return blocks == 1 ? turn
+                       : For::make(loop->name, 0, static_cast<int>(blocks), loop->for_type, loop->partition_policy,
+                                   loop->device_api, turn);
 }
 
 }  // namespace hattn::schedules::simd

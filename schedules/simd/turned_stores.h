@@ -5,12 +5,11 @@
 
 namespace hattn::schedules::simd {
 
-// A loop whose passes each store a vector of 16 numbers at a stride, next to those of the pass before, stores 16 times 32
-// single numbers of bfloat16: several hundred instructions. Where such a loop is of 32 passes and rounds float32 to
-// bfloat16, its 32 vectors are turned in registers: pairs of numbers, rounded, become words, and the 16 x 16 matrix of
-// words is shuffled four times. Each shuffle rotates the eight bits that number a word by one, so that after four its row
-// and its column have changed places. Numbers are rounded to the nearest, and away from zero where two are; NaNs of
-// arithmetic stay NaNs.
+// A loop whose passes each store a vector of 8 or 16 numbers at a stride, next to those of the pass before, stores number by
+// number. Here as many passes as a vector has lanes are one: their vectors are turned in registers. Each round of shuffles
+// rotates the bits that number an element of the square matrix by one, so that after three or four rounds its row and its
+// column have changed places. Numbers that are rounded from float32 to bfloat16 are turned in pairs, as words: twice as
+// many passes are one; they are rounded to the nearest, and away from zero where two are; NaNs of arithmetic stay NaNs.
 class TurnedStores : public Halide::Internal::IRMutator {
     using IRMutator::visit;
 

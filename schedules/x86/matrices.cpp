@@ -19,13 +19,13 @@ struct Product {
     RDom over;        // (element of a block, block)
 };
 
-// Rows of so many elements, of which each is a cache line further, lie in memory: matrices whose rows are a multiple of
-// 512 bytes apart would have them in few sets of the first-level cache.
+// What rows of so many words are stored in: 16 rows of a matrix that are multiples of 512 bytes apart would lie in few sets
+// of the first-level cache.
 int spread_rows(int elements) {
     constexpr int kFewSets = 128;
     return elements % kFewSets == 0 ? elements + kSide : elements;
 }
-constexpr int kSpreadPanels = 9;
+constexpr int kSpreadPanels = 9;  // of 64 bytes: the same for rows of head elements
 
 // Halide 21 knows one such register of sums at a time, that is stored by a Func of its own.
 void schedule_product(Product p, bool in_registers) {

@@ -1,6 +1,7 @@
 """`hattn tune --deep`: kernels that are compiled for it, and what is kept of them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -25,9 +26,14 @@ def test_candidates_are_new(kernelgen):
     assert all(name.startswith(deep.KINDS) for name in names)
 
 
+def rows_of(name):
+    return int(re.search(r"_r(\d+)k", name)[1])
+
+
 def test_winners_outlive_the_others(kernelgen, rng, tmp_path, monkeypatch):
     """From candidates in a pack that is gone afterwards to a database with a pack of its own."""
-    name = [name for name in deep.candidate_names(kernelgen) if name.startswith("flash")][-1]  # of the largest tile
+    # Of the largest tile that so few rows may fill.
+    name = [name for name in deep.candidate_names(kernelgen) if name.startswith("flash") and rows_of(name) <= 64][-1]
     deep.compile_pack(kernelgen, tmp_path / "candidates.so", [name])
     with deep.loaded(tmp_path / "candidates.so"):
         tuner = _hattn.Tuner(1)

@@ -58,7 +58,7 @@ def test_goals_of_storage_types(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import storage_types
 
-    limits = types.SimpleNamespace(dot_products=98304.0, reading={"int8": 100.0})
+    limits = types.SimpleNamespace(dot_products=98304.0, matrices=393216.0, reading={"int8": 100.0})
     best = {"float32": 4.0, "bfloat16": 1.0, "int8": 2.0}
 
     def share(dtype, of, queries=1):
@@ -67,13 +67,14 @@ def test_goals_of_storage_types(monkeypatch):
     assert share("bfloat16", "float32") == 4.0
     assert share("int8", "reading") == 0.25  # 50 bytes in 2 seconds of 100 a second
     assert share("bfloat16", "dot products", queries=3) == 0.5  # 6 scores seen by 16 heads, 128 elements, 2 products, 2 operations
+    assert share("bfloat16", "matrices", queries=3) == 0.125
     assert share("bfloat16", "PyTorch bfloat16") is None
     limits.dot_products = 0.0
     assert share("bfloat16", "dot products") is None
     peers = {f"{peer} {dtype}" for peer, dtypes in storage_types.PEER_TYPES.items() for dtype in dtypes}
     for case, dtype, least, of in storage_types.GOALS:
-        assert case in storage_types.CASES and dtype in storage_types.TYPES and least > 0
-        assert of in {"dot products", "reading", *storage_types.TYPES, *peers}
+        assert case in storage_types.CASES and dtype in storage_types.TYPES and (least is None or least > 0)
+        assert of in {"dot products", "matrices", "reading", *storage_types.TYPES, *peers}
 
 
 def row_of(**goal):
