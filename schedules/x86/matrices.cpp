@@ -64,7 +64,6 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
 
 // Weights are transposed for the second product, whose sums have head elements side by side, as the state then does.
 void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes, bool in_registers) {
-    Var block("d_block"), inner("d_inner");
     // As turned_stores.h wants it.
     Var key("k_of_words"), rows("r_block");
     s.weight_rows.compute_at(chunk_loop)
