@@ -1,5 +1,6 @@
 // Algorithm and schedule of a kernel: build_kernel() of kernel_spec.h.
 #include "kernel_spec.h"
+#include "schedules/simd/adjacent_sums.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/turned_stores.h"
 #include "schedules/x86/joined_tiles.h"
@@ -138,6 +139,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     KernelPipeline kernel = build_stages(spec, target);
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::x86::JoinedTiles());
     return kernel;
 }

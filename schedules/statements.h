@@ -1,6 +1,10 @@
 // What lowering passes do with statements.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "Halide.h"
 
 namespace hattn::schedules {
@@ -10,5 +14,24 @@ inline Halide::Internal::Stmt without_lets(const Halide::Internal::Stmt &stateme
     const auto *let = statement.as<Halide::Internal::LetStmt>();
     return let ? without_lets(substitute(let->name, let->value, let->body)) : statement;
 }
+
+// Values under names of their own, lest an expression that is used twice is computed twice.
+class NamedValues {
+public:
+    Halide::Expr operator()(const Halide::Expr &value) {
+        values_.emplace_back(Halide::Internal::unique_name("named"), value);
+        return Halide::Internal::Variable::make(value.type(), values_.back().first);
+    }
+
+    Halide::Internal::Stmt around(Halide::Internal::Stmt body) const {
+        for (auto value = values_.rbegin(); value != values_.rend(); ++value) {
+            body = Halide::Internal::LetStmt::make(value->first, value->second, body);
+        }
+        return body;
+    }
+
+private:
+    std::vector<std::pair<std::string, Halide::Expr>> values_;
+};
 
 }  // namespace hattn::schedules

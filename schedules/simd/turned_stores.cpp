@@ -14,23 +14,6 @@ namespace {
 
 using Vectors = std::vector<Expr>;
 
-// Each under a name of its own, lest an expression that is used twice is computed twice.
-struct Names {
-    std::vector<std::pair<std::string, Expr>> values;
-
-    Expr operator()(Expr value) {
-        values.emplace_back(unique_name("turned"), value);
-        return Variable::make(value.type(), values.back().first);
-    }
-
-    Stmt around(Stmt body) const {
-        for (auto value = values.rbegin(); value != values.rend(); ++value) {
-            body = LetStmt::make(value->first, value->second, body);
-        }
-        return body;
-    }
-};
-
 // The upper halves of float32 numbers are bfloat16 ones.
 Expr rounded_bits(const Expr &number) {
     const Type words = UInt(32, number.type().lanes());
@@ -42,7 +25,7 @@ Expr word_of(const Expr &lower, const Expr &upper) {
     return (rounded_bits(lower) >> make_const(words, 16)) | (rounded_bits(upper) & make_const(words, 0xffff0000));
 }
 
-Vectors turned(Vectors rows, Names &names) {
+Vectors turned(Vectors rows, NamedValues &names) {
     const int side = static_cast<int>(rows.size()), half = side / 2;
     std::vector<int> lower, upper;
     for (int lane = 0; lane < half; ++lane) {
@@ -123,7 +106,7 @@ Stmt TurnedStores::visit(const For *loop) {
     if (!is_int(simplify(in_pass(index->base, 1) - first), 1)) {
         return IRMutator::visit(loop);
     }
-    Names names;
+    NamedValues names;
     Vectors rows;
     const bool halves = passes > index->lanes;
     for (int pass = 0; pass < passes; pass += halves ? 2 : 1) {

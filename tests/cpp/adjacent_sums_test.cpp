@@ -1,0 +1,84 @@
+// Horizontal sums of several vectors at once, as Halide compiles them for this CPU.
+#include "schedules/simd/adjacent_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <tuple>
+
+namespace {
+
+using namespace Halide;
+using hattn::schedules::simd::AdjacentSums;
+
+constexpr int kVectors = 3;  // of a row
+
+// dot(k, r) += a(., k) . b(., r), all of it in one block: the statements that decode has.
+struct DotProducts {
+    ImageParam a{Float(32), 2, "a"}, b{Float(32), 2, "b"};
+    Func dot{"dot"}, out{"out"};
+
+    DotProducts(int lanes, int keys, int rows, bool keys_innermost) {
+        Var k("k"), r("r"), lane("lane");
+        RDom over(0, kVectors * lanes, "over");
+        RVar vector("vector"), within("within");
+        dot(k, r) = cast<float>(100 * r + k);
+        dot(k, r) += a(over, k) * b(over, r);
+        out(k, r) = dot(k, r);
+        out.bound(k, 0, keys).bound(r, 0, rows);
+        dot.compute_root().bound(k, 0, keys).bound(r, 0, rows);
+        dot.update().split(over, vector, within, lanes);
+        Func sums = dot.update().rfactor(within, lane);
+        dot.update().reorder(keys_innermost ? std::vector<VarOrRVar>{within, k, r}
+                                            : std::vector<VarOrRVar>{within, r, k});
+        dot.update().atomic().vectorize(within).unroll(k).unroll(r);
+        sums.compute_root().reorder_storage(lane, k, r).vectorize(lane);
+        sums.update().reorder(lane, k, r, vector).vectorize(lane);
+        out.add_custom_lowering_pass(new AdjacentSums());
+    }
+
+    std::string lowered() {
+        Module module = out.compile_to_module({a, b});
+        std::ostringstream text;
+        text << module.functions().front().body;
+        return text.str();
+    }
+};
+
+class Sums : public testing::TestWithParam<std::tuple<int, int, int, bool>> {};
+
+TEST_P(Sums, AreThoseOfEachVectorAndTakeNoReduction) {
+    const auto [lanes, keys, rows, keys_innermost] = GetParam();
+    DotProducts products(lanes, keys, rows, keys_innermost);
+    Buffer<float> a(kVectors * lanes, keys), b(kVectors * lanes, rows);
+    a.for_each_element([&](int x, int k) { a(x, k) = static_cast<float>((5 * x + 3 * k) % 17 - 8); });
+    b.for_each_element([&](int x, int r) { b(x, r) = static_cast<float>((7 * x + 11 * r) % 13 - 6); });
+    products.a.set(a);
+    products.b.set(b);
+    const Buffer<float> found = products.out.realize({keys, rows});
+    for (int r = 0; r < rows; ++r) {
+        for (int k = 0; k < keys; ++k) {
+            float expected = static_cast<float>(100 * r + k);
+            for (int x = 0; x < kVectors * lanes; ++x) {
+                expected += a(x, k) * b(x, r);
+            }
+            EXPECT_EQ(found(k, r), expected) << "key " << k << ", row " << r;
+        }
+    }
+    const bool left = products.lowered().find("vector_reduce_add") != std::string::npos;
+    const int sums = keys * rows;
+    EXPECT_EQ(left, sums % 4 != 0) << products.lowered();
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, Sums,
+                         testing::Combine(testing::Values(8, 16), testing::Values(1, 2, 3, 4, 8, 12),
+                                          testing::Values(1, 2, 8), testing::Bool()),
+                         [](const auto &info) {
+                             return "lanes" + std::to_string(std::get<0>(info.param)) + "_keys" +
+                                    std::to_string(std::get<1>(info.param)) + "_rows" +
+                                    std::to_string(std::get<2>(info.param)) +
+                                    (std::get<3>(info.param) ? "_by_row" : "_by_key");
+                         });
+
+}  // namespace
