@@ -67,6 +67,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       output("output"),
       lse("lse"),
       hides_keys(can_hide_keys(options.hooks)),
+      values_in_place(options.rows_beside > 0 && hides_keys),
       value_type(inputs.stored_value.type) {
     if (options.slices == 0) {
         // The last chunk may be shorter; Halide trims loops to this condition.
@@ -118,7 +119,11 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         value = inputs.in_blocks(inputs.stored_value, inputs.value, inputs.value_granules, d, stored_granule,
                                  nearest_slot(inputs, slot, stored_granule), value);
     }
-    if (hides_keys) {
+    if (values_in_place) {
+        place_values(inputs, options.rows, options.rows_beside);
+        Expr within = inputs.whole_heads() ? d : min(likely(d), inputs.value_dim() - 1);
+        value = inputs.value_from(value_starts(granule * kGranuleKeys + slot, c), within);
+    } else if (hides_keys) {
         in_fragments() ? find_keys_seen_in_fragments(options.rows, options.thread_rows)
                        : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, cast(value.type(), 0));
@@ -142,6 +147,31 @@ void AttentionStages::find_seen_keys(const Expr &rows) {
     key_seen(k, c) = 0.0f;
     Expr weight = row_weights.defined() ? row_weights(k, over_rows, c) : weights(over_rows, k, c);
     key_seen(k, c) = max(key_seen(k, c), weight);
+}
+
+// Weights of keys that no row sees are 0, but 0 * NaN is not. What a key holds that a row sees reaches all rows anyway.
+void AttentionStages::place_values(const AttentionInputs &inputs, int rows, int lanes) {
+    seen_in_lane = Func("seen_in_lane");
+    seen_keys = Func("seen_keys");
+    seen_key = Func("seen_key");
+    value_starts = Func("value_starts");
+    over_lane_rows = RDom({{0, rows / lanes}, {0, kGranuleKeys}}, "over_lane_rows");
+    over_lanes = RDom(0, lanes, "over_lanes");
+    over_granules = RDom(0, granules(chunk_keys), "over_granules");
+    over_granules.where(over_granules < granules(inputs.key_count - c * chunk_keys));
+
+    Expr weight = weights(over_lane_rows.x * lanes + lane, granule * kGranuleKeys + over_lane_rows.y, c);
+    seen_in_lane(lane, granule, c) = 0;
+    seen_in_lane(lane, granule, c) = seen_in_lane(lane, granule, c) | select(weight > 0.0f, 1 << over_lane_rows.y, 0);
+    seen_keys(granule, c) = 0;
+    seen_keys(granule, c) = seen_keys(granule, c) | seen_in_lane(over_lanes, granule, c);
+    Expr of_granule = seen_keys(over_granules, c);
+    seen_key(c) = -1;
+    seen_key(c) = select(of_granule != 0, over_granules * kGranuleKeys + count_trailing_zeros(of_granule), seen_key(c));
+
+    Expr seen = ((seen_keys(k / kGranuleKeys, c) >> (k % kGranuleKeys)) & 1) != 0;
+    Expr key = c * chunk_keys + select(seen, k, max(seen_key(c), 0));
+    value_starts(k, c) = inputs.value_start(unsafe_promise_clamped(key, 0, inputs.key_count - 1));
 }
 
 void AttentionStages::multiply_values(const AttentionInputs &inputs, const StageOptions &options) {
@@ -263,11 +293,15 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
 
 void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptions &options) {
     multiply_values(inputs, options);
-    rescale(r, c) = exp2_nonpositive(
-        relative_exponent(select(c > 0, running_max(r, c - 1), kMaskedScore), running_max(r, c)));
+    rescale(r, c) =
+        exp2_nonpositive(relative_exponent(select(c > 0, running_max(r, c - 1), kMaskedScore), running_max(r, c)));
 
     state(r, d) = 0.0f;
-    state(r, d) = state(r, d) * rescale(r, over_chunks) + chunk_output(r, d, over_chunks);
+    Expr of_chunk = chunk_output(r, d, over_chunks);
+    if (values_in_place) {
+        of_chunk = select(seen_key(over_chunks) >= 0, of_chunk, 0.0f);
+    }
+    state(r, d) = state(r, d) * rescale(r, over_chunks) + of_chunk;
     statistics(r) = Tuple(0.0f, kMaskedScore);
     Expr maximum = running_max(r, over_chunks);
     if (scales_exponents()) {

@@ -29,7 +29,11 @@ struct StageOptions {
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
     int fetch_pass = 0;
-    bool fetch_chunk = false;  // of the second unfused kernel: ask for the values of the next chunk with each
+    bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
+    bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
+    // Not 0, with hooks that can hide keys: values of float32 are read in place, for keys that no row sees those of one
+    // that a row sees. The tile's rows are a multiple of so many, of which vectors are.
+    int rows_beside = 0;
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
@@ -199,6 +203,13 @@ struct AttentionStages : ScoreStages {
     Halide::Func rescale;      // (r, c) 2^(running_max of the chunk before - running_max)
     Halide::Func chunk_sum;    // (r, c) of weights
     Halide::Func key_seen;     // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
+    // In its place with values_in_place:
+    Halide::RDom over_lane_rows;  // (vector of rows, slot)
+    Halide::RDom over_granules;   // of a chunk
+    Halide::Func seen_in_lane;    // (lane, granule, c) a bit for each slot that one of the lane's rows sees
+    Halide::Func seen_keys;       // (granule, c) the same of all
+    Halide::Func seen_key;        // (c) one of the chunk that some row sees, counted within it, or -1
+    Halide::Func value_starts;    // (k, c) where the row starts whose values the key has
     Halide::Var slot{"slot"}, granule{"granule"};  // key = granule * kGranuleKeys + slot, in its chunk
     Halide::Func chunk_value;  // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
     // With in_pairs, pairs of keys in bfloat16; the sum of weights is taken before they are rounded.
@@ -207,10 +218,10 @@ struct AttentionStages : ScoreStages {
     Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules
     Halide::Func weight_rows;      // (k, r, c) weights; in its place with in_matrices
     Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise
-    // With in_matrices (side, lane, pair, c): all pairs of a chunk for the first panel of kMatrixColumns elements of the head,
-    // then for the next one.
+    // With in_matrices (side, lane, pair, c): all pairs of a chunk for the first panel of kMatrixColumns elements of
+    // the head, then for the next one.
     Halide::Var panel{"panel"};
-    Halide::Func panel_output;  // (r, lane, panel, c) weights . values; defined with in_matrices
+    Halide::Func panel_output;     // (r, lane, panel, c) weights . values; defined with in_matrices
     Halide::Expr value_positions;  // of a row; defined with in_steps
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
     // itself, lest scales multiply every element.
@@ -273,6 +284,7 @@ struct AttentionStages : ScoreStages {
     Halide::Func group_statistics;  // (r, slice, key_group) Tuple(maximum, sum of the group's weights)
 
     bool hides_keys = false;
+    bool values_in_place = false;   // with rows_beside
     Halide::Param<int> value_type;  // used with any_storage
 
 private:
@@ -297,6 +309,8 @@ private:
                                 int elements) const;
     void find_seen_keys(const Halide::Expr &rows);                // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
+    // Defines value_starts, and what it takes.
+    void place_values(const AttentionInputs &inputs, int rows, int lanes);
     // The element with a number of a slice's Tuple.
     static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);
     void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);

@@ -259,6 +259,11 @@ Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
     return element(storage, value, stored_value, value_granules, d, granule, slot);
 }
 
+Expr AttentionInputs::value_from(const Expr &start, const Expr &d) const {
+    Expr last = value.dim(2).max() * value.dim(2).stride();
+    return value(unsafe_promise_clamped(start, 0, last) + d, value.dim(1).min(), value.dim(2).min());
+}
+
 Expr AttentionInputs::in_blocks(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,
                                 const Expr &d, const Expr &granule, const Expr &slot, const Expr &element) const {
     Expr block = min(d / kAlignedFloats * kAlignedFloats, floats.dim(0).extent() - kAlignedFloats);

@@ -46,6 +46,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                              : spec.storage == KeyStorage::kBfloat16 ? 2
                                                                      : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
+    const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
+    const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
                                                 .rows = head_in_lanes ? 0 : spec.tile.rows,
@@ -54,7 +56,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .unit = kLog2E,
                                                 .fetch_block = block,
                                                 .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
-                                                .fetch_pass = fetches_in_passes(spec) ? pass : 0});
+                                                .fetch_pass = fetches_in_passes(spec) ? pass : 0,
+                                                .fetch_operands = fetches_operands,
+                                                .rows_beside = in_place ? target.lanes : 0});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

@@ -14,12 +14,40 @@ Expr apply_softcap(Expr score, const ScoreContext &context) {
     return cap * tanh_via_exp2(score * (1.0f / cap), context.exp2);
 }
 
+// An operand has a row for each row of the tile, too far apart for the CPU to foresee that they go on. Asking for what
+// is beyond the last key does no harm.
+void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &context) {
+    if (context.fetch_rows == 0) {
+        return;
+    }
+    const int line = line_elements(operand), lines = (context.fetch_keys + line - 1) / line;
+    tile.over_ask = RDom({{0, lines}, {0, context.fetch_rows}}, "over_ask");
+    const auto of_row = [&](const Expr &coordinate) {
+        return Internal::substitute(context.r.name(), tile.over_ask.y, coordinate);
+    };
+    const auto offset = [&](int dimension, const Expr &coordinate) {
+        return (coordinate - operand.dim(dimension).min()) * operand.dim(dimension).stride();
+    };
+    Expr next = (context.c + 1) * context.fetch_keys + tile.over_ask.x * line;
+    tile.fetched = Func(tile.func.name() + "_fetched");
+    tile.fetched(context.c) = 0.0f;
+    tile.fetched(context.c) +=
+        prefetch_line(operand, offset(0, next) + offset(1, of_row(context.row)) + offset(2, of_row(context.head)));
+}
+
+// Defines a tile over an operand's elements.
+void lay_out(const ImageParam &operand, Func &func, const Expr &element, const ScoreContext &context) {
+    HookTile tile{func, operand.dim(0).stride() == 1, {}, {}};
+    fetch_ahead(operand, tile, context);
+    func(context.r, context.k, context.c) = tile.fetched.defined() ? element + tile.fetched(context.c) : element;
+    context.tiles->push_back(tile);
+}
+
 // s = s + bias[h, i, j]
 Expr apply_bias(Expr score, const ScoreContext &context) {
     Func tile("bias_tile");
     Expr bias = context.inputs.bias(context.key, context.row, context.head);
-    tile(context.r, context.k, context.c) = finite_logit(bias, context.unit);
-    context.tiles->push_back({tile, context.inputs.bias.dim(0).stride() == 1});
+    lay_out(context.inputs.bias, tile, finite_logit(bias, context.unit), context);
     // Selected rather than added, so that a key hidden by -inf may hold anything.
     Expr operand = tile(context.r, context.k, context.c);
     return select(operand <= kLowestReference, kMaskedScore, score + operand);
@@ -37,8 +65,7 @@ Expr apply_alibi(Expr score, const ScoreContext &context) {
 Expr apply_mask(Expr score, const ScoreContext &context) {
     Func tile("mask_tile");
     Expr visible = context.inputs.mask(context.key, context.row, context.head) != 0;
-    tile(context.r, context.k, context.c) = select(visible, 1.0f, 0.0f);
-    context.tiles->push_back({tile, context.inputs.mask.dim(0).stride() == 1});
+    lay_out(context.inputs.mask, tile, select(visible, 1.0f, 0.0f), context);
     return select(tile(context.r, context.k, context.c) > 0.0f, score, kMaskedScore);
 }
 

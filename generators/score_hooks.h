@@ -14,7 +14,9 @@ namespace hattn::generators {
 // An operand of a hook over (r, k, c), which a schedule may lay out before use.
 struct HookTile {
     Halide::Func func;
-    Halide::Expr dense;  // its keys lie side by side in memory
+    Halide::Expr dense;     // its keys lie side by side in memory
+    Halide::Func fetched;   // (c) 0; asks for what the next chunk has of it; defined with StageOptions::fetch_operands
+    Halide::RDom over_ask;  // (line, row) that it asks for
 };
 
 // What a hook may look at. Coordinates of a score are (r, k, c): row of the tile, key within its chunk, chunk.
@@ -29,6 +31,7 @@ struct ScoreContext {
     std::vector<HookTile> *tiles;
     std::vector<Halide::Func> *per_row;  // Funcs over (r)
     Exp2 exp2;
+    int fetch_rows = 0, fetch_keys = 0;  // rows of a tile and keys of a chunk whose operands are asked for ahead
 };
 
 using HookMask = unsigned;

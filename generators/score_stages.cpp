@@ -123,6 +123,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     ScoreContext context{
         inputs,       r, k, c, likely_key, row_index(), head_index(), position(r), options.unit, &hook_tiles, &per_row,
         exp2_of_hooks};
+    if (options.fetch_operands) {
+        context.fetch_rows = options.rows;
+        context.fetch_keys = options.chunk;
+    }
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     Expr product = is_const_one(factor) ? dot(r, k, c) : dot(r, k, c) * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
@@ -139,8 +143,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     logits(r, k, c) = select(key + over_limits >= first(r) && key <= last(r), logits(r, k, c), kMaskedScore);
 }
 
-// What a product is multiplied by to become a logit. In fragments and matrices without hooks nothing: their exponents are
-// multiplied, in the same instruction that takes the reference off, and their products are those of a positive scale.
+// What a product is multiplied by to become a logit. In fragments and matrices without hooks nothing: their exponents
+// are multiplied, in the same instruction that takes the reference off, and their products are those of a positive
+// scale.
 Expr ScoreStages::logit_factor(const StageOptions &options) {
     Expr factor = inputs_.scale * options.unit;
     if (in_matrices && options.hooks == 0) {
@@ -208,8 +213,7 @@ Expr ScoreStages::key_of_steps() {
         key_words = Func("key_words");
         key_words(lane, step, k, c) = steps.word(byte, lane, step);
     }
-    return steps.number(
-        byte, [&](Expr of_lane, Expr of_step) { return key_words(of_lane, of_step, k, c); }, d);
+    return steps.number(byte, [&](Expr of_lane, Expr of_step) { return key_words(of_lane, of_step, k, c); }, d);
 }
 
 // A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their

@@ -43,10 +43,10 @@ TargetRow generic_target(const char *halide_target, const char *cpu_features) {
     };
 }
 
-// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}. Of flash the first is the usual one: what a small tile
-// computes above the diagonal is less, and what it reads again is asked for ahead. On Zen 3, two threads, causal, time
-// of 48x64 over that of 24x64: 1.02 to 1.04 at S = 1024, 1.08 to 1.10 at 4096, 1.14 to 1.16 for 256 rows over 4096
-// keys; of 24x80: 0.96 to 0.98.
+// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}. Of flash the usual one is the smallest of those with
+// most sums in registers: what a small tile computes above the diagonal is less, and what it reads again is asked for
+// ahead. On Zen 3, two threads, causal, time of 48x64 over that of 24x64: 1.02 to 1.04 at S = 1024, 1.08 to 1.10 at
+// 4096, 1.14 to 1.16 for 256 rows over 4096 keys; of 24x80: 0.96 to 0.98. For AVX-512 see decision 0055.
 std::vector<TargetRow> x86_64_targets() {
     static const std::string generic = with_kernel_features("x86-64-linux-sse41");
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
@@ -71,6 +71,7 @@ std::vector<TargetRow> x86_64_targets() {
             .flash = simd::schedule_rows_in_lanes,
             .split_kv = {simd::schedule_rows_in_lanes, simd::schedule_head_in_lanes},
             .fetch_by_line = true,
+            .values_in_place = true,
             .unfused_scores = {simd::schedule_scores_rows_in_lanes, simd::schedule_scores_head_in_lanes},
             .unfused_values = {simd::schedule_values_head_in_lanes, true},
             .naive_tiles = {{8, 0, 1, 8, 8}},
@@ -98,7 +99,7 @@ std::vector<TargetRow> x86_64_targets() {
             .lanes = 16,
             .vector_registers = 32,
             .naive_tiles = {{16, 0, 1, 8, 8}},
-            .flash_tiles = {{48, 64, 3, 8, 8}},
+            .flash_tiles = {{64, 48, 4, 6, 6}},
             .split_kv_tiles =
                 {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}, {16, 32, 1, 8, 8}},
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
@@ -218,6 +219,7 @@ TargetRow resolve_target(const Architecture &architecture, const std::string &na
         inherit(row.flash, parent.flash);
         inherit(row.split_kv, parent.split_kv);
         inherit(row.fetch_by_line, parent.fetch_by_line);
+        inherit(row.values_in_place, parent.values_in_place);
         inherit(row.unfused_scores, parent.unfused_scores);
         inherit(row.unfused_values, parent.unfused_values);
         inherit(row.scores, parent.scores);

@@ -47,6 +47,9 @@ void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const Tile
             .reorder(s.k, s.r, keys, s.c)
             .vectorize(s.k);
         f.specialize(operand.dense);
+        if (operand.fetched.defined()) {
+            operand.fetched.compute_at(chunk_loop).update().unroll(operand.over_ask.x);
+        }
     }
 }
 
@@ -55,6 +58,23 @@ void schedule_statistics(AttentionStages &s, const Tile &tile, int lanes) {
     s.statistics.update().reorder(s.r, s.over_chunks.x).vectorize(s.r, lanes).unroll(s.r);
     s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
 }
+
+namespace {
+
+void schedule_seen_keys(AttentionStages &s, int lanes) {
+    for (Func f : {s.seen_keys, s.seen_key, s.value_starts}) {
+        f.compute_at(s.state, s.over_chunks.x);
+    }
+    s.seen_keys.update().unroll(s.over_lanes);
+    s.seen_in_lane.compute_at(s.seen_keys, s.granule).vectorize(s.lane, lanes);
+    s.seen_in_lane.update()
+        .reorder(s.lane, s.over_lane_rows.x, s.over_lane_rows.y)
+        .vectorize(s.lane, lanes)
+        .unroll(s.over_lane_rows.x)
+        .unroll(s.over_lane_rows.y, 4);
+}
+
+}  // namespace
 
 void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.chunk_max, s.running_max}) {
@@ -78,7 +98,9 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
         s.chunk_max.update().unroll(s.over_keys.x, 4);
         s.chunk_sum.update().unroll(s.over_keys.x, 4);
     }
-    if (s.hides_keys) {
+    if (s.values_in_place) {
+        schedule_seen_keys(s, lanes);
+    } else if (s.hides_keys) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
         s.key_seen.update().reorder(s.over_rows, s.k).atomic().vectorize(s.over_rows, lanes);
     }
@@ -101,7 +123,7 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
         }
     } else if (s.any_storage) {
         schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
-    } else if (s.hides_keys) {
+    } else if (s.hides_keys && !s.values_in_place) {
         s.chunk_value.compute_at(s.state, s.over_chunks.x)
             .vectorize(s.d, lanes, TailStrategy::RoundUp)
             .partition(s.d, Partition::Always);

@@ -57,7 +57,8 @@ enum class MaskValues {
     kAllHidden,
     kAllVisible,
     kHiddenKeys,
-    kTree  // the last Sq keys are the rows' own, a binary heap: row i sees them for itself and its ancestors
+    kHiddenRange,  // whole chunks of keys between seen ones
+    kTree          // the last Sq keys are the rows' own, a binary heap: row i sees them for itself and its ancestors
 };
 
 enum class Sinks { kNone, kSmooth, kNormal, kNegativeInf, kHuge, kMixed };

@@ -155,6 +155,9 @@ void fill_mask(const Case &c, const hattn_tensor &mask) {
         case MaskValues::kHiddenKeys:
             hidden = key % 4 == 2 || key + 5 >= keys;
             break;
+        case MaskValues::kHiddenRange:
+            hidden = key >= keys / 4 && key < keys - keys / 8;
+            break;
         case MaskValues::kTree:
             hidden = key >= keys - rows && !is_self_or_ancestor(key - (keys - rows), row);
             break;

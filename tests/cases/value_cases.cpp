@@ -71,6 +71,10 @@ void add_poison(std::vector<Case> &list) {
             c.alibi = true;
             c.sinks = Sinks::kNormal;
             add(list, name + "_mask_softcap_alibi_sinks" + rows(query_length), c);
+            c = base(data, query_length, 400);
+            c.mask = varying("k");
+            c.mask_values = MaskValues::kHiddenRange;
+            add(list, name + "_mask_range" + rows(query_length), c);
             c = base(data, query_length, 100);
             c.bias = varying("k");
             c.bias_values = BiasValues::kSomeNegativeInf;

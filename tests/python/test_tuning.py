@@ -267,7 +267,7 @@ def test_ctrl_c_keeps_what_is_measured(path):
 def test_invariant_choices_have_the_bits_of_the_default(rng, tmp_path, monkeypatch):
     """Whatever it chooses: each candidate that is timed gives the default's bits, at other lengths of the class too."""
     tuner = _hattn.Tuner(1)
-    shape = {"query_heads": 4, "kv_heads": 2, "query_length": 64, "kv_length": 200, "key_dim": 32}
+    shape = {"query_heads": 4, "kv_heads": 2, "query_length": 72, "kv_length": 200, "key_dim": 32}
     problem = shapes.Problem([shape])
     options = session.Options(seconds=0.2, invariant=True)
     (result,) = session.run([problem], None, tuner, options)
