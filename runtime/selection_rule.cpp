@@ -39,22 +39,16 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
     return ceil_div(query_length, rows / choice.heads) * ceil_div(problem.group_size(), choice.heads) * rows;
 }
 
-// The tile whose products have most sums in registers, of several the smallest.
-const KernelInfo *fullest_tile(const std::vector<const KernelInfo *> &by_rows) {
-    return *std::ranges::max_element(
-        by_rows, {}, [](const KernelInfo *kernel) { return kernel->tile.row_vectors * kernel->tile.key_unroll; });
-}
-
-// The fullest tile, unless a few rows fill another one better. Tiles over stored types bring keys into float32 once
-// each: there the large one is usual beyond kShortKeys, and where matrices are multiplied, which takes less time than
-// that, always.
+// The small tile, unless a few rows fill the large one better. Tiles over stored types bring keys into float32 once
+// each: there the large one is usual beyond kShortKeys, and where matrices are multiplied, which takes less time than that,
+// always.
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
     const bool is_large =
         storage == KeyStorage::kBfloat16Matrices || (storage == KeyStorage::kAny && kv_length > kShortKeys);
-    const KernelInfo *usual = is_large ? by_rows.back() : fullest_tile(by_rows);
-    const KernelInfo *other = usual == by_rows.back() ? by_rows.front() : by_rows.back();
+    const KernelInfo *usual = is_large ? by_rows.back() : by_rows.front();
+    const KernelInfo *other = is_large ? by_rows.front() : by_rows.back();
     return fill_flash_tiles(std::array{usual, other}, problem, query_length);
 }
 
@@ -102,9 +96,8 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
         return choose_naive(kernels, query_length);
     }
     const Choice flash = choose_flash(kernels.flash, problem, query_length, kv_length);
-    // Where both fill as many rows, split_kv has more tasks, if there is more than one split.
-    const int64_t more_rows = tile_rows(flash, problem, query_length) - tile_rows(split_kv, problem, query_length);
-    const bool is_draft = rows <= draft_rows && (more_rows > 0 || (more_rows == 0 && kv_length > kSplitKeys));
+    const bool is_draft =
+        rows <= draft_rows && tile_rows(split_kv, problem, query_length) <= tile_rows(flash, problem, query_length);
     return is_draft ? split_kv : flash;
 }
 
@@ -135,10 +128,9 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const 
     if (query_length > kFewRows) {
         return best;
     }
-    // Of tiles that waste as little, those with fewest heads: the rows of one head see nearly the same keys.
     int64_t fewest = std::numeric_limits<int64_t>::max();
-    for (int64_t heads = 1; heads <= std::min(problem.group_size(), kMaxTileHeads); ++heads) {
-        for (const KernelInfo *kernel : by_preference) {
+    for (const KernelInfo *kernel : by_preference) {
+        for (int64_t heads = 1; heads <= std::min(problem.group_size(), kMaxTileHeads); ++heads) {
             const int64_t tiles =
                 ceil_div(query_length, kernel->tile.rows / heads) * ceil_div(problem.group_size(), heads);
             if (tiles * kernel->tile.rows < fewest) {

@@ -43,10 +43,10 @@ TargetRow generic_target(const char *halide_target, const char *cpu_features) {
     };
 }
 
-// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}. Of flash the usual one is the smallest of those with
-// most sums in registers: what a small tile computes above the diagonal is less, and what it reads again is asked for
-// ahead. On Zen 3, two threads, causal, time of 48x64 over that of 24x64: 1.02 to 1.04 at S = 1024, 1.08 to 1.10 at
-// 4096, 1.14 to 1.16 for 256 rows over 4096 keys; of 24x80: 0.96 to 0.98. For AVX-512 see decision 0055.
+// Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}. Of flash the first is the usual one: what a small tile
+// computes above the diagonal is less, and what it reads again is asked for ahead. On Zen 3, two threads, causal, time
+// of 48x64 over that of 24x64: 1.02 to 1.04 at S = 1024, 1.08 to 1.10 at 4096, 1.14 to 1.16 for 256 rows over 4096
+// keys; of 24x80: 0.96 to 0.98. For AVX-512 see decision 0055.
 std::vector<TargetRow> x86_64_targets() {
     static const std::string generic = with_kernel_features("x86-64-linux-sse41");
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
