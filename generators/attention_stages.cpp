@@ -6,6 +6,15 @@ namespace hattn::generators {
 
 using namespace Halide;
 
+namespace {
+
+// Of a value row: schedules round blocks of d up.
+Expr element_of_head(const AttentionInputs &inputs, const Expr &d) {
+    return inputs.whole_heads() ? d : min(likely(d), inputs.value_dim() - 1);
+}
+
+}  // namespace
+
 Expr granules(Expr keys) {
     return (std::move(keys) + (kGranuleKeys - 1)) / kGranuleKeys;
 }
@@ -27,8 +36,7 @@ Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Exp
 }
 
 Expr nearest_value(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
-    Expr within = inputs.whole_heads() ? d : min(likely(d), inputs.value_dim() - 1);
-    return nearest_element(inputs, within, std::move(slot), granule);
+    return nearest_element(inputs, element_of_head(inputs, d), std::move(slot), granule);
 }
 
 Expr scaled_output(const AttentionInputs &inputs, Expr value, Expr d) {
@@ -67,7 +75,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       output("output"),
       lse("lse"),
       hides_keys(can_hide_keys(options.hooks)),
-      values_in_place(options.rows_beside > 0 && hides_keys),
+      values_in_place(options.values_in_place && hides_keys),
       value_type(inputs.stored_value.type) {
     if (options.slices == 0) {
         // The last chunk may be shorter; Halide trims loops to this condition.
@@ -120,9 +128,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
                                  nearest_slot(inputs, slot, stored_granule), value);
     }
     if (values_in_place) {
-        place_values(inputs, options.rows, options.rows_beside);
-        Expr within = inputs.whole_heads() ? d : min(likely(d), inputs.value_dim() - 1);
-        value = inputs.value_from(value_starts(granule * kGranuleKeys + slot, c), within);
+        place_values(inputs, options.rows);
+        value = inputs.value_from(value_starts(granule * kGranuleKeys + slot, c), element_of_head(inputs, d));
     } else if (hides_keys) {
         in_fragments() ? find_keys_seen_in_fragments(options.rows, options.thread_rows)
                        : find_seen_keys(options.rows > 0 ? Expr(options.rows) : inputs.rows());
@@ -150,7 +157,8 @@ void AttentionStages::find_seen_keys(const Expr &rows) {
 }
 
 // Weights of keys that no row sees are 0, but 0 * NaN is not. What a key holds that a row sees reaches all rows anyway.
-void AttentionStages::place_values(const AttentionInputs &inputs, int rows, int lanes) {
+void AttentionStages::place_values(const AttentionInputs &inputs, int rows) {
+    const int lanes = inputs.stored_value.lanes;
     seen_in_lane = Func("seen_in_lane");
     seen_keys = Func("seen_keys");
     seen_key = Func("seen_key");

@@ -31,9 +31,9 @@ struct StageOptions {
     int fetch_pass = 0;
     bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
-    // Not 0, with hooks that can hide keys: values of float32 are read in place, for keys that no row sees those of one
-    // that a row sees. The tile's rows are a multiple of so many, of which vectors are.
-    int rows_beside = 0;
+    // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
+    // row sees. The tile's rows fill whole vectors.
+    bool values_in_place = false;
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
@@ -109,7 +109,7 @@ struct ScoreStages {
     Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
     Halide::RDom over_steps;       // (step) of IntegerSteps; defined with in_steps
-    Halide::RDom over_lanes;       // of a vector; likewise. With key_groups: slices
+    Halide::RDom over_lanes;       // of a vector; likewise, and with values_in_place. With key_groups: slices
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
@@ -284,7 +284,7 @@ struct AttentionStages : ScoreStages {
     Halide::Func group_statistics;  // (r, slice, key_group) Tuple(maximum, sum of the group's weights)
 
     bool hides_keys = false;
-    bool values_in_place = false;   // with rows_beside
+    bool values_in_place = false;   // as StageOptions, with such a hook
     Halide::Param<int> value_type;  // used with any_storage
 
 private:
@@ -310,7 +310,7 @@ private:
     void find_seen_keys(const Halide::Expr &rows);                // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
     // Defines value_starts, and what it takes.
-    void place_values(const AttentionInputs &inputs, int rows, int lanes);
+    void place_values(const AttentionInputs &inputs, int rows);
     // The element with a number of a slice's Tuple.
     static Halide::Expr state_element(const Halide::Tuple &of_slice, const Halide::Expr &which);
     void carry_fragments(const AttentionInputs &inputs, const StageOptions &options);

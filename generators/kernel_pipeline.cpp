@@ -58,7 +58,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
                                                 .fetch_pass = fetches_in_passes(spec) ? pass : 0,
                                                 .fetch_operands = fetches_operands,
-                                                .rows_beside = in_place ? target.lanes : 0});
+                                                .values_in_place = in_place});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

@@ -81,9 +81,10 @@ struct TargetRow {
     int vector_registers = 0;  // that schedules may fill; 0: the parent's, or they hold no blocks in registers
     AttentionSchedule naive = nullptr, flash = nullptr;
     SplitKvSchedule split_kv = {};
-    bool fetch_by_line =
-        false;  // of flash, and split_kv with rows in the lanes: StageOptions::fetch_block, fetch_operands
-    bool values_in_place = false;  // with rows in the lanes: StageOptions::values_in_place
+    // Of kernels with rows in the lanes, what StageOptions say: fetch_block of flash and split_kv, and fetch_operands;
+    // values_in_place.
+    bool fetch_by_line = false;
+    bool values_in_place = false;
     UnfusedScoresSchedule unfused_scores = {};
     UnfusedValuesSchedule unfused_values = {};
     ScoresSchedule scores = nullptr;

@@ -1,6 +1,8 @@
 #include "adjacent_sums.h"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -110,7 +112,7 @@ std::vector<Sum> sums_at(const std::vector<Stmt> &statements, size_t first) {
             break;
         }
         if (!sums.empty()) {
-            const auto offset = as_const_int(simplify(common_subexpression_elimination(sum->index - sums[0].index)));
+            const auto offset = as_const_int(simplify(sum->index - sums[0].index));
             if (!offset || sum->array != sums[0].array || sum->vector.type() != sums[0].vector.type()) {
                 break;
             }
@@ -119,11 +121,7 @@ std::vector<Sum> sums_at(const std::vector<Stmt> &statements, size_t first) {
         sums.push_back(*sum);
     }
     const size_t most = sums.empty() ? 0 : std::min<size_t>(sums.size(), sums[0].vector.type().lanes());
-    size_t count = most < kFewestSums ? 0 : kFewestSums;
-    while (count > 0 && 2 * count <= most) {
-        count *= 2;
-    }
-    sums.resize(count);
+    sums.resize(most < kFewestSums ? 0 : std::bit_floor(most));
     return sums;
 }
 

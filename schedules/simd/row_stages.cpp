@@ -104,23 +104,22 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
         s.key_seen.compute_at(s.state, s.over_chunks.x);
         s.key_seen.update().reorder(s.over_rows, s.k).atomic().vectorize(s.over_rows, lanes);
     }
+    if (s.in_matrices) {
+        return;  // whose weights and values are laid out by x86/matrices.cpp
+    }
     if (s.in_pairs) {
         // Pairs are stored together: two vectors that are interleaved on the way.
         const LoopLevel chunk_loop(s.state, s.over_chunks.x);
-        if (!s.in_matrices) {
-            s.weight_pairs.compute_at(chunk_loop)
-                .bound(s.side, 0, 2)
-                .bound_extent(s.r, tile.rows)
-                .vectorize(s.r, lanes)
-                .unroll(s.side);
-        }
-        if (!s.in_matrices) {
-            s.value_pairs.compute_at(chunk_loop)
-                .bound(s.side, 0, 2)
-                .vectorize(s.d, lanes, TailStrategy::RoundUp)
-                .unroll(s.side)
-                .partition(s.d, Partition::Always);
-        }
+        s.weight_pairs.compute_at(chunk_loop)
+            .bound(s.side, 0, 2)
+            .bound_extent(s.r, tile.rows)
+            .vectorize(s.r, lanes)
+            .unroll(s.side);
+        s.value_pairs.compute_at(chunk_loop)
+            .bound(s.side, 0, 2)
+            .vectorize(s.d, lanes, TailStrategy::RoundUp)
+            .unroll(s.side)
+            .partition(s.d, Partition::Always);
     } else if (s.any_storage) {
         schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
     } else if (s.hides_keys && !s.values_in_place) {

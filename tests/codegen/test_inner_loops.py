@@ -118,10 +118,10 @@ def test_fetches_once_per_line(name, emit):
     fetches = len(re.findall(isa.fetch, text))
     per_line = 2 * int(match["u"])
     assert len(re.findall(isa.kept, text)) == fetches, f"{name}: lines are asked for that caches do not keep"
-    # And each chunk for what the next has of a row of the bias, and of the mask. Of the loop over lines there is a copy for whole ones and
-    # one for the rest of a head that is none; of all of it one copy, or two with softcap and without.
+    # And once each chunk for what the next has of a row of the bias, and of the mask. Of the loop over lines there is a copy for whole ones
+    # and one for the rest of a head that is none; of all of it one copy, or two with softcap and without.
     operands = 1 + int(match["keys"]) // LINE_FLOATS if match["hooks"] else 0
-    expected = {copies * 2 * per_line + asks * operands for copies in (1, 2) for asks in (1, 2)}
+    expected = {copies * 2 * per_line + operands for copies in (1, 2)}
     assert fetches in expected, f"{name}: {fetches} fetches, {per_line} a line, {operands} for operands of hooks"
     for loop in innermost_loops(text, isa):
         assert not (loop.fmas and loop.count(isa.fetch)), f"{name} fetches for every element:\n{loop.text()}"
