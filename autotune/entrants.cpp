@@ -37,6 +37,16 @@ hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dt
     return dtype == HATTN_BFLOAT16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
+// Whether some multiply pairs of integers.
+bool multiplies_integers(const json &info, const std::string &target, hattn_dtype dtype) {
+    const json &kernels = info.at("kernels");
+    return std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
+        const bool of_type = row.at("storage") == (dtype == HATTN_INT8 ? "all_int8" : "all_int4");
+        return row.at("target") == target && of_type &&
+               row.at("needs").get<std::string>().find("vnni") != std::string::npos;
+    });
+}
+
 std::string plan_of(const Trial &trial, const Problems &problems) {
     std::string text;
     for (size_t i = 0; i < problems.size(); ++i) {
@@ -88,12 +98,11 @@ std::vector<Entrant> ranked(const Model &model, const Request &request, std::vec
 // Holds results against the oracle and, where asked for, against the default's bits.
 class Judge {
 public:
-    // weight_type: to which candidates may round weights.
-    Judge(Problems &problems, hattn_dtype weight_type, bool invariant, Trial &usual)
+    // weight_type: to which candidates may round weights. integers: whether they may multiply these.
+    Judge(Problems &problems, hattn_dtype weight_type, bool integers, bool invariant, Trial &usual)
         : problems_(problems), invariant_(invariant) {
         for (const auto &problem : problems) {
-            const cases::Rounding rounding{problem->args.out.dtype, weight_type};
-            verifications_.emplace_back(problem->twin, kOracleBudget, rounding);
+            verifications_.emplace_back(problem->twin, kOracleBudget, problem->rounding(weight_type, integers));
         }
         for (size_t i = 0; i < problems.size() && invariant; ++i) {
             usual.execute(i);
@@ -173,7 +182,9 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
     field.entrants.push_back({usual, plan_of(field.trials.front(), problems), model.predicted_seconds(usual), ""});
     field.racing.push_back(0);
 
-    Judge judge(problems, weight_type_of(bench.info, field.usual.at("target"), request.shapes.front().dtype),
+    const std::string target = field.usual.at("target");
+    const hattn_dtype dtype = request.shapes.front().dtype;
+    Judge judge(problems, weight_type_of(bench.info, target, dtype), multiplies_integers(bench.info, target, dtype),
                 request.invariant, field.trials.front());
     std::vector<Candidate> space = space_of(request.shapes.front(), kernels_for(bench, request, problems));
     if (request.invariant) {

@@ -187,10 +187,18 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         multiply_value_matrices(inputs);
         return;
     }
+    if (in_integers) {
+        multiply_value_integers(inputs, options);
+        return;
+    }
     chunk_output(r, d, c) = 0.0f;
     if (!in_pairs) {
         Expr product = value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
-        chunk_output(r, d, c) += options.fetch_pass > 0 ? fetch_next_keys(inputs, options) + product : product;
+        if (options.fetch_pass > 0) {
+            fetch_next_keys(inputs, options);
+            product += next_keys(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
+        }
+        chunk_output(r, d, c) += product;
         return;
     }
     value_pairs = Func("value_pairs");
@@ -234,14 +242,14 @@ Expr AttentionStages::value_weight(const AttentionInputs &inputs, const Expr &of
     };
     scaled_weights = Func("scaled_weights");
     scaled_weights(lane, r, step, slot, granule, c) =
-        weights(r, granule * kGranuleKeys + slot, c) * steps.scale(of_block, step * steps.elements() + lane);
+        weights(r, granule * kGranuleKeys + slot, c) * steps.scale(of_block, step * steps.elements + lane);
     return select(one_value_scale, weight,
-                  scaled_weights(d % steps.lanes, r, d / steps.elements(), of_slot, of_granule, c));
+                  scaled_weights(d % steps.lanes, r, d / steps.elements, of_slot, of_granule, c));
 }
 
 // In the order of memory, as in fetch_by_line(): the lines of the next chunk are spread over all passes. All that needs
 // a division is in tables, made once. What lies behind the last key need not be there: nobody reads it.
-Expr AttentionStages::fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options) {
+void AttentionStages::fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options) {
     const int chunk_granules = options.chunk / kGranuleKeys;
     Expr passes = (inputs.value_dim() + (options.fetch_pass - 1)) / options.fetch_pass;
     Expr lines = inputs.key_lines(), last_line = kGranuleKeys * lines - 1;
@@ -254,20 +262,20 @@ Expr AttentionStages::fetch_next_keys(const AttentionInputs &inputs, const Stage
         offset + cast<int>(inputs.prefetch_key(inputs.key_start(0), offset));
 
     next_granule = Func("next_granule");
-    next_granule(turn) = Tuple(turn / passes, turn % passes * kGranuleKeys * lines / passes);
+    next_granule(turn) = Tuple(turn / passes, turn % passes);
     next_lines = Func("next_lines");
     constexpr int kFraction = 16;
     Expr lines_per_key = (lines << kFraction) / passes;
-    Expr which = next_granule(turn)[1] + ((slot * lines_per_key) >> kFraction);
-    next_lines(slot, turn) = granule_lines(clamp(which, 0, last_line));
+    Expr which = part * kGranuleKeys * lines / passes + ((slot * lines_per_key) >> kFraction);
+    next_lines(slot, part) = granule_lines(clamp(which, 0, last_line));
 
     next_start = Func("next_start");
     Expr last_granule = granules(inputs.key_count) - 1;
     Expr there = min((c + 1) * chunk_granules + next_granule(turn)[0], last_granule);
     next_start(turn, c) = inputs.key_start(unsafe_promise_clamped(there, 0, last_granule) * kGranuleKeys);
     next_keys = Func("next_keys");
-    next_keys(slot, turn, c) = inputs.prefetch_key(next_start(turn, c), next_lines(slot, turn));
-    return next_keys(over_keys.x, d / options.fetch_pass * chunk_granules + over_keys.y, c);
+    Expr part_of_turn = unsafe_promise_clamped(next_granule(turn)[1], 0, passes - 1);
+    next_keys(slot, turn, c) = inputs.prefetch_key(next_start(turn, c), next_lines(slot, part_of_turn));
 }
 
 // Of a score relative to a maximum, 0 where they are the same. Where products are scaled last, what is masked is scaled
@@ -318,7 +326,8 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), maximum);
 
     normaliser(r) = normalise(statistics(r)[0], statistics(r)[1], inputs.sinks(head_index()));
-    Expr sum = in_steps ? inputs.value_steps().sum([&](Expr at) { return state(r, std::move(at)); }, d) : state(r, d);
+    const auto at = [&](Expr position) { return state(r, std::move(position)); };
+    Expr sum = in_steps ? inputs.value_steps().sum(at, d) : in_integers ? inputs.value_pairs().sum(at, d) : state(r, d);
     output(d, r) = scaled_output(inputs, sum * normaliser(r)[0], d);
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];

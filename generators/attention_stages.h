@@ -31,6 +31,8 @@ struct StageOptions {
     int fetch_pass = 0;
     bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
+    // Of integers: both products are of pairs of them, for instructions that sum these up.
+    bool integer_pairs = false;
     // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
     // row sees. The tile's rows fill whole vectors.
     bool values_in_place = false;
@@ -108,21 +110,35 @@ struct ScoreStages {
     Halide::RDom over_limits;                // defined with slices and in_matrices: (0), of chunks that limits cut
     Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
-    Halide::RDom over_steps;       // (step) of IntegerSteps; defined with in_steps
-    Halide::RDom over_lanes;       // of a vector; likewise, and with values_in_place. With key_groups: slices
+    Halide::RDom over_steps;  // (step) of IntegerSteps; defined with in_steps
+    Halide::RDom over_lanes;  // of a vector; likewise, in_integers, and with values_in_place. With key_groups: slices
+    Halide::RDom over_integers;    // (side, vector, step) of IntegerPairs; defined in_integers, as the next four
+    Halide::RDom over_step;        // (side, vector)
+    Halide::RDom over_scaled;      // (step)
+    Halide::RDom over_positions;   // of a row
+    Halide::RDom over_asks;        // (ask, step)
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
-    Halide::Func row;                  // (r) absolute row, clamped to the tile's last one
-    Halide::Func head;                 // (r) absolute query head, likewise
-    Halide::Func position;             // (r) row + position_offset
-    Halide::Func first, last;          // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
-    Halide::Func query_tile;           // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
-    Halide::Func query_pairs;          // (side, r, pair) in bfloat16; defined with in_pairs
-    Halide::Func query_steps;          // (r, position) what to multiply key_rows by; defined with in_steps
-    Halide::Func key_words;            // (lane, step, k, c) defined with IntegerSteps::in_words
-    Halide::Func lane_sums;            // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
-    Halide::Func key_rows;             // (d, k, c) keys in float32, with in_pairs in bfloat16, or bits of matrix_type
+    Halide::Func row;          // (r) absolute row, clamped to the tile's last one
+    Halide::Func head;         // (r) absolute query head, likewise
+    Halide::Func position;     // (r) row + position_offset
+    Halide::Func first, last;  // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
+    Halide::Func query_tile;   // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
+    Halide::Func query_pairs;  // (side, r, pair) in bfloat16; defined with in_pairs
+    Halide::Func query_steps;  // (r, position) what to multiply key_rows by; defined with in_steps, in_integers
+    Halide::Func key_words;    // (lane, step, k, c) defined with IntegerSteps::in_words
+    Halide::Func lane_sums;    // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
+    // Defined in_integers: query_integers are multiplied in place of query_steps, in query_units.
+    Halide::Func query_peak;      // (r) the largest of query_steps
+    Halide::Func query_unit;      // (r)
+    Halide::Func query_integers;  // (r, position) int16
+    Halide::Func step_sums;       // (lane, r, k, step, c) int32, of the products of a step
+    Halide::Func lane_integers;   // (lane, r, k, c) likewise of all steps, for keys of one scale
+    Halide::Func lane_floats;     // (lane, r, k, c) the same
+    Halide::Func asked;           // (block, c) 0; asks for all that fetched_line does for a block of keys
+    // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
+    Halide::Func key_rows;
     Halide::Func fetch_starts;         // (block, c) Tuple of where the rows start that a block asks for: its
                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
                                        // but without whole_lines
@@ -148,7 +164,8 @@ struct ScoreStages {
     hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs
     int step_elements = 0;                        // of dot products, one line of float32 by default
     bool in_steps = false;                        // rows count positions, see IntegerSteps
-    Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; defined with in_steps
+    bool in_integers = false;                     // the same, see IntegerPairs
+    Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
     hattn_dtype matrix_type = HATTN_FLOAT32;  // else: both products are of matrices, of bits of this type
@@ -175,7 +192,9 @@ private:
     int lines_of_step(int block) const;                            // that a block's keys have in one step
     Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
     Halide::Expr key_of_steps();                                   // at a position d; with in_steps
+    Halide::Expr key_of_integers();                                // likewise, in_integers
     void multiply_steps(int fetch_block);                          // defines dot; likewise
+    Halide::Expr multiply_integers(int fetch_block);               // defines dot, and gives the product
     void multiply_slices(int slices, int elements);                // likewise; with key_groups
     Halide::Expr key_of_slice(int elements) const;                 // with key_groups
     Halide::Expr query_of_row(const Halide::Expr &d) const;        // with in_fragments()
@@ -213,29 +232,45 @@ struct AttentionStages : ScoreStages {
     Halide::Var slot{"slot"}, granule{"granule"};  // key = granule * kGranuleKeys + slot, in its chunk
     Halide::Func chunk_value;  // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
     // With in_pairs, pairs of keys in bfloat16; the sum of weights is taken before they are rounded.
-    Halide::RDom over_key_pairs;   // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side
+    Halide::RDom over_key_pairs;   // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side; and
+                                   // in_integers
     Halide::RDom over_key_blocks;  // (key of a block, block) of the keys of a chunk; in its place with in_matrices
     Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules
     Halide::Func weight_rows;      // (k, r, c) weights; in its place with in_matrices
-    Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise
+    Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise. In_integers (side, lane, panel, pair,
+                                   // granule, c) of value_integers, in the order of sums
     // With in_matrices (side, lane, pair, c): all pairs of a chunk for the first panel of kMatrixColumns elements of
     // the head, then for the next one.
     Halide::Var panel{"panel"};
     Halide::Func panel_output;     // (r, lane, panel, c) weights . values; defined with in_matrices
-    Halide::Expr value_positions;  // of a row; defined with in_steps
+    Halide::Expr value_positions;  // of a row; defined with in_steps, in_integers
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
     // itself, lest scales multiply every element.
     Halide::Func scaled_weights;
-    Halide::Func value_words;   // (lane, step, slot, granule, c) defined with IntegerSteps::in_words
-    Halide::Func chunk_output;  // (r, d, c) weights . values
+    Halide::Func value_words;  // (lane, step, slot, granule, c) defined with IntegerSteps::in_words
+    // In_integers weights are integers too, in weight_units, and d counts sums of IntegerPairs.
+    Halide::Var block{"block"};       // of elements that share a scale
+    Halide::Expr value_blocks;        // of a row that have scales of their own
+    Halide::Expr dense_value_scales;  // a key's lie side by side
+    Halide::Expr value_scale_stride;  // from key to key
+    Halide::RDom over_scales;         // (k, block) of a chunk
+    Halide::Func value_scales;        // (k, block, c)
+    Halide::Func largest_scale;       // (c)
+    Halide::Func weight_unit;         // (r, c) with the scale
+    Halide::Func weight_rate;         // (r, c) weight_units in 1
+    Halide::Func weight_integers;     // (k, r, block, c) int16, weights by the scale of values
+    Halide::Func value_integers;      // (side, lane, panel, pair, granule, c) int16, at positions
+    Halide::Func integer_output;      // (r, lane, panel, c) int32, weight_integers . value_pairs
+    Halide::Func chunk_output;        // (r, d, c) weights . values
     // With fetch_pass. Turns count the granules of a chunk, in one pass over it after the other: each asks for lines of
     // one granule of the next chunk.
     Halide::Var turn{"turn"};
     Halide::RDom over_granule_lines;  // (line, slot) of a granule's keys
     Halide::Func granule_lines;       // (slot * lines + line) how far behind the granule's start the line is; asks for
                                       // those of the first granule
-    Halide::Func next_granule;        // (turn) Tuple of the granule and the first line of it
-    Halide::Func next_lines;          // (slot, turn) of granule_lines
+    Halide::Var part{"part"};         // of a granule's lines: those of a turn
+    Halide::Func next_granule;        // (turn) Tuple of the granule and the part
+    Halide::Func next_lines;          // (slot, part) of granule_lines
     Halide::Func next_start;          // (turn, c) where the granule starts
     Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
     Halide::Func state;               // (r, d) unnormalised output, updated over chunks
@@ -326,10 +361,12 @@ private:
     // Defines chunk_output over (r, d, c), as does multiply_value_matrices().
     void multiply_values(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_matrices(const AttentionInputs &inputs);
+    void weigh_integers(const AttentionInputs &inputs);  // defines weight_integers
+    void multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options);
     Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value
     // (r, d) of a slot and granule of keys: what multiplies chunk_value.
     Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
-    Halide::Expr fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);  // next_keys of the loop
+    void fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);  // defines next_keys
 };
 
 }  // namespace hattn::generators

@@ -30,32 +30,19 @@ int step_elements(hattn_dtype type) {
     return type == HATTN_INT4 ? 2 * kScaleBlock : type == HATTN_INT8 ? kScaleBlock : kLineFloats;
 }
 
-int IntegerSteps::elements() const {
-    return step_elements(type);
-}
+IntegerSteps::IntegerSteps(hattn_dtype type, int lanes, const Expr &dim)
+    : RowSteps{type, lanes, dim, step_elements(type)} {}
 
 int IntegerSteps::vectors() const {
-    return elements() / lanes;
-}
-
-Expr IntegerSteps::count() const {
-    return (dim + (elements() - 1)) / elements();
-}
-
-Expr IntegerSteps::positions() const {
-    return count() * elements();
-}
-
-Expr IntegerSteps::start(const Expr &step) const {
-    return in_words() ? min(step * elements(), dim - elements()) : step * elements();
+    return elements / lanes;
 }
 
 Expr IntegerSteps::step_of(const Expr &position) const {
-    return position / elements();
+    return position / elements;
 }
 
 Expr IntegerSteps::vector_of(const Expr &position) const {
-    return position % elements() / lanes;
+    return position % elements / lanes;
 }
 
 Expr IntegerSteps::lane_of(const Expr &position) const {
@@ -95,7 +82,7 @@ Expr IntegerSteps::query(const Row &element, const Expr &position) const {
     Expr step = step_of(position);
     Expr within = lane_of(position) * vectors() + (vectors() - 1) - vector_of(position);
     // Those that the last step has again count once.
-    Expr again = start(step) + within < step * elements();
+    Expr again = start(step) + within < step * elements;
     return select(again, 0.0f, element(min(start(step) + within, dim - 1)) * kUnit);
 }
 
@@ -103,7 +90,7 @@ Expr IntegerSteps::sum(const Row &at_position, const Expr &element) const {
     if (!in_words()) {
         return at_position(element);
     }
-    Expr step = element / elements();
+    Expr step = element / elements;
     Expr within = element - start(step);
     Expr vector = (vectors() - 1) - within % vectors();
     Expr position = (step * vectors() + vector) * lanes + within / vectors();

@@ -2,10 +2,7 @@
 // that are brought into float32 with as little work as the type allows. Scales are left to what is multiplied by them.
 #pragma once
 
-#include <functional>
-
-#include "Halide.h"
-#include "hattn/hattn.h"
+#include "row_steps.h"
 
 namespace hattn::generators {
 
@@ -19,18 +16,11 @@ int step_elements(hattn_dtype type);
 //   vector.
 // An element is brought to the top of its lane, the others are masked off, and what is converted is 2^28 times the
 // element: a number that is exact, and one that the other factor, or the sum, is divided by.
-struct IntegerSteps {
-    hattn_dtype type;
-    int lanes;
-    Halide::Expr dim;  // a multiple of kWholeHead, and at least a step
+struct IntegerSteps : RowSteps {
+    IntegerSteps(hattn_dtype type, int lanes, const Halide::Expr &dim);
 
-    int elements() const;                                // of a step
-    int vectors() const;                                 // of a step
-    Halide::Expr count() const;                          // of steps
-    Halide::Expr positions() const;                      // of all steps: at least dim
-    Halide::Expr start(const Halide::Expr &step) const;  // first element. The last step may go back over others.
+    int vectors() const;  // of a step
 
-    using Row = std::function<Halide::Expr(Halide::Expr)>;
     // Of the number at a position, given those of blocks of kScaleBlock elements.
     Halide::Expr scale(const Row &of_block, const Halide::Expr &position) const;
     bool in_words() const {

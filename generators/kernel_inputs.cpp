@@ -114,6 +114,14 @@ IntegerSteps AttentionInputs::value_steps() const {
     return {all_type, stored_value.lanes, value_dim()};
 }
 
+IntegerPairs AttentionInputs::key_pairs() const {
+    return {all_type, stored_key.lanes, key_dim()};
+}
+
+IntegerPairs AttentionInputs::value_pairs() const {
+    return {all_type, stored_value.lanes, value_dim()};
+}
+
 Expr AttentionInputs::key_byte(Expr at, Expr granule, Expr slot) const {
     return granule_element(stored_key.bytes, key_granules, std::move(at), std::move(granule), std::move(slot));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "integer_pairs.h"
 #include "runtime/kernel_table.h"
 #include "stored_side.h"
 
@@ -44,11 +45,13 @@ struct AttentionInputs {
     bool whole_heads() const {  // heads are multiples of kWholeHead
         return all_type != HATTN_FLOAT32;
     }
-    bool in_steps() const {  // keys and values are taken so
+    bool in_steps() const {  // keys and values are taken so: they are integers
         return all_type == HATTN_INT8 || all_type == HATTN_INT4;
     }
     IntegerSteps key_steps() const;
     IntegerSteps value_steps() const;
+    IntegerPairs key_pairs() const;  // likewise, where pairs of integers are multiplied
+    IntegerPairs value_pairs() const;
     Halide::Expr key_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
     bool has_scales() const {  // of keys and values

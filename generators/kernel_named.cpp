@@ -61,6 +61,10 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
         throw std::invalid_argument("kernel '" + name +
                                     "': over one type tiles have up to 8 rows, and values of at most 32 elements");
     }
+    if (storage_bits(type_of_all(found->spec.storage)) < 16 && found->target.integers.in_pairs &&
+        tile.value_unroll % 2 != 0) {
+        throw std::invalid_argument("kernel '" + name + "': integers are multiplied by pairs of vectors of values");
+    }
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }

@@ -29,11 +29,16 @@ int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
 
-// Where the value loop asks for keys, see decision 0040: of 16 bits, with one block of one or two rows.
-bool fetches_in_passes(const KernelSpec &spec) {
+bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
+    return storage_bits(type_of_all(spec.storage)) < 16 && target.integers.in_pairs;
+}
+
+// Where the value loop asks for keys, see decisions 0040 and 0057: with one block of rows, of 16 bits one or two.
+bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     constexpr int kMostRows = 2;
-    const bool one_block = spec.tile.rows == spec.tile.row_vectors && spec.tile.rows <= kMostRows;
-    return storage_bits(type_of_all(spec.storage)) == 16 && one_block;
+    const bool one_block = spec.tile.rows == spec.tile.row_vectors;
+    const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kMostRows;
+    return one_block && (halves || multiplies_integers(spec, target));
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
@@ -56,8 +61,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .unit = kLog2E,
                                                 .fetch_block = block,
                                                 .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
-                                                .fetch_pass = fetches_in_passes(spec) ? pass : 0,
+                                                .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
                                                 .fetch_operands = fetches_operands,
+                                                .integer_pairs = multiplies_integers(spec, target),
                                                 .values_in_place = in_place});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes

@@ -87,6 +87,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     if (storage_bits(type_of_all(family.storage)) == 16) {
         return target.halves_split_kv_tiles;
     }
+    if (type_of_all(family.storage) == HATTN_INT4 && !target.int4_split_kv_tiles.empty()) {
+        return target.int4_split_kv_tiles;
+    }
     if (type_of_all(family.storage) != HATTN_FLOAT32) {
         return target.one_type_split_kv_tiles;
     }
@@ -186,18 +189,35 @@ void for_each_kernel(const schedules::Architecture &architecture,
 
 namespace {
 
-const char *of_storage(KeyStorage storage, const char *pairs, const char *matrices, const char *others) {
-    return storage == KeyStorage::kBfloat16 ? pairs : storage == KeyStorage::kBfloat16Matrices ? matrices : others;
+struct Instructions {
+    const char *halide_target, *further_cpu_features;
+};
+
+Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
+    switch (spec.storage) {
+    case KeyStorage::kBfloat16:
+        return {target.bfloat16.halide_target, target.bfloat16.cpu_features};
+    case KeyStorage::kBfloat16Matrices:
+        return {target.matrices.halide_target, target.matrices.cpu_features};
+    case KeyStorage::kAllInt8:
+    case KeyStorage::kAllInt4:
+        if (target.integers.in_pairs) {
+            return {target.integers.halide_target, target.integers.cpu_features};
+        }
+        [[fallthrough]];
+    default:
+        return {target.halide_target, ""};
+    }
 }
 
 }  // namespace
 
 const char *halide_target(const KernelSpec &spec, const TargetRow &target) {
-    return of_storage(spec.storage, target.bfloat16.halide_target, target.matrices.halide_target, target.halide_target);
+    return instructions_of(spec, target).halide_target;
 }
 
 const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target) {
-    return of_storage(spec.storage, target.bfloat16.cpu_features, target.matrices.cpu_features, "");
+    return instructions_of(spec, target).further_cpu_features;
 }
 
 }  // namespace hattn::generators

@@ -43,8 +43,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
-      step_elements(generators::step_elements(all_type)),
-      in_steps(inputs.in_steps()),
+      step_elements(options.integer_pairs ? inputs.key_pairs().elements : generators::step_elements(all_type)),
+      in_steps(inputs.in_steps() && !options.integer_pairs),
+      in_integers(options.integer_pairs),
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
@@ -76,7 +77,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (inputs.has_scales()) {
         query *= inputs.stored_key.channel_scales(clamp_dim(d));
     }
-    if (in_steps) {
+    if (inputs.in_steps()) {
         query *= inputs.stored_key.common_scale();
     }
     query_tile(r, d) = in_fragments() ? query_of_row(d)
@@ -93,9 +94,11 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     key_rows(d, k, c) = in_fragments()   ? key_of_row(d, key_index(k, c))
                         : key_groups > 0 ? key_of_slice(options.head / options.slices)
                         : in_steps       ? key_of_steps()
+                        : in_integers    ? key_of_integers()
                         : in_pairs       ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
                                          : key_element;
     dot(r, k, c) = 0.0f;
+    Expr product = dot(r, k, c);
     if (in_pairs) {
         query_pairs = Func("query_pairs");
         query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
@@ -105,6 +108,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
             half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
     } else if (in_steps) {
         multiply_steps(options.fetch_block);
+    } else if (in_integers) {
+        product = multiply_integers(options.fetch_block);
     } else if (key_groups > 0) {
         multiply_slices(options.slices, options.head / options.slices);
     } else if (whole_lines) {
@@ -128,7 +133,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         context.fetch_keys = options.chunk;
     }
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
-    Expr product = is_const_one(factor) ? dot(r, k, c) : dot(r, k, c) * factor;
+    product = is_const_one(factor) ? product : product * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
     if (!in_matrices && (options.slices == 0 || key_groups > 0)) {
         logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
@@ -195,7 +200,9 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
 }
 
 Expr ScoreStages::step_count() const {
-    return in_steps ? inputs_.key_steps().count() : over_dim.x.extent() / kLineFloats;
+    return in_steps      ? inputs_.key_steps().count()
+           : in_integers ? inputs_.key_pairs().count()
+                         : over_dim.x.extent() / kLineFloats;
 }
 
 int ScoreStages::lines_of_step(int block) const {
@@ -226,7 +233,7 @@ void ScoreStages::multiply_steps(int fetch_block) {
     over_lanes = RDom(0, steps.lanes, "over_lanes");
     query_steps(r, d) = steps.query([&](Expr element) { return query_tile(r, std::move(element)); }, d);
 
-    Expr begin = over_steps * steps.elements() + lane;
+    Expr begin = over_steps * steps.elements + lane;
     const auto of_block = [&](Expr block) {
         Expr key = key_index(k, c);
         return inputs_.stored_key.block_scale(std::move(block), key / kGranuleKeys, key % kGranuleKeys);

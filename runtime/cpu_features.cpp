@@ -62,6 +62,8 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512bitalg");
     if (feature == "avx512bf16")
         return __builtin_cpu_supports("avx512bf16");
+    if (feature == "gfni")
+        return __builtin_cpu_supports("gfni");
     if (feature == "amx_bf16")
         return has_amx_bf16();
     return false;

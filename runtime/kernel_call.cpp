@@ -253,16 +253,19 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t key_rows = kernel.storage == KeyStorage::kAny ? tile.key_unroll * (key_dim + 2 * kLanes)
                              : in_registers                     ? 0
                                                                 : chunk * (key_dim + 4 * kLanes) / 2;
-    // Both products are stored before they are used, with gaps (spread_rows() of schedules/x86/matrices.cpp), and queries
-    // and weights a second time.
+    // Both products are stored before they are used, with gaps (spread_rows() of schedules/x86/matrices.cpp), and
+    // queries and weights a second time.
     constexpr int64_t kPanels = 9;
     const int64_t products = kernel.storage == KeyStorage::kBfloat16Matrices
                                  ? (rows + kLanes) * (3 * chunk + key_dim + 2 * kLanes) +
                                        rows * kLanes * round_up(ceil_div(value_dim, kLanes), kPanels)
                                  : 0;
-    // Queries a second time, as integers of keys are taken, and the state, both in whole steps of 64 elements.
+    // Queries a second and a third time, as integers of keys are taken, and the state, all in whole steps of 64
+    // elements; scales of a chunk's values, and weights as integers, of 16 bits, for each block that has a scale.
     const hattn_dtype all = type_of_all(kernel.storage);
-    const int64_t steps = all == HATTN_INT8 || all == HATTN_INT4 ? rows * (key_dim + 8 * kLanes) : 0;
+    const bool is_integer = all == HATTN_INT8 || all == HATTN_INT4;
+    const int64_t blocks = value_dim / kScaleBlock + 1;
+    const int64_t steps = is_integer ? 2 * rows * (key_dim + 8 * kLanes) + chunk * blocks * (rows / 2 + 1) : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);
     // Where those of a granule are, and which one each pass over a chunk's values asks for with each key.

@@ -104,7 +104,9 @@ std::vector<TargetRow> x86_64_targets() {
                 {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}, {16, 32, 1, 8, 8}},
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
             .stored_split_kv_tiles = {{2, 64, 2, 4, 2}, {8, 64, 8, 2, 1}, {16, 32, 1, 8, 8}},
-            .one_type_split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
+            .one_type_split_kv_tiles = {{1, 64, 1, 8, 2}, {2, 64, 2, 8, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
+            // With eight keys LLVM gathers where they lie.
+            .int4_split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
             .halves_split_kv_tiles = {{1, 32, 1, 4, 2}, {2, 32, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
@@ -118,6 +120,8 @@ std::vector<TargetRow> x86_64_targets() {
             .bfloat16 = {bfloat16.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg",
                          {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}},
+            // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
+            .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni", true},
             // Four registers of 16 x 16 sums at a time, see schedules/x86/joined_tiles.h.
             .matrices = {matrices.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg amx_bf16",
@@ -243,6 +247,8 @@ TargetRow resolve_stand_in(const Architecture &architecture, const std::string &
     row.cpu_features = other.cpu_features;
     row.bfloat16.halide_target = other.halide_target;
     row.bfloat16.cpu_features = "";
+    row.integers.halide_target = other.halide_target;
+    row.integers.cpu_features = "";
     row.matrices.halide_target = other.halide_target;
     row.matrices.cpu_features = "";
     row.matrices.flash = row.matrices.flash_in_loops;

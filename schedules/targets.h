@@ -61,6 +61,13 @@ struct Bfloat16Kernels {
     std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
 };
 
+// Kernels that multiply integers in pairs, where a CPU has an instruction for that which sums up as well.
+struct IntegerKernels {
+    const char *halide_target = nullptr;
+    const char *cpu_features = "";
+    bool in_pairs = false;  // else they are as those of others, and the target's
+};
+
 // Kernels that multiply small matrices of bfloat16 numbers, likewise. Of the two schedules the second cuts the same
 // matrices out as loops, for stand-ins: what computes one, without an instruction for it, fills no vectors.
 struct MatrixKernels {
@@ -93,9 +100,11 @@ struct TargetRow {
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
     std::vector<Tile> stored_split_kv_tiles = {};    // over any storage
     std::vector<Tile> one_type_split_kv_tiles = {};  // over one type, with the head in the lanes; not inherited
-    std::vector<Tile> halves_split_kv_tiles = {};    // over float16 or bfloat16 in their place, likewise
+    std::vector<Tile> int4_split_kv_tiles = {};      // over int4; empty: as over one type
+    std::vector<Tile> halves_split_kv_tiles = {};    // over float16 or bfloat16 in their place
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
+    IntegerKernels integers = {};                                            // likewise
     MatrixKernels matrices = {};                                             // likewise
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one
 

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "integer_pairs.h"
 #include "schedules/stored.h"
 
 namespace hattn::schedules::simd {
@@ -34,6 +35,9 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
         .reorder(s.d, s.r)
         .reorder_storage(s.d, s.r)
         .vectorize(s.d, lanes, TailStrategy::RoundUp);
+    if (s.in_integers) {
+        schedule_integer_queries(s, tile, lanes);
+    }
     if (s.in_steps) {
         s.query_steps.compute_root()
             .bound(s.r, 0, tile.rows)
@@ -44,13 +48,13 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
 }
 
 // With each key of a pass of the value loop.
-void schedule_next_keys(AttentionStages &s) {
+void schedule_next_keys(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
     if (s.next_keys.defined()) {
         for (Func table : {s.granule_lines, s.next_granule, s.next_lines}) {
             table.compute_root();
         }
-        s.next_start.compute_at(s.chunk_output, s.over_keys.y).bound_extent(s.turn, 1);
-        s.next_keys.compute_at(s.chunk_output, s.over_keys.x).bound_extent(s.turn, 1);
+        s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
+        s.next_keys.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
     }
 }
 
@@ -70,24 +74,9 @@ void schedule_value_steps(AttentionStages &s, const Var &block, const Tile &tile
     }
 }
 
-// Each vector of head elements of every row is updated from registers.
+// Of weights and values, each key by itself.
 template<typename Stages>
-void schedule_state(Stages &s, const Tile &tile, int lanes) {
-    Var block("d_block"), inner("d_inner"), rows("r_block");
-    s.state.compute_root()
-        .bound(s.r, 0, tile.rows)
-        .reorder_storage(s.d, s.r)
-        .reorder(s.d, s.r)
-        .vectorize(s.d, lanes)
-        .unroll(s.r);
-    s.state.update()
-        .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
-        .split(s.r, rows, s.r, tile.row_vectors)
-        .reorder(inner, s.r, rows, block, s.over_chunks.x)
-        .partition(block, s.whole_heads ? Partition::Auto : Partition::Always)
-        .vectorize(inner, lanes)
-        .unroll(inner)
-        .unroll(s.r);
+void schedule_products(Stages &s, const Var &rows, const Tile &tile, int lanes) {
     s.chunk_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)
         .bound_extent(s.d, lanes * tile.value_unroll)
@@ -114,11 +103,41 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             specialize_for_storage(s.chunk_value, s.value_type);
         }
     }
+}
+
+// Each vector of head elements of every row is updated from registers.
+template<typename Stages>
+void schedule_state(Stages &s, const Tile &tile, int lanes) {
+    Var block("d_block"), inner("d_inner"), rows("r_block");
+    s.state.compute_root()
+        .bound(s.r, 0, tile.rows)
+        .reorder_storage(s.d, s.r)
+        .reorder(s.d, s.r)
+        .vectorize(s.d, lanes)
+        .unroll(s.r);
+    s.state.update()
+        .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
+        .split(s.r, rows, s.r, tile.row_vectors)
+        .reorder(inner, s.r, rows, block, s.over_chunks.x)
+        .partition(block, s.whole_heads ? Partition::Auto : Partition::Always)
+        .vectorize(inner, lanes)
+        .unroll(inner)
+        .unroll(s.r);
+    int elements = lanes;  // of the output, at once
     if constexpr (std::is_same_v<Stages, AttentionStages>) {
-        schedule_next_keys(s);
-        schedule_value_steps(s, block, tile, lanes);
+        if (s.in_integers) {
+            elements = output_elements(s, lanes);
+            schedule_integer_values(s, block, rows, tile, lanes);
+            schedule_next_keys(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
+        } else {
+            schedule_products(s, rows, tile, lanes);
+            schedule_next_keys(s, s.chunk_output, s.over_keys.x, s.over_keys.y);
+            schedule_value_steps(s, block, tile, lanes);
+        }
+    } else {
+        schedule_products(s, rows, tile, lanes);
     }
-    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    s.output.reorder(s.d, s.r).vectorize(s.d, elements, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
 }
 
@@ -162,8 +181,9 @@ void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, cons
 }
 
 void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    RVar vector("d_vector"), lane(s.in_steps ? s.over_lanes.x : RVar("d_lane"));
-    Var partial(s.in_steps ? s.lane : Var("lane")), block("k_block"), inner("k_inner"), rows("r_block");
+    const bool by_lanes = s.in_steps || s.in_integers;
+    RVar vector("d_vector"), lane(by_lanes ? s.over_lanes.x : RVar("d_lane"));
+    Var partial(by_lanes ? s.lane : Var("lane")), block("k_block"), inner("k_inner"), rows("r_block");
     s.dot.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
         .bound_extent(s.k, tile.keys)
@@ -172,7 +192,7 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .reorder(s.r, s.k)
         .unroll(s.r);
     Func lane_sums = s.lane_sums;
-    if (!s.in_steps) {
+    if (!by_lanes) {
         s.dot.update().split(s.over_lines.x, vector, lane, lanes);
         lane_sums = s.dot.update().rfactor(lane, partial);
     }
@@ -183,6 +203,11 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         .partition(block, s.any_storage ? Partition::Never : Partition::Auto)
         .unroll(s.r);
     sums.reorder(lane, s.r, inner, rows, block).atomic().vectorize(lane).unroll(inner);
+    if (s.in_integers) {
+        sums.specialize(s.one_key_scale);
+        schedule_integer_sums(s, block, rows, lanes);
+        return;
+    }
     const RVar line = s.in_steps ? s.over_steps.x : s.over_lines.y;
     lane_sums.compute_at(s.dot, rows);
     schedule_lane_sums(s, lane_sums, partial, vector, line, lanes);

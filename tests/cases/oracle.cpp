@@ -11,6 +11,7 @@ namespace hattn::cases {
 namespace {
 
 constexpr double kRoundoff = 0x1p-24;
+constexpr double kIntegerRoundoff = 1.0 / 65534.0;  // of a number relative to the largest
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTiny = 0x1p-126;  // weights below this may be flushed to zero
 
@@ -47,21 +48,24 @@ double scale_of(const hattn_attention_desc &desc) {
 }
 
 Score score(const hattn_attention_desc &desc, const hattn_attention_args &args, int64_t b, int64_t h, int64_t i,
-            int64_t j) {
+            int64_t j, const ScaleRatios &ratios) {
     int64_t kv_head = h / (desc.query_heads / desc.kv_heads);
-    double dot = 0.0, magnitude = 0.0;
+    double dot = 0.0, magnitude = 0.0, largest = 0.0, of_key = 0.0;
     const float *query = &element<float>(args.q, b, h, i, 0);
     const float *key = &element<float>(args.k, b, kv_head, j, 0);
     for (int64_t d = 0; d < desc.key_dim; ++d) {
         double product = static_cast<double>(query[d]) * static_cast<double>(key[d]);
         dot += product;
         magnitude += std::fabs(product);
+        largest = std::max(largest, std::fabs(static_cast<double>(query[d])));
+        of_key += std::fabs(static_cast<double>(key[d]));
     }
     double scale = scale_of(desc);
     double root = std::sqrt(static_cast<double>(desc.key_dim));
     Score s;
     s.raw = scale * dot;
-    s.raw_error = kRoundoff * ((0.5 * root + 4.0) * std::fabs(scale) * magnitude + 4.0 * std::fabs(s.raw));
+    s.raw_error = kRoundoff * ((0.5 * root + 4.0) * std::fabs(scale) * magnitude + 4.0 * std::fabs(s.raw)) +
+                  kIntegerRoundoff * std::fabs(scale) * largest * ratios.keys * of_key;
     s.capped = s.raw;
     s.capped_error = s.raw_error;
     if (desc.softcap > 0.0f) {
@@ -80,8 +84,9 @@ Score score(const hattn_attention_desc &desc, const hattn_attention_args &args, 
 
 class Row {
 public:
-    Row(const hattn_attention_desc &desc, const hattn_attention_args &args, int64_t b, int64_t h, int64_t i)
-        : desc_(desc), args_(args), b_(b), h_(h), i_(i), inside_(i < sequence_of(args, b).q_length) {}
+    Row(const hattn_attention_desc &desc, const hattn_attention_args &args, const ScaleRatios &ratios, int64_t b,
+        int64_t h, int64_t i)
+        : desc_(desc), args_(args), ratios_(ratios), b_(b), h_(h), i_(i), inside_(i < sequence_of(args, b).q_length) {}
 
     void append_to(Expected &expected) {
         int64_t keys = args_.k.extent[2];
@@ -91,7 +96,7 @@ public:
         for (int64_t j = 0; inside_ && j < kv_length; ++j) {
             bool visible = sees(desc_, args_, b_, h_, i_, j);
             if (visible || wants_all) {
-                scores_[static_cast<size_t>(j)] = score(desc_, args_, b_, h_, i_, j);
+                scores_[static_cast<size_t>(j)] = score(desc_, args_, b_, h_, i_, j, ratios_);
             }
             if (!visible) {
                 scores_[static_cast<size_t>(j)].logit = -kInfinity;
@@ -152,7 +157,10 @@ private:
         int64_t kv_head = h_ / (desc_.query_heads / desc_.kv_heads);
         auto dim = static_cast<size_t>(desc_.value_dim);
         std::vector<double> out(dim, 0.0), magnitude(dim, 0.0), own_error(dim, 0.0), floor(dim, 0.0);
-        double error = sink_error_;
+        double error = sink_error_, largest = 0.0;
+        for (double weight : weights_) {
+            largest = std::max(largest, weight);
+        }
         for (size_t j = 0; j < weights_.size(); ++j) {
             if (scores_[j].logit == -kInfinity) {
                 continue;
@@ -164,7 +172,7 @@ private:
                 out[d] += weights_[j] * static_cast<double>(value[d]);
                 magnitude[d] += weights_[j] * size;
                 own_error[d] += weights_[j] * size * relative_error_[j];
-                floor[d] += kTiny * size;
+                floor[d] += (kTiny + kIntegerRoundoff * largest * ratios_.values) * size;
             }
         }
         for (size_t d = 0; d < dim; ++d) {
@@ -203,6 +211,7 @@ private:
 
     const hattn_attention_desc &desc_;
     const hattn_attention_args &args_;
+    const ScaleRatios &ratios_;
     int64_t b_, h_, i_;
     bool inside_;
     std::vector<Score> scores_;
@@ -232,12 +241,12 @@ bool sees(const hattn_attention_desc &desc, const hattn_attention_args &args, in
     return visible;
 }
 
-Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args) {
+Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const ScaleRatios &ratios) {
     Expected expected;
     for (int64_t b = 0; b < args.q.extent[0]; ++b) {
         for (int64_t h = 0; h < desc.query_heads; ++h) {
             for (int64_t i = 0; i < args.q.extent[2]; ++i) {
-                Row(desc, args, b, h, i).append_to(expected);
+                Row(desc, args, ratios, b, h, i).append_to(expected);
             }
         }
     }

@@ -11,6 +11,10 @@
 //   out           sum_j p_j (|v_j| + |o|) r_j + u (sqrt(n) + 8) sum_j p_j |v_j|    n visible keys
 //   lse           sum_j p_j r_j + u (sqrt(n) + 8) + 2 u (|lse| + max |s_j|)
 //   probabilities p_j (r_j + lse bound)
+// Kernels that multiply pairs of integers round queries to units of the largest of the row, and weights, by the scales
+// of values, to units of the largest of the keys they take at once: to half a unit of 1 / 32767 each.
+//   e_j           + scale max_d |q_d| c sum_d |k_jd| / 65534     c: how much scales of keys' elements differ, as a
+//   ratio out           + max_j p_j s sum_j |v_j| / 65534              s: likewise those of values' blocks; j visible
 // Weights below 2^-126 may be flushed to zero. On x86 the kernels use at most a sixth of the bound for out, two fifths
 // for lse and half for scores.
 // Sinks enter the sums like a key with a value of zero. Scores of 1e4 carry an e_j of about 1e-2, as they must: an ulp
@@ -32,7 +36,12 @@ struct Expected {
     std::vector<double> scores, scores_bound;
 };
 
-Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args);
+// Of kernels that multiply integers.
+struct ScaleRatios {
+    double keys = 0.0, values = 0.0;  // 0: others
+};
+
+Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const ScaleRatios &ratios = {});
 
 // Whether row i of query head h sees key j: lengths, causal limit, window, mask and a bias of -inf.
 bool sees(const hattn_attention_desc &desc, const hattn_attention_args &args, int64_t b, int64_t h, int64_t i,

@@ -95,6 +95,19 @@ void fill_scales(const hattn_tensor &scales, double largest_element, double limi
     });
 }
 
+// Of the largest scale to the smallest.
+double ratio_of(const hattn_tensor &scales) {
+    double most = 0.0, least = std::numeric_limits<double>::infinity();
+    for_each_element(scales, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        const double size = std::fabs(static_cast<double>(element<float>(scales, b, h, s, d)));
+        if (std::isfinite(size) && size > 0.0) {
+            most = std::max(most, size);
+            least = std::min(least, size);
+        }
+    });
+    return most > 0.0 ? most / least : 1.0;
+}
+
 // Two elements a byte, rows dense: strides that have to be even.
 TensorData make_integers(const hattn_tensor &side, hattn_dtype type) {
     if (type == HATTN_INT8) {
@@ -182,7 +195,7 @@ void add_weight_rounding(const hattn_attention_desc &desc, const hattn_attention
 }  // namespace
 
 Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const Rounding &rounding) {
-    Expected expected = evaluate(desc, args);
+    Expected expected = evaluate(desc, args, rounding.integers);
     if (rounding.weights != HATTN_FLOAT32) {
         add_weight_rounding(desc, args, roundoff(rounding.weights), expected);
     }
@@ -223,8 +236,18 @@ TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_
     }
 }
 
-Expected TypedProblem::evaluate(hattn_dtype weight_type) const {
-    return cases::evaluate(twin.desc, twin.args, {args.out.dtype, weight_type});
+Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers) const {
+    Rounding rounding{args.out.dtype, weight_type};
+    if (integers) {
+        const bool of_channels = k_scale.given() && k_scale.view.extent[3] == desc.key_dim;
+        const bool of_blocks = v_scale.given() && v_scale.view.extent[2] > 1;
+        rounding.integers = {of_channels ? ratio_of(k_scale.view) : 1.0, of_blocks ? ratio_of(v_scale.view) : 1.0};
+    }
+    return rounding;
+}
+
+Expected TypedProblem::evaluate(hattn_dtype weight_type, bool integers) const {
+    return cases::evaluate(twin.desc, twin.args, rounding(weight_type, integers));
 }
 
 void TypedProblem::fill_outputs() {

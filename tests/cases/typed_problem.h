@@ -21,6 +21,7 @@ struct StoredTypes {
 struct Rounding {
     hattn_dtype out = HATTN_FLOAT32;
     hattn_dtype weights = HATTN_FLOAT32;  // after their sum is taken, which adds roundoff * sum_j p_j |v_j|
+    ScaleRatios integers = {};
 };
 
 // The oracle's numbers, with bounds that allow for it.
@@ -31,7 +32,9 @@ class TypedProblem {
 public:
     TypedProblem(const Case &c, const StoredTypes &types);
 
-    Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32) const;
+    // As kernels that round weights to a type, or multiply integers, may have it.
+    Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32, bool integers = false) const;
+    Rounding rounding(hattn_dtype weight_type, bool integers) const;
     // Every byte of the twin's outputs, and NaN into the one in its type.
     void fill_outputs();
     // Brings the output into the twin's, where difference() looks for it.

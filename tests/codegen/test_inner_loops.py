@@ -210,7 +210,48 @@ def test_there_are_kernels_for_one_type():
     assert found == {(dtype, target) for dtype in BITS for target in REGISTERS}
 
 
-@pytest.mark.parametrize("name", kernel_names(TYPED_NAME, ("",)))
+SSE4A = r"\b(extrq|insertq|movnts[sd])\b"  # which the instructions are compiled for and Intel's CPUs lack
+
+
+def multiplies_integers(name):
+    match = TYPED_NAME.match(name)
+    return BITS[match["dtype"]] < 16 and match["target"] == "x86_avx512"
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if multiplies_integers(name)])
+def test_kernels_that_multiply_integers(name, emit):
+    """Both loops multiply pairs of integers by the instruction for it, on sums in registers. Vectors of two values' rows are interleaved by
+    two instructions, once for all rows, and a line of the next keys is asked for with each pair of values."""
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    assert not re.search(SSE4A, text), f"{name} needs SSE4a"
+    assert "bf16" not in text, f"{name} needs bfloat16"
+    rows, keys, vectors_of_values = (int(match[part]) for part in "vud")
+    vectors = {"int8": 1, "int4": 2}[match["dtype"]]  # of a key, in a pass
+    product = r"\bvpdpwssd\b.*%zmm\d+$"
+    loops = [loop for loop in innermost_loops(text, isa) if loop.count(product)]
+    found = "\n".join(loop.text() for loop in loops)
+
+    def some(products, clean):
+        return any(loop.count(product) == products and clean(loop) for loop in loops)
+
+    def sums_scaled(loop):  # of a block of keys' elements; others have none
+        return loop.count(r"\bvcvtdq2ps\b")
+
+    scores = rows * keys * vectors
+    assert some(scores, lambda loop: not loop.fmas and not sums_scaled(loop) and not loop.count(isa.vector_stack)), f"{name}: no clean loop of {scores} products alone:\n{found}"
+    assert some(scores, lambda loop: loop.fmas == loop.count(isa.whole_fma) == sums_scaled(loop) == rows * keys), f"{name}: no loop of {scores} products with scales:\n{found}"
+    values = rows * vectors_of_values
+    interleaved = {rf"\bvpunpck{half}wd\b": vectors_of_values // 2 for half in "lh"}
+    assert some(
+        values,
+        lambda loop: {half: loop.count(half) for half in interleaved} == interleaved and loop.count(isa.fetch) == 1 and not loop.count(isa.vector_stack),
+    ), f"{name}: no clean loop of {values} products of values:\n{found}"
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if not multiplies_integers(name)])
 def test_kernels_for_one_type(name, emit):
     """A pass over a line of float32 asks for the part of a line that these keys have, and no element is gathered or inserted.
 
@@ -261,8 +302,7 @@ def test_kernels_for_bfloat16(name, emit):
     isa = INSTRUCTION_SETS[match["target"]]
     text = emit(name, isa)
     assert "gather" not in text, f"{name} gathers"
-    # SSE4a, which the instructions are compiled for and Intel's CPUs lack.
-    assert not re.search(r"\b(extrq|insertq|movnts[sd])\b", text), f"{name} needs SSE4a"
+    assert not re.search(SSE4A, text), f"{name} needs SSE4a"
     v, u, d = (int(match[part]) for part in "vud")
     loops = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvdpbf16ps\b")]
     others = (isa.fma, isa.arithmetic, isa.gather, r"\(%r[sb]p\).*%zmm|%zmm.*\(%r[sb]p\)")

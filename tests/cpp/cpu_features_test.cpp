@@ -73,6 +73,7 @@ TEST(CpuFeatures, AreThoseTheSystemReports) {
         {"avx512vnni", "avx512_vnni"},
         {"avx512vbmi2", "avx512_vbmi2"},
         {"avx512bitalg", "avx512_bitalg"},
+        {"gfni", "gfni"},
         {"amx_bf16", "amx_bf16"},
     };
     for (const auto &[feature, flag] : features) {

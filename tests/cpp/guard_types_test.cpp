@@ -80,7 +80,8 @@ TEST_P(GuardedTypes, TouchNothingOutside) {
                     ASSERT_TRUE(outcome.ok()) << outcome.text();
                     problem.read_output();
                     const hattn_dtype weight_type = test::weight_type_on(std::get<0>(GetParam()), types);
-                    ASSERT_EQ(cases::difference(problem.twin, problem.evaluate(weight_type)), "")
+                    const bool integers = test::multiplies_integers(std::get<0>(GetParam()), types);
+                    ASSERT_EQ(cases::difference(problem.twin, problem.evaluate(weight_type, integers)), "")
                         << types.name << ' ' << cases::describe(c);
                 }
             }

@@ -86,7 +86,8 @@ TEST_P(OneTypeKernel, MatchesOracle) {
             if (types.name == GetParam().type) {
                 SCOPED_TRACE(cases::describe(c));
                 cases::TypedProblem problem(c, types);
-                ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32));
+                const bool integers = test::multiplies_integers(GetParam().name, types);
+                ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32, integers));
                 ++runs;
             }
         }

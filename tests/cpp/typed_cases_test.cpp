@@ -40,7 +40,8 @@ TEST_P(TypedCase, MatchesOracle) {
         SCOPED_TRACE(std::string(types.name) + ", " + test::algorithm_name(algorithm) + "\n" + cases::describe(*spec));
         cases::TypedProblem problem(*spec, types);
         problem.desc.algorithm = algorithm;
-        test::expect_oracle(implementation.context.get(), problem, test::weight_type_on(target, types));
+        test::expect_oracle(implementation.context.get(), problem, test::weight_type_on(target, types),
+                            test::multiplies_integers(target, types));
     }
 }
 

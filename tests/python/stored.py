@@ -57,3 +57,19 @@ def store(rng, values, dtype, scales="keys"):
     over_all = widen(scale, values.shape)
     integers = np.clip(np.rint(values / over_all), -limit, limit).astype(np.int8)
     return Stored(integers if dtype == "int8" else pack(integers), scale, integers * over_all)
+
+
+def integer_rounding(result, q, k, v, v_scale):
+    """How much further from the oracle's `result` outputs may be where pairs of integers are multiplied, as in tests/cases/oracle.h.
+
+    k, v: what the integers stand for, [B, Hkv, S, D]; v_scale: those of values' blocks.
+    """
+    unit = 1 / 65534
+    group = q.shape[1] // k.shape[1]
+    k, v = (np.abs(np.repeat(side, group, 1)) for side in (k, v))
+    largest = np.abs(q).max(-1)[..., None]
+    relative = np.expm1(unit * largest * k.sum(-1)[:, :, None] / np.sqrt(q.shape[-1]))
+    weights = result.scores["probabilities"]
+    of_scores = (weights * relative) @ v + np.abs(result.out) * (weights * relative).sum(-1, keepdims=True)
+    ratio = v_scale.max() / v_scale[v_scale > 0].min()
+    return of_scores + unit * ratio * weights.max(-1, keepdims=True) * ((weights > 0) @ v)

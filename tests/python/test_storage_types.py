@@ -55,7 +55,9 @@ def test_what_kernels_need_beside_their_target():
     for kernel in hattn.info()["kernels"]:
         types = [f"all_{dtype}" for dtype in ("float16", "bfloat16", "int8", "int4")]
         assert kernel["storage"] in ("float32", "any", "bfloat16", "bfloat16_matrices", *types)
+        in_pairs = kernel["storage"] in ("all_int8", "all_int4") and kernel["target"] == "x86-avx512"
         assert ("avx512bf16" in kernel["needs"]) == kernel["storage"].startswith("bfloat16")
+        assert ("avx512vnni" in kernel["needs"]) >= in_pairs
         assert ("amx_bf16" in kernel["needs"]) == (kernel["storage"] == "bfloat16_matrices")
         assert kernel["target"] in TARGETS or not kernel["runnable"]
 
@@ -181,3 +183,15 @@ def test_torch_bfloat16(rng):
     assert out.dtype == torch.bfloat16
     expected = hattn.attention(*(array.astype(BFLOAT16) for array in (q, k, v)))
     np.testing.assert_array_equal(out.float().numpy(), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", stored.LIMITS)
+def test_scales_of_seen_values_that_are_no_numbers(rng, target, dtype, scale):
+    """Reach what they scale, however values are multiplied."""
+    q, k, v = (rng.standard_normal((1, heads, length, 64), np.float32) for heads, length in ((4, 1), (2, 90), (2, 90)))
+    k, v = stored.store(rng, k, dtype), stored.store(rng, v, dtype)
+    v.scale[0, 0, 40, 1] = scale
+    out = hattn.attention(q, k.array, v.array, k_scale=k.scale, v_scale=v.scale)
+    assert not np.isfinite(out[0, :2, 0, 32:]).any()
+    assert np.isfinite(out[0, 2:]).all()

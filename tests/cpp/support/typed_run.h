@@ -26,9 +26,17 @@ inline hattn_dtype weight_type_on(const std::string &target, const cases::Stored
     return all_bfloat16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
+// Whether kernels of a target may multiply integers, see docs/decisions/0057. The name may also be that of a kernel.
+inline bool multiplies_integers(const std::string &target, const cases::StoredTypes &types) {
+    const bool integers = types.k == types.v && (types.k == HATTN_INT8 || types.k == HATTN_INT4);
+    return integers &&
+           (target.find("x86-avx512") != std::string::npos || target.find("x86_avx512") != std::string::npos);
+}
+
 // Plans and executes `problem`, whose outputs are as the oracle has them, within what rounding weights to `weight_type`
-// adds, or to what tensor cores multiply; on the CPU nothing is allocated meanwhile.
-inline void expect_oracle(hattn_context *context, cases::TypedProblem &problem, hattn_dtype weight_type) {
+// adds, or to what tensor cores multiply, and that of integers; on the CPU nothing is allocated meanwhile.
+inline void expect_oracle(hattn_context *context, cases::TypedProblem &problem, hattn_dtype weight_type,
+                          bool integers = false) {
     problem.fill_outputs();
     hattn_plan *plan = nullptr;
     ASSERT_EQ(hattn_plan_create(context, &problem.desc, &plan), HATTN_OK) << hattn_last_error(context);
@@ -37,8 +45,8 @@ inline void expect_oracle(hattn_context *context, cases::TypedProblem &problem, 
     ASSERT_TRUE(outcome.ok()) << outcome.text();
     problem.read_output();
     const hattn_dtype multiplied = matrix_type(plan);
-    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(multiplied == HATTN_FLOAT32 ? weight_type : multiplied)),
-              "");
+    const hattn_dtype rounded = multiplied == HATTN_FLOAT32 ? weight_type : multiplied;
+    EXPECT_EQ(cases::difference(problem.twin, problem.evaluate(rounded, integers)), "");
     if (problem.desc.device == HATTN_CPU) {
         EXPECT_EQ(outcome.allocations, 0u);
     }

@@ -1,0 +1,44 @@
+// How a kernel for int8 or int4 keys and values alone goes through a row where the CPU multiplies pairs of integers: in
+// steps, each a few whole vectors of 16-bit integers, which are multiplied as such and summed up in 32 bits. Scales are
+// left to what is multiplied by them. Elsewhere see integer_steps.h.
+#pragma once
+
+#include "row_steps.h"
+
+namespace hattn::generators {
+
+// The largest of the integers that stand for queries and for weights: one of 16 bits with its sign.
+inline constexpr int kLargestInteger = 32767;
+
+// int16, of a float of no more than kLargestInteger.
+Halide::Expr nearest_integer(const Halide::Expr &value);
+
+// Of the 16-bit numbers in 128 bits, half: those of two vectors that are interleaved at once.
+inline constexpr int kQuarter = 4;
+
+// Positions count the numbers of a row as vectors have them, twice as many in each as there are lanes of float32. Of
+// int8 they are its elements. Of int4 a step has the first elements of its bytes, and then the second ones.
+struct IntegerPairs : RowSteps {
+    IntegerPairs(hattn_dtype type, int lanes, const Halide::Expr &dim);
+
+    int vectors() const;  // of a step
+
+    // int16: the number at a position, given the bytes of the row.
+    Halide::Expr number(const Row &byte, const Halide::Expr &position) const;
+    // What to multiply the number at a position by, given the elements of the other factor.
+    Halide::Expr query(const Row &element, const Halide::Expr &position) const;
+    // Of the pairs of numbers in a lane of each of a step's vectors, given those of blocks of kScaleBlock elements.
+    Halide::Expr scale(const Row &of_block, const Halide::Expr &step, const Halide::Expr &lane) const;
+
+    // Sums over rows have numbers in another order: vectors of two rows are interleaved within each 128 bits, as CPUs
+    // do that in one instruction. The position whose number a sum has, and a sum given those of all positions.
+    Halide::Expr summed(const Halide::Expr &sum) const;
+    Halide::Expr sum(const Row &at, const Halide::Expr &element) const;
+
+private:
+    bool in_halves() const {  // of bytes
+        return type == HATTN_INT4;
+    }
+};
+
+}  // namespace hattn::generators

@@ -1,0 +1,140 @@
+// Stages whose products are of pairs of 16-bit integers: keys and values are int8 or int4, and queries and weights are
+// rounded to integers, in units of the largest that there is.
+#include <limits>
+
+#include "attention_stages.h"
+#include "softmax_math.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+Expr ScoreStages::key_of_integers() {
+    const auto byte = [&](Expr at) {
+        Expr key = key_index(k, c);
+        return inputs_.key_byte(std::move(at), key / kGranuleKeys, key % kGranuleKeys);
+    };
+    return inputs_.key_pairs().number(byte, d);
+}
+
+// A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
+// parts of it.
+Expr ScoreStages::multiply_integers(int fetch_block) {
+    const IntegerPairs steps = inputs_.key_pairs();
+    query_steps = Func("query_steps");
+    query_peak = Func("query_peak");
+    query_unit = Func("query_unit");
+    query_integers = Func("query_integers");
+    over_positions = RDom(0, steps.positions(), "over_positions");
+    query_steps(r, d) = steps.query([&](Expr element) { return query_tile(r, std::move(element)); }, d);
+    query_peak(r) = 0.0f;
+    query_peak(r) = max(query_peak(r), abs(query_steps(r, over_positions)));
+    constexpr float kSmallestPeak = 1e-30f;
+    query_unit(r) = max(query_peak(r), kSmallestPeak) / static_cast<float>(kLargestInteger);
+    query_integers(r, d) = nearest_integer(query_steps(r, d) / query_unit(r));
+
+    asked = Func("asked");
+    step_sums = Func("step_sums");
+    lane_integers = Func("lane_integers");
+    lane_sums = Func("lane_sums");
+    const int asks = lines_of_step(fetch_block);
+    over_asks = RDom({{0, asks}, {0, steps.count()}}, "over_asks");
+    asked(k, c) = 0.0f;
+    asked(k, c) += fetched_line(k * asks + over_asks.x, over_asks.y, c);
+
+    constexpr int kSides = 2;
+    over_step = RDom({{0, kSides}, {0, steps.vectors()}}, "over_step");
+    over_integers = RDom({{0, kSides}, {0, steps.vectors()}, {0, steps.count()}}, "over_integers");
+    over_scaled = RDom(0, steps.count(), "over_scaled");
+    over_lanes = RDom(0, steps.lanes, "over_lanes");
+    const auto product = [&](const Expr &of_step, const RVar &vector, const RVar &of_pair) {
+        Expr at = of_step * steps.elements + vector * (kSides * steps.lanes) + lane * kSides + of_pair;
+        return cast<int>(query_integers(r, at)) * cast<int>(key_rows(at, k, c));
+    };
+    const auto of_block = [&](Expr block) {
+        Expr key = key_index(k, c);
+        return inputs_.stored_key.block_scale(std::move(block), key / kGranuleKeys, key % kGranuleKeys);
+    };
+    Expr nothing = asked(k / fetch_block, c);
+    step_sums(lane, r, k, step, c) = 0;
+    step_sums(lane, r, k, step, c) += product(step, over_step.y, over_step.x);
+    lane_sums(lane, r, k, c) = nothing;
+    lane_sums(lane, r, k, c) +=
+        cast<float>(step_sums(lane, r, k, over_scaled, c)) * steps.scale(of_block, over_scaled, lane);
+    lane_integers(lane, r, k, c) = cast<int>(nothing);
+    lane_integers(lane, r, k, c) += product(over_integers.z, over_integers.y, over_integers.x);
+    lane_floats = Func("lane_floats");
+    lane_floats(lane, r, k, c) = cast<float>(lane_integers(lane, r, k, c));
+    dot(r, k, c) += select(one_key_scale, lane_floats(over_lanes, r, k, c), lane_sums(over_lanes, r, k, c));
+    return dot(r, k, c) * query_unit(r);
+}
+
+// By the scale of values, which all elements share, or blocks of them: relative to the largest weight and the largest
+// scale of the chunk.
+void AttentionStages::weigh_integers(const AttentionInputs &inputs) {
+    value_scales = Func("value_scales");
+    largest_scale = Func("largest_scale");
+    weight_unit = Func("weight_unit");
+    weight_rate = Func("weight_rate");
+    weight_integers = Func("weight_integers");
+    const ImageParam &scales = inputs.stored_value.block_scales;
+    dense_value_scales = scales.dim(0).stride() == 1;
+    value_scale_stride = scales.dim(1).stride();
+    value_blocks = select(one_value_scale, 1, inputs.value_dim() / kScaleBlock);
+    Expr of_key = min(c * granules(chunk_keys) + k / kGranuleKeys, granules(inputs.key_count) - 1);
+    Expr stored = inputs.stored_value.block_scale(block, of_key, nearest_slot(inputs, k % kGranuleKeys, of_key));
+    value_scales(k, block, c) = select(one_value_scale, 1.0f, stored);
+    over_scales = RDom({{0, chunk_keys}, {0, value_blocks}}, "over_scales");
+    largest_scale(c) = 0.0f;
+    // A NaN counts as infinity, lest it vanishes: integers have none.
+    Expr size = abs(value_scales(over_scales.x, over_scales.y, c));
+    Expr is_finite = strict_float(size <= std::numeric_limits<float>::max());
+    largest_scale(c) = max(largest_scale(c), select(is_finite, size, std::numeric_limits<float>::infinity()));
+
+    constexpr float kSmallestWeight = 1e-12f, kSmallestScale = 1e-18f;
+    Expr largest = exp2_nonpositive(relative_exponent(chunk_max(r, c), running_max(r, c)));
+    weight_unit(r, c) =
+        max(largest, kSmallestWeight) * max(largest_scale(c), kSmallestScale) / static_cast<float>(kLargestInteger);
+    weight_rate(r, c) = 1.0f / weight_unit(r, c);
+    weight_integers(k, r, block, c) = nearest_integer(weights(r, k, c) * value_scales(k, block, c) * weight_rate(r, c));
+}
+
+void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options) {
+    weigh_integers(inputs);
+    const IntegerPairs steps = inputs.value_pairs();
+    value_positions = steps.positions();
+    value_integers = Func("value_integers");
+    integer_output = Func("integer_output");
+    value_pairs = Func("value_pairs");
+    Expr stored_granule = c * granules(chunk_keys) + granule;
+    const auto byte = [&](Expr at) {
+        return inputs.value_byte(std::move(at), stored_granule, nearest_slot(inputs, 2 * pair + side, stored_granule));
+    };
+    const int numbers = 2 * steps.lanes;  // of a panel
+    Expr number = steps.number(byte, panel * numbers + lane);
+    if (options.fetch_pass > 0) {
+        fetch_next_keys(inputs, options);
+        Expr pass = panel / (options.fetch_pass / numbers);
+        number += cast<int16_t>(next_keys(2 * pair, pass * granules(options.chunk) + granule, c));
+    }
+    value_integers(side, lane, panel, pair, granule, c) = number;
+    value_pairs(side, lane, panel, pair, granule, c) =
+        value_integers(side, steps.summed(lane), panel, pair, granule, c);
+
+    constexpr int kPairs = kGranuleKeys / 2;
+    over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
+    over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));
+    Expr key = over_key_pairs.z * kGranuleKeys + 2 * over_key_pairs.y + over_key_pairs.x;
+    const auto weight = [&](Expr of_block) {
+        Expr scaled = clamp(select(one_value_scale, 0, std::move(of_block)), 0, value_blocks - 1);
+        return weight_integers(key, r, scaled, c);
+    };
+    Expr step_of_panel = panel / (steps.elements / numbers);
+    integer_output(r, lane, panel, c) = 0;
+    integer_output(r, lane, panel, c) +=
+        cast<int>(steps.scale(weight, step_of_panel, lane % steps.lanes)) *
+        cast<int>(value_pairs(over_key_pairs.x, lane, panel, over_key_pairs.y, over_key_pairs.z, c));
+    chunk_output(r, d, c) = cast<float>(integer_output(r, d % numbers, d / numbers, c)) * weight_unit(r, c);
+}
+
+}  // namespace hattn::generators
