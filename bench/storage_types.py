@@ -65,6 +65,11 @@ def parse_arguments(arguments=None):
     return options
 
 
+def types_of(queries):
+    """Those that take part in a case."""
+    return TYPES + (tuple(PER_HEAD) if queries == 1 else ())
+
+
 def contender(dtype, q, k, v, threads):
     """(function to time, keys and values with their scales)."""
     import hattn
@@ -174,8 +179,7 @@ def row(title, options):
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, heads, length, DIM), np.float32)
                for heads, length in ((HEADS, queries), (KV_HEADS, keys), (KV_HEADS, keys)))
-    types = TYPES + (tuple(PER_HEAD) if queries == 1 else ())
-    made = {dtype: contender(dtype, q, k, v, options.threads) for dtype in types}
+    made = {dtype: contender(dtype, q, k, v, options.threads) for dtype in types_of(queries)}
     limits = Limits(options, {dtype: read for dtype, (_, read) in made.items()} if queries == 1 else {})
     peers = torch_contenders(q, k, v, options.threads) | onnxruntime_contenders(q, k, v, options.threads)
     best = best_times({name: run for name, (run, _) in made.items()} | peers, options.rounds,

@@ -73,7 +73,8 @@ def test_goals_of_storage_types(monkeypatch):
     assert share("bfloat16", "dot products") is None
     peers = {f"{peer} {dtype}" for peer, dtypes in storage_types.PEER_TYPES.items() for dtype in dtypes}
     for case, dtype, least, of in storage_types.GOALS:
-        assert case in storage_types.CASES and dtype in storage_types.TYPES and (least is None or least > 0)
+        queries, _ = storage_types.CASES[case]
+        assert dtype in storage_types.types_of(queries) and (least is None or least > 0)
         assert of in {"dot products", "matrices", "reading", *storage_types.TYPES, *peers}
 
 
