@@ -39,10 +39,10 @@ hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dt
 
 // Whether some multiply pairs of integers.
 bool multiplies_integers(const json &info, const std::string &target, hattn_dtype dtype) {
+    const std::string storage = dtype == HATTN_INT8 ? "all_int8" : dtype == HATTN_INT4 ? "all_int4" : "";
     const json &kernels = info.at("kernels");
     return std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
-        const bool of_type = row.at("storage") == (dtype == HATTN_INT8 ? "all_int8" : "all_int4");
-        return row.at("target") == target && of_type &&
+        return row.at("target") == target && row.at("storage") == storage &&
                row.at("needs").get<std::string>().find("vnni") != std::string::npos;
     });
 }
