@@ -192,7 +192,8 @@ private:
     int lines_of_step(int block) const;                            // that a block's keys have in one step
     Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
     Halide::Expr key_of_steps();                                   // at a position d; with in_steps
-    Halide::Expr key_of_integers();                                // likewise, in_integers
+    RowSteps::Row key_bytes() const;                               // of key k of chunk c; of integers
+    RowSteps::Row key_scales() const;                              // of its blocks; likewise
     void multiply_steps(int fetch_block);                          // defines dot; likewise
     Halide::Expr multiply_integers(int fetch_block);               // defines dot, and gives the product
     void multiply_slices(int slices, int elements);                // likewise; with key_groups

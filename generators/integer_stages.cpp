@@ -9,14 +9,6 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-Expr ScoreStages::key_of_integers() {
-    const auto byte = [&](Expr at) {
-        Expr key = key_index(k, c);
-        return inputs_.key_byte(std::move(at), key / kGranuleKeys, key % kGranuleKeys);
-    };
-    return inputs_.key_pairs().number(byte, d);
-}
-
 // A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
 // parts of it.
 Expr ScoreStages::multiply_integers(int fetch_block) {
@@ -51,16 +43,12 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
         Expr at = of_step * steps.elements + vector * (kSides * steps.lanes) + lane * kSides + of_pair;
         return cast<int>(query_integers(r, at)) * cast<int>(key_rows(at, k, c));
     };
-    const auto of_block = [&](Expr block) {
-        Expr key = key_index(k, c);
-        return inputs_.stored_key.block_scale(std::move(block), key / kGranuleKeys, key % kGranuleKeys);
-    };
     Expr nothing = asked(k / fetch_block, c);
     step_sums(lane, r, k, step, c) = 0;
     step_sums(lane, r, k, step, c) += product(step, over_step.y, over_step.x);
     lane_sums(lane, r, k, c) = nothing;
     lane_sums(lane, r, k, c) +=
-        cast<float>(step_sums(lane, r, k, over_scaled, c)) * steps.scale(of_block, over_scaled, lane);
+        cast<float>(step_sums(lane, r, k, over_scaled, c)) * steps.scale(key_scales(), over_scaled, lane);
     lane_integers(lane, r, k, c) = cast<int>(nothing);
     lane_integers(lane, r, k, c) += product(over_integers.z, over_integers.y, over_integers.x);
     lane_floats = Func("lane_floats");

@@ -94,7 +94,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     key_rows(d, k, c) = in_fragments()   ? key_of_row(d, key_index(k, c))
                         : key_groups > 0 ? key_of_slice(options.head / options.slices)
                         : in_steps       ? key_of_steps()
-                        : in_integers    ? key_of_integers()
+                        : in_integers    ? inputs.key_pairs().number(key_bytes(), d)
                         : in_pairs       ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
                                          : key_element;
     dot(r, k, c) = 0.0f;
@@ -210,12 +210,23 @@ int ScoreStages::lines_of_step(int block) const {
     return std::max(1, block * step_elements * storage_bits(all_type) / kLineBits);
 }
 
-Expr ScoreStages::key_of_steps() {
-    const IntegerSteps steps = inputs_.key_steps();
-    const auto byte = [&](Expr at) {
+RowSteps::Row ScoreStages::key_bytes() const {
+    return [this](Expr at) {
         Expr key = key_index(k, c);
         return inputs_.key_byte(std::move(at), key / kGranuleKeys, key % kGranuleKeys);
     };
+}
+
+RowSteps::Row ScoreStages::key_scales() const {
+    return [this](Expr block) {
+        Expr key = key_index(k, c);
+        return inputs_.stored_key.block_scale(std::move(block), key / kGranuleKeys, key % kGranuleKeys);
+    };
+}
+
+Expr ScoreStages::key_of_steps() {
+    const IntegerSteps steps = inputs_.key_steps();
+    const RowSteps::Row byte = key_bytes();
     if (steps.in_words()) {
         key_words = Func("key_words");
         key_words(lane, step, k, c) = steps.word(byte, lane, step);
@@ -234,10 +245,6 @@ void ScoreStages::multiply_steps(int fetch_block) {
     query_steps(r, d) = steps.query([&](Expr element) { return query_tile(r, std::move(element)); }, d);
 
     Expr begin = over_steps * steps.elements + lane;
-    const auto of_block = [&](Expr block) {
-        Expr key = key_index(k, c);
-        return inputs_.stored_key.block_scale(std::move(block), key / kGranuleKeys, key % kGranuleKeys);
-    };
     lane_sums(lane, r, k, c) = 0.0f;
     Expr one_sum = lane_sums(lane, r, k, c), part(0.0f);
     for (int vector = 0; vector < steps.vectors(); ++vector) {
@@ -247,7 +254,7 @@ void ScoreStages::multiply_steps(int fetch_block) {
         part = vector == 0 ? product : part + product;
     }
     Expr ask = k / (fetch_block / lines_of_step(fetch_block));
-    Expr scaled = lane_sums(lane, r, k, c) + part * steps.scale(of_block, begin);
+    Expr scaled = lane_sums(lane, r, k, c) + part * steps.scale(key_scales(), begin);
     lane_sums(lane, r, k, c) = fetched_line(ask, over_steps, c) + select(one_key_scale, one_sum, scaled);
     dot(r, k, c) += lane_sums(over_lanes, r, k, c);
 }
