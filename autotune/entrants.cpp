@@ -60,7 +60,10 @@ std::string plan_of(const Trial &trial, const Problems &problems) {
 }
 
 Candidate usual_candidate(const json &explanation) {
-    return {explanation.at("algorithm"), explanation.at("tile").get<Tile>(), explanation.at("split_keys"), 0};
+    const std::string algorithm = explanation.at("algorithm");
+    // Where flash splits is left to the library's rule.
+    const int64_t split = algorithm == "flash" ? 0 : explanation.at("split_keys").get<int64_t>();
+    return {algorithm, explanation.at("tile").get<Tile>(), split, 0};
 }
 
 ordered_json database_json(const Bench &bench, const std::vector<json> &classes, const Candidate &candidate) {

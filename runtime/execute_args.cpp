@@ -17,10 +17,13 @@ namespace hattn {
 
 namespace {
 
-// Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and either up to 128 rows of one head or 32
-// rows of up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^5 * 2^23 + 2^3 * 2^27) < 2^31.
+// Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and up to 128 rows of all its heads. With
+// short strides of heads these are n of 128 / n rows: 2^13 * 2^16 + n * 2^23 + 128 / n * 2^23 < 2^31; with long ones up
+// to 8 of 16 rows, or one: 2^13 * 2^16 + max(2^7 * 2^23, 2^4 * 2^23 + 2^3 * 2^27) < 2^31.
 constexpr int64_t kMaxRowStride = int64_t{1} << 23;
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
+constexpr int64_t kShortHeadStride = int64_t{1} << 23;
+constexpr int64_t kMostFarHeads = 8;
 constexpr int64_t kMaxKeyStride = int64_t{1} << 16;
 
 void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimension, int64_t limit) {
@@ -332,6 +335,14 @@ void check_arguments(const Problem &problem, const hattn_attention_args &args) {
     check_aliasing(args, args.out, "out");
     check_aliasing(args, args.lse, "lse");
     check_aliasing(args, args.scores, "scores");
+}
+
+int64_t most_tile_heads(const hattn_attention_args &args) {
+    const auto is_far = [](const hattn_tensor *tensor) {
+        return tensor->data && tensor->extent[1] > 1 && std::llabs(tensor->stride[1]) > kShortHeadStride;
+    };
+    const hattn_tensor *const with_heads[] = {&args.q, &args.out, &args.lse, &args.bias, &args.mask};
+    return std::ranges::any_of(with_heads, is_far) ? kMostFarHeads : kMaxTileHeads;
 }
 
 }  // namespace hattn

@@ -59,8 +59,9 @@ int64_t conversion_scratch(const Problem &problem, const KernelSet &kernels) {
 
 // Of any unit of the plan.
 int64_t most_splits(const KernelSet &kernels) {
-    return std::max(kernels.reach(HATTN_ALGORITHM_SPLIT_KV).most_splits,
-                    kernels.reach(HATTN_ALGORITHM_UNFUSED).most_splits);
+    return std::max({kernels.reach(HATTN_ALGORITHM_FLASH).most_splits,
+                     kernels.reach(HATTN_ALGORITHM_SPLIT_KV).most_splits,
+                     kernels.reach(HATTN_ALGORITHM_UNFUSED).most_splits});
 }
 
 int64_t merge_scratch(const Problem &problem, const KernelSet &kernels) {

@@ -4,19 +4,18 @@
 
 #include "checked.h"
 #include "selection_rule.h"
+#include "usual_splits.h"
 
 namespace hattn {
 
 namespace {
 
-// Sequences of up to so many keys are given to the algorithm.
-void extend(Reach &reach, int64_t keys, int64_t split_keys) {
+// Sequences of up to so many keys are given to the algorithm, in up to so many splits of up to so many keys.
+void extend(Reach &reach, int64_t keys, int64_t splits, int64_t split_keys) {
     reach.chosen = true;
     reach.most_keys = std::max(reach.most_keys, keys);
-    if (split_keys > 0) {
-        reach.most_splits = std::max(reach.most_splits, ceil_div(keys, split_keys));
-        reach.longest_split = std::max(reach.longest_split, split_keys);
-    }
+    reach.most_splits = std::max(reach.most_splits, splits);
+    reach.longest_split = std::max(reach.longest_split, split_keys);
 }
 
 void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, const Problem &problem) {
@@ -26,9 +25,9 @@ void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, con
         const bool by_itself = kernels.algorithm == HATTN_ALGORITHM_AUTO && algorithm != HATTN_ALGORITHM_UNFUSED;
         if (kernels.algorithm == algorithm || by_itself) {
             const bool few = by_itself && algorithm == HATTN_ALGORITHM_NAIVE;
-            extend(reaches[static_cast<size_t>(algorithm)],
-                   few ? std::min(kv_length, most_naive_keys(kernels, problem)) : kv_length,
-                   usual_split_keys(algorithm));
+            const int64_t keys = few ? std::min(kv_length, most_naive_keys(kernels, problem)) : kv_length;
+            const UsualSplits splits(algorithm);
+            extend(reaches[static_cast<size_t>(algorithm)], keys, splits.most(keys), splits.longest(keys));
         }
     }
 }
@@ -50,7 +49,9 @@ std::array<Reach, 5> reaches_of(const KernelSet &kernels, const Problem &problem
                     const int64_t keys =
                         problem.ring ? problem.kv_length
                                      : std::min(problem.kv_length, largest_of_exponent(cell.keys) + kGranuleKeys - 1);
-                    extend(reaches[static_cast<size_t>(entry->algorithm)], keys, entry->split_keys);
+                    const int64_t split = entry->split_keys;
+                    extend(reaches[static_cast<size_t>(entry->algorithm)], keys, split > 0 ? ceil_div(keys, split) : 1,
+                           split);
                 }
             }
         }

@@ -11,6 +11,7 @@
 #include "selection_rule.h"
 #include "status.h"
 #include "tensor.h"
+#include "usual_splits.h"
 
 namespace hattn {
 
@@ -233,7 +234,9 @@ const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &proble
                : grids.find(tuning_cell(problem, query_length, kv_length));
 }
 
-Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+namespace {
+
+Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     for (const auto &[grids, decider] :
          {std::pair(kernels.machine, Decider::kMachine), std::pair(kernels.shipped, Decider::kShipped)}) {
         const TuningEntry *entry = nearest_entry(grids, problem, query_length, kv_length);
@@ -246,6 +249,16 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
         }
     }
     return choose_by_rule(kernels, problem, query_length, kv_length);
+}
+
+}  // namespace
+
+Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    Choice choice = choose_whole(kernels, problem, query_length, kv_length);
+    if (choice.algorithm == HATTN_ALGORITHM_FLASH) {
+        choice.split_keys = UsualSplits(choice.algorithm).keys(problem, query_length, kv_length);
+    }
+    return choice;
 }
 
 }  // namespace hattn

@@ -21,7 +21,7 @@ struct Choice {
     const KernelInfo *kernel;
     const KernelInfo *values_kernel;  // the second kernel of unfused, else null
     int64_t heads;                    // query heads of one kv head that share a tile
-    int64_t split_keys;               // keys per split; 0: the algorithm does not split
+    int64_t split_keys;               // keys per split; 0: the key range stays whole
     Decider decider = Decider::kRule;
     const TuningEntry *entry = nullptr;  // unless the rule decided; lives as long as the database
 };
@@ -88,7 +88,8 @@ TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_
 // The most keys one kernel call is given.
 inline constexpr int64_t kMaxKeysPerCall = 8192;
 
-// The most query heads of a tile; see the limits of strides in execute_args.cpp.
-inline constexpr int64_t kMaxTileHeads = 8;
+// The most query heads of a tile, as many as the largest has rows. Where their strides are long it has fewer, see
+// most_tile_heads().
+inline constexpr int64_t kMaxTileHeads = 128;
 
 }  // namespace hattn

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "checked.h"
+#include "usual_splits.h"
 
 namespace hattn {
 
@@ -30,8 +31,13 @@ constexpr int64_t kShortKeys = 1024;
 // Up to this many rows per head it matters how they fill tiles.
 constexpr int64_t kFewRows = 96;
 
-constexpr int64_t kSplitKeys = 512;
-constexpr int64_t kUnfusedSplitKeys = 1024;
+// Bringing keys and values into matrices takes as long as so many rows more: on a Xeon with AMX tiles of 32 and 128
+// rows take 52 and 130 ns for a key of 128 elements.
+constexpr int64_t kMatrixRows = 32;
+
+int64_t more_rows(const KernelInfo &kernel) {
+    return kernel.storage == KeyStorage::kBfloat16Matrices ? kMatrixRows : 0;
+}
 
 // Rows of tiles that the rows of a kv head take up, filled or not.
 int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_length) {
@@ -40,8 +46,8 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
 }
 
 // The small tile, unless a few rows fill the large one better. Tiles over stored types bring keys into float32 once
-// each: there the large one is usual beyond kShortKeys, and where matrices are multiplied, which takes less time than that,
-// always.
+// each: there the large one is usual beyond kShortKeys, and where matrices are multiplied, which takes less time than
+// that, always.
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
@@ -53,13 +59,13 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Proble
 }
 
 // All heads of a kv head read the same keys, so they share a tile as far as it goes.
-Choice choose_shared(const KernelSet &kernels, hattn_algorithm algorithm, const Problem &problem,
-                     int64_t query_length) {
+Choice choose_shared(const KernelSet &kernels, hattn_algorithm algorithm, const Problem &problem, int64_t query_length,
+                     int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
     const KernelInfo *kernel = fitting(kernels.of(algorithm), rows);
     const KernelInfo *values = algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows) : nullptr;
     return {algorithm, kernel, values, std::min<int64_t>(kernel->tile.rows, problem.group_size()),
-            usual_split_keys(algorithm)};
+            UsualSplits(algorithm).keys(problem, query_length, kv_length)};
 }
 
 Choice choose_naive(const KernelSet &kernels, int64_t query_length) {
@@ -87,7 +93,7 @@ bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query
 
 Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
-    const Choice split_kv = choose_shared(kernels, HATTN_ALGORITHM_SPLIT_KV, problem, query_length);
+    const Choice split_kv = choose_shared(kernels, HATTN_ALGORITHM_SPLIT_KV, problem, query_length, kv_length);
     const int64_t draft_rows = multiplies_matrices(kernels) ? kMatrixDecodeRows : kDraftRows;
     if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
@@ -102,12 +108,6 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
 }
 
 }  // namespace
-
-int64_t usual_split_keys(hattn_algorithm algorithm) {
-    return algorithm == HATTN_ALGORITHM_SPLIT_KV  ? kSplitKeys
-           : algorithm == HATTN_ALGORITHM_UNFUSED ? kUnfusedSplitKeys
-                                                  : 0;
-}
 
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem) {
     return may_fill_naive(kernels, problem) ? std::max(few_keys(kernels), kNaiveKeys) : few_keys(kernels);
@@ -128,16 +128,23 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const 
     if (query_length > kFewRows) {
         return best;
     }
-    int64_t fewest = std::numeric_limits<int64_t>::max();
+    int64_t least = std::numeric_limits<int64_t>::max();
     for (const KernelInfo *kernel : by_preference) {
-        for (int64_t heads = 1; heads <= std::min(problem.group_size(), kMaxTileHeads); ++heads) {
-            const int64_t tiles =
-                ceil_div(query_length, kernel->tile.rows / heads) * ceil_div(problem.group_size(), heads);
-            if (tiles * kernel->tile.rows < fewest) {
-                fewest = tiles * kernel->tile.rows;
+        const int64_t most_heads = std::min<int64_t>({problem.group_size(), kMaxTileHeads, kernel->tile.rows});
+        // By numbers of blocks of heads: of as many blocks, more heads than those that suffice waste rows.
+        for (int64_t heads = 1, blocks = problem.group_size(); heads <= most_heads;) {
+            const int64_t tiles = ceil_div(query_length, kernel->tile.rows / heads) * blocks;
+            const int64_t cost = tiles * (kernel->tile.rows + more_rows(*kernel));
+            if (cost < least) {
+                least = cost;
                 best.kernel = kernel;
                 best.heads = heads;
             }
+            if (blocks == 1) {
+                break;
+            }
+            heads = ceil_div(problem.group_size(), blocks - 1);
+            blocks = ceil_div(problem.group_size(), heads);
         }
     }
     return best;
@@ -152,7 +159,7 @@ Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t 
     case HATTN_ALGORITHM_NAIVE:
         return choose_naive(kernels, query_length);
     default:
-        return choose_shared(kernels, kernels.algorithm, problem, query_length);
+        return choose_shared(kernels, kernels.algorithm, problem, query_length, kv_length);
     }
 }
 

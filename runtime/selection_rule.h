@@ -8,9 +8,6 @@
 
 namespace hattn {
 
-// Keys per split where nothing says otherwise; 0: the algorithm does not split the key range.
-int64_t usual_split_keys(hattn_algorithm algorithm);
-
 // Up to this many keys the rule may choose naive by itself, for sequences of the problem.
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem);
 
@@ -20,7 +17,7 @@ Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t 
 const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows);
 
 // Rows of a head fill flash tiles, unless they are few: then rows of several heads of a kv head do, in the kernel and
-// the shape that leave the fewest rows of tiles empty; of equally good kernels the first in `by_preference`.
+// the shape that take the least time for tiles, filled or not; of equally good kernels the first in `by_preference`.
 Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const Problem &problem, int64_t query_length);
 
 }  // namespace hattn

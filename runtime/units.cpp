@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "checked.h"
+#include "execute_args.h"
 
 namespace hattn {
 
@@ -19,7 +20,7 @@ int64_t most_row_blocks(const Problem &problem, int64_t rows) {
 
 int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
     int64_t floats = 0;
-    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+    for (hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         if (const Reach &reach = kernels.reach(algorithm); reach.most_splits > 1) {
             const int64_t rows = kernels.most_rows(algorithm);
             floats = std::max(floats, state_floats(rows, reach.most_splits, problem.value_dim));
@@ -29,7 +30,12 @@ int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
 }
 
 TaskWriter::TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks)
-    : plan_(plan), args_(args), capacity_(plan.layout.task_capacity), tasks_(tasks), merges_(tasks + capacity_) {}
+    : plan_(plan),
+      args_(args),
+      capacity_(plan.layout.task_capacity),
+      most_heads_(most_tile_heads(args)),
+      tasks_(tasks),
+      merges_(tasks + capacity_) {}
 
 bool TaskWriter::next_wave() {
     task_count_ = merge_count_ = states_used_ = batch_begin_ = batch_end_ = 0;
@@ -83,6 +89,7 @@ bool TaskWriter::start_sequence() {
     attention_units_ = 0;
     if (sequence.query_length > 0) {
         choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length);
+        choice_.heads = std::min(choice_.heads, most_heads_);
         shape_ = tile_shape(choice_);
         row_blocks_ = ceil_div(sequence.query_length, shape_.rows);
         head_blocks_ = ceil_div(problem.group_size(), shape_.heads);

@@ -48,8 +48,9 @@ void add_head_sizes(std::vector<Case> &list) {
 }
 
 void add_head_ratios(std::vector<Case> &list) {
-    const std::pair<int64_t, int64_t> kHeads[] = {{1, 1}, {2, 2}, {3, 1},  {4, 2},  {5, 5},   {6, 2},  {7, 1}, {8, 1},
-                                                  {8, 8}, {9, 3}, {12, 4}, {16, 1}, {16, 16}, {15, 5}, {32, 2}};
+    const std::pair<int64_t, int64_t> kHeads[] = {{1, 1},   {2, 2},  {3, 1},  {4, 2},  {5, 5},  {6, 2},
+                                                  {7, 1},   {8, 1},  {8, 8},  {9, 3},  {12, 4}, {16, 1},
+                                                  {16, 16}, {15, 5}, {32, 2}, {48, 1}, {71, 1}, {130, 1}};
     for (auto [query_heads, kv_heads] : kHeads) {
         Case c = with_heads({}, query_heads, kv_heads);
         c.batch = 2;
@@ -142,6 +143,16 @@ void add_long(std::vector<Case> &list) {
     many.key_dim = many.value_dim = 8;
     many.causal = true;
     add(list, "long_many_rows", with_lengths(many, 32, 5000));
+    // Few tiles of flash, which are split.
+    Case split = with_heads({}, 40, 1);
+    split.key_dim = split.value_dim = 16;
+    split.causal = true;
+    split.sinks = Sinks::kNormal;
+    add(list, "long_many_heads", with_lengths(split, 1, 4700));
+    split.window_left = 4500;
+    split.mask = varying("qk");
+    split.bias = varying("hk");
+    add(list, "long_many_heads_rows", with_lengths(split, 3, 4700));
     c.lse = false;
     add(list, "long_without_lse", with_lengths(c, 5, 300));
 }

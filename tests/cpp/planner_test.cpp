@@ -1,6 +1,7 @@
 // What a plan says about itself, and that every way to force a choice is obeyed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <ostream>
 
@@ -185,6 +186,49 @@ TEST(Rule, NaiveTakesFewRowsThatFillItsTileOverFewKeys) {
     EXPECT_EQ(algorithm(2, 8, 513), "split_kv");
     EXPECT_EQ(algorithm(4, 8, 512), "split_kv");
     EXPECT_EQ(algorithm(2, 8, 512, true), "split_kv");
+}
+
+// However many heads share a kv head: keys are read as seldom as tiles of flash allow.
+TEST(Rule, HeadsOfAKvHeadFillTilesOfFlash) {
+    test::ContextPtr context = test::make_context(1, "algorithm=flash");
+    for (int64_t group : {2, 9, 20, 48, 64, 71, 200}) {
+        for (int64_t rows : {1, 2, 5}) {
+            cases::Case c;
+            c.name = "planned";
+            c.query_heads = group;
+            c.kv_heads = 1;
+            c.query_length = rows;
+            c.kv_length = 100;
+            const nlohmann::json plan =
+                test::explanation_of(test::make_plan(context.get(), cases::Problem(c).desc).get());
+            const int64_t tile = plan.at("tile").at("rows"), heads = plan.at("heads_per_tile");
+            // As many tiles as it takes to hold whole rows of heads, the last one of each direction not full.
+            const int64_t per_tile = std::max<int64_t>(tile / rows, 1);
+            const int64_t fewest = (group + per_tile - 1) / per_tile;
+            EXPECT_LE(plan.at("tasks"), fewest) << group << " heads of " << rows << " rows, " << heads << " in a tile";
+        }
+    }
+}
+
+// What few tiles of flash leave to few threads is split, at keys that depend neither on the kernel nor on the batch.
+TEST(Rule, FewTilesOfFlashAreSplit) {
+    test::ContextPtr context = test::make_context(1, "algorithm=flash");
+    const auto split = [&](int64_t query_heads, int64_t rows, int64_t keys, int64_t batch = 1) {
+        hattn_attention_desc desc = some_desc(rows, keys);
+        desc.batch = batch;
+        desc.query_heads = query_heads;
+        desc.kv_heads = 1;
+        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("split_keys").get<int64_t>();
+    };
+    EXPECT_EQ(split(64, 1, 2048), 0);
+    EXPECT_EQ(split(64, 1, 2049), 2048);
+    EXPECT_EQ(split(64, 1, 1 << 15), 2048);
+    EXPECT_EQ(split(64, 1, 1 << 16), 4096);
+    EXPECT_EQ(split(64, 1, 1 << 20), 8192);
+    EXPECT_EQ(split(64, 1, 4096, 100), split(64, 1, 4096));
+    EXPECT_EQ(split(64, 8, 8192), 4096);
+    EXPECT_EQ(split(64, 9, 8192), 0);
+    EXPECT_EQ(split(1, 8192, 8192), 0);
 }
 
 TEST(Info, ListsTargetsFromTheLeastCapable) {

@@ -1,0 +1,74 @@
+#include "usual_splits.h"
+
+#include <algorithm>
+
+#include "checked.h"
+#include "selection.h"
+
+namespace hattn {
+
+namespace {
+
+constexpr int64_t kSplitKeys = 512;
+constexpr int64_t kUnfusedSplitKeys = 1024;
+constexpr int64_t kMostSplits = 1024;
+
+// Tiles that a sequence should make by itself, as far as these have so many keys each; see decision 0058.
+constexpr int64_t kFlashTiles = 16;
+constexpr int64_t kFlashTileRows = 64;
+constexpr int64_t kFlashSplitKeys = 2048;
+
+int64_t cut(int64_t kv_length, int64_t fewest_keys, int64_t most) {
+    constexpr int64_t kStep = 512;
+    return std::clamp(round_up(ceil_div(kv_length, most), kStep), fewest_keys, kMaxKeysPerCall);
+}
+
+}  // namespace
+
+UsualSplits::UsualSplits(hattn_algorithm algorithm) {
+    switch (algorithm) {
+    case HATTN_ALGORITHM_FLASH:
+        fewest_keys_ = kFlashSplitKeys;
+        most_ = kFlashTiles;
+        tile_rows_ = kFlashTileRows;
+        break;
+    case HATTN_ALGORITHM_SPLIT_KV:
+        fewest_keys_ = kSplitKeys;
+        most_ = kMostSplits;
+        break;
+    case HATTN_ALGORITHM_UNFUSED:
+        fewest_keys_ = kUnfusedSplitKeys;
+        most_ = kMostSplits;
+        break;
+    default:
+        break;
+    }
+}
+
+int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t kv_length) const {
+    if (fewest_keys_ == 0) {
+        return 0;
+    }
+    if (tile_rows_ == 0) {
+        return cut(kv_length, fewest_keys_, most_);
+    }
+    const int64_t splits = most_ / ceil_div(problem.query_heads * query_length, tile_rows_);
+    const int64_t split = splits > 1 ? cut(kv_length, fewest_keys_, splits) : 0;
+    return split < kv_length ? split : 0;
+}
+
+int64_t UsualSplits::most(int64_t kv_length) const {
+    if (fewest_keys_ == 0) {
+        return 1;
+    }
+    return std::max(std::min(ceil_div(kv_length, fewest_keys_), most_), ceil_div(kv_length, kMaxKeysPerCall));
+}
+
+int64_t UsualSplits::longest(int64_t kv_length) const {
+    if (fewest_keys_ == 0) {
+        return 0;
+    }
+    return tile_rows_ == 0 ? cut(kv_length, fewest_keys_, most_) : kMaxKeysPerCall;
+}
+
+}  // namespace hattn

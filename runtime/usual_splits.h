@@ -1,0 +1,29 @@
+// Into how many splits a key range is cut where nothing says otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "problem.h"
+
+namespace hattn {
+
+// Splits have a number of keys, or more where there would be too many of them. Tiles of flash are split where a
+// sequence has few: by its rows and not by its tiles, so that all flash kernels split at the same keys.
+class UsualSplits {
+public:
+    explicit UsualSplits(hattn_algorithm algorithm);
+
+    // Keys per split; 0: the range stays whole.
+    int64_t keys(const Problem &problem, int64_t query_length, int64_t kv_length) const;
+
+    // Bounds over all sequences of up to so many keys.
+    int64_t most(int64_t kv_length) const;     // splits of a unit
+    int64_t longest(int64_t kv_length) const;  // keys per split
+
+private:
+    int64_t fewest_keys_ = 0;  // of a split; 0: the algorithm has none
+    int64_t most_ = 1;         // over all tiles
+    int64_t tile_rows_ = 0;    // 0: each unit is split by itself
+};
+
+}  // namespace hattn
