@@ -2,6 +2,7 @@
 #include "kernel_spec.h"
 #include "schedules/simd/adjacent_sums.h"
 #include "schedules/simd/kept_lines.h"
+#include "schedules/simd/masked_rows.h"
 #include "schedules/simd/turned_stores.h"
 #include "schedules/x86/joined_tiles.h"
 #include "softmax_math.h"
@@ -147,6 +148,8 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 
 KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     KernelPipeline kernel = build_stages(spec, target);
+    kernel.pipeline.add_custom_lowering_pass(
+        new schedules::simd::MaskedRows(Halide::Target(halide_target(spec, target))));
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());

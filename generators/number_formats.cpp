@@ -18,6 +18,11 @@ Expr half_value(hattn_dtype type, Expr bits) {
     return type == HATTN_FLOAT16 ? float16_value(std::move(bits)) : bfloat16_value(std::move(bits));
 }
 
+Expr quotient(const Expr &d, int by) {
+    const auto *clamped = d.as<Internal::Min>();
+    return clamped ? min(clamped->a / by * by, clamped->b) / by : d / by;
+}
+
 namespace {
 
 Expr word_at(const std::function<Expr(Expr)> &byte, const Expr &first) {
@@ -38,8 +43,9 @@ Expr int4_value(const std::function<Expr(Expr)> &byte, const Expr &d, int lanes)
     if (lanes == 1) {
         return signed_value((cast<uint32_t>(byte(d / 2)) >> cast<uint32_t>(d % 2 * 4)) & Expr(15u));
     }
-    Expr word = lanes <= 8 ? word_at(byte, d / 8 * 4)
-                           : select(d % 16 < 8, word_at(byte, d / 16 * 8), word_at(byte, d / 16 * 8 + 4));
+    Expr word = lanes <= 8
+                    ? word_at(byte, quotient(d, 8) * 4)
+                    : select(d % 16 < 8, word_at(byte, quotient(d, 16) * 8), word_at(byte, quotient(d, 16) * 8 + 4));
     constexpr int kOthers = 28;
     return cast<float>(reinterpret<int32_t>((word >> cast<uint32_t>(d % 8 * 4)) << kOthers) >> kOthers);
 }

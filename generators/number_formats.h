@@ -8,6 +8,10 @@
 
 namespace hattn::generators {
 
+// d / by, of an element that may be clamped to the last of a row: one number for all lanes where it is without
+// the clamp. That is of d's multiple of `by`: a minimum of quotients Halide makes a quotient of the minimum again.
+Halide::Expr quotient(const Halide::Expr &d, int by);
+
 // Exact, subnormals and infinities included.
 Halide::Expr float16_value(Halide::Expr bits);                 // uint16: IEEE 754 binary16
 Halide::Expr bfloat16_value(Halide::Expr bits);                // uint16: the upper half of a float32

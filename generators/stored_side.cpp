@@ -69,7 +69,7 @@ Expr StoredSide::element_of(hattn_dtype of_type, const ImageParam &floats, const
     const auto byte = [&](Expr at) {
         return stored(bytes, part_words ? min(likely(std::move(at)), bytes.dim(0).extent() - 1) : std::move(at));
     };
-    const auto scale = [&] { return block_scale(d / kScaleBlock, granule, slot); };
+    const auto scale = [&] { return block_scale(quotient(d, lanes) / (kScaleBlock / lanes), granule, slot); };
     switch (of_type) {
     case HATTN_FLOAT16:
         return float16_value(stored(halves, d));

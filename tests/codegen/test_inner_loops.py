@@ -185,6 +185,27 @@ def test_kernels_for_any_storage(name, emit):
         assert any(loop.is_register_block and loop.fmas == DOT_UNROLL[match["target"]] * block for loop in loops), f"{name}: scores spill"
 
 
+# Elements from memory, one by one.
+ELEMENTS = r"\bv(insertps|pinsr[bwdq])\b.*\("
+MASKED = r"\bv(mov|pmov)\w+\s.*\{z\}"
+
+
+def decodes_under_masks():
+    """On AVX-512, with the head in the lanes."""
+    names = kernel_names(NAME, ("",)) + kernel_names(STORED_NAME, ("",))
+    return [name for name in names if "_avx512_" in name and not has_rows_in_lanes(name.removeprefix("stored_"))]
+
+
+@pytest.mark.parametrize("name", decodes_under_masks())
+def test_ends_of_rows_are_loaded_under_masks(name, emit):
+    match = NAME.match(name) or STORED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert re.search(MASKED, text), f"{name} has no masks"
+    for loop in innermost_loops(text, isa):
+        assert not (loop.fmas and loop.count(ELEMENTS)), f"{name} loads elements one by one:\n{loop.text()}"
+
+
 def asks_for_bytes(text):
     """Rows of other types are asked for as bytes: an address that is scaled to elements of float32 is four times too far."""
     fetches = re.findall(r"\bprefetch\w+\s.*", text)
