@@ -25,6 +25,10 @@ constexpr int64_t kMatrixDecodeRows = 8;
 constexpr int64_t kNaiveRows = 8;
 constexpr int64_t kNaiveKeys = 512;
 
+// Up to this many keys naive takes less time than flash for as many rows where they see no later keys, and for half as
+// many else: its tiles are small. Measured, see docs/decisions/0060.
+constexpr int64_t kNaivePrompt = 64;
+
 // Up to this many keys of other types than float32 flash takes its small tile. Measured, see docs/decisions/0034.
 constexpr int64_t kShortKeys = 1024;
 
@@ -81,6 +85,10 @@ int64_t few_keys(const KernelSet &kernels) {
     return kernels.flash.front()->tile.keys;
 }
 
+bool is_short_prompt(const Problem &problem, int64_t query_length, int64_t kv_length) {
+    return kv_length <= kNaivePrompt && query_length <= (problem.causal ? kNaivePrompt : kNaivePrompt / 2);
+}
+
 bool may_fill_naive(const KernelSet &kernels, const Problem &problem) {
     return problem.group_size() == 1 && problem.hooks == 0 && kernels.naive.front()->storage == KeyStorage::kFloat32;
 }
@@ -98,7 +106,8 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
-    if (kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) {
+    if ((kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) ||
+        is_short_prompt(problem, query_length, kv_length)) {
         return choose_naive(kernels, query_length);
     }
     const Choice flash = choose_flash(kernels.flash, problem, query_length, kv_length);
@@ -110,7 +119,7 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
 }  // namespace
 
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem) {
-    return may_fill_naive(kernels, problem) ? std::max(few_keys(kernels), kNaiveKeys) : few_keys(kernels);
+    return std::max({few_keys(kernels), kNaivePrompt, may_fill_naive(kernels, problem) ? kNaiveKeys : 0});
 }
 
 const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows) {

@@ -188,6 +188,22 @@ TEST(Rule, NaiveTakesFewRowsThatFillItsTileOverFewKeys) {
     EXPECT_EQ(algorithm(2, 8, 512, true), "split_kv");
 }
 
+TEST(Rule, NaiveTakesShortPrompts) {
+    test::ContextPtr context = test::make_context(1, "target=generic");
+    const auto algorithm = [&](int64_t rows, int64_t keys, bool causal) {
+        hattn_attention_desc desc = some_desc(rows, keys);
+        desc.query_heads = 8;
+        desc.kv_heads = 2;
+        desc.causal = causal ? 1 : 0;
+        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("algorithm");
+    };
+    EXPECT_EQ(algorithm(64, 64, true), "naive");
+    EXPECT_EQ(algorithm(65, 64, true), "flash");
+    EXPECT_EQ(algorithm(64, 65, true), "flash");
+    EXPECT_EQ(algorithm(32, 64, false), "naive");
+    EXPECT_EQ(algorithm(33, 64, false), "flash");
+}
+
 // However many heads share a kv head: keys are read as seldom as tiles of flash allow.
 TEST(Rule, HeadsOfAKvHeadFillTilesOfFlash) {
     test::ContextPtr context = test::make_context(1, "algorithm=flash");
