@@ -106,13 +106,16 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
-    if ((kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) ||
-        is_short_prompt(problem, query_length, kv_length)) {
-        return choose_naive(kernels, query_length);
-    }
     const Choice flash = choose_flash(kernels.flash, problem, query_length, kv_length);
-    const bool is_draft =
-        rows <= draft_rows && tile_rows(split_kv, problem, query_length) <= tile_rows(flash, problem, query_length);
+    const Choice naive = choose_naive(kernels, query_length);
+    const auto filled = [&](const Choice &choice) { return tile_rows(choice, problem, query_length); };
+    // Tiles of naive have one head each.
+    const bool may_be_naive = (kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) ||
+                              is_short_prompt(problem, query_length, kv_length);
+    if (may_be_naive && 2 * filled(naive) <= 3 * std::min(filled(split_kv), filled(flash))) {
+        return naive;
+    }
+    const bool is_draft = rows <= draft_rows && filled(split_kv) <= filled(flash);
     return is_draft ? split_kv : flash;
 }
 
