@@ -1,6 +1,7 @@
 #include "units.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <tuple>
 
 #include "checked.h"
@@ -55,12 +56,15 @@ bool TaskWriter::next_wave() {
         unit_ = 0;
         units_ = -1;
     }
-    // Longest sequences first; in a sequence one kv head after the other, whose keys then stay in cache; there longest
-    // first, and tiles that read the same keys one after the other.
+    // Longest sequences first; in a sequence one kv head after the other, whose keys then stay in cache, or one range
+    // of keys after the other where kv heads lie between the keys of each other; there longest first, and tiles that
+    // read the same keys one after the other.
     const int64_t group = plan_.problem.group_size();
-    std::sort(tasks_, tasks_ + task_count_, [group](const Task &a, const Task &b) {
-        const auto key = [group](const Task &task) {
-            return std::tuple(-task.work, task.batch, task.head / group, -task.cost(), task.key, task.order);
+    const bool by_keys = std::llabs(args_.k.stride[1]) < std::llabs(args_.k.stride[2]);
+    std::sort(tasks_, tasks_ + task_count_, [group, by_keys](const Task &a, const Task &b) {
+        const auto key = [group, by_keys](const Task &task) {
+            const int32_t range = by_keys ? task.key : 0;
+            return std::tuple(-task.work, task.batch, range, task.head / group, -task.cost(), task.key, task.order);
         };
         return key(a) < key(b);
     });
