@@ -117,6 +117,13 @@ void add_decode(std::vector<BenchCase> &list) {
         reading(decode("decode_k" + text, keys), text + " keys");
     }
     reading(with(decode("decode_group8_k8192", kKeys), [](Case &c) { c.query_heads = 64; }), "Hq = 64, 8192 keys");
+    reading(with(decode("decode_mqa64_k8192", kKeys),
+                 [](Case &c) {
+                     c.query_heads = 64;
+                     c.kv_heads = 1;
+                 }),
+            "Hq = 64, Hkv = 1, 8192 keys");
+    reading(with(decode("decode_d80_k8192", kKeys), kHeadDim(80)), "D = 80, 8192 keys");
     reading(attention("decode_rows8_k8192", 8, kKeys), "8 rows, 8192 keys");
     reading(attention("decode_rows32_k8192", 32, kKeys), "32 rows, 8192 keys");
     // Speculative decoding: the drafted rows of 8 tokens as a tree.
