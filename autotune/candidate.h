@@ -26,7 +26,7 @@ struct Candidate {
     std::string algorithm;
     Tile tile;
     int64_t split_keys = 0;  // 0: the algorithm does not split, or as the library's rule says
-    int64_t heads = 0;       // that share a tile; 0: as many as leave the fewest rows of tiles empty
+    int64_t heads = 0;       // that share a tile; 0: as many as take the least time for tiles
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Candidate, algorithm, tile, split_keys, heads)
 

@@ -1,5 +1,7 @@
 #include "convert.h"
 
+#include <cstdlib>
+
 #include "buffer.h"
 #include "checked.h"
 #include "tensor.h"
@@ -16,6 +18,18 @@ Buffer buffer_of(T *data, const RowBlock &block) {
 template<typename From, typename To>
 void call_conversion(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, const From *from,
                      const RowBlock &given, To *to, const RowBlock &wanted) {
+    // Kernels index with 32 bits, so heads that lie far apart are taken one by one.
+    constexpr int64_t kFar = int64_t{1} << 23;
+    const auto is_far = [](const RowBlock &block) { return block.heads > 1 && std::llabs(block.head_stride) > kFar; };
+    if (is_far(given) || is_far(wanted)) {
+        RowBlock one_given = given, one_wanted = wanted;
+        one_given.heads = one_wanted.heads = 1;
+        for (int64_t h = 0; h < given.heads; ++h) {
+            call_conversion(kernel, scratch, type, from + h * given.head_stride, one_given, to + h * wanted.head_stride,
+                            one_wanted);
+        }
+        return;
+    }
     Buffer input = buffer_of(from, given), output = buffer_of(to, wanted);
     int32_t number = type;
     void *context = &scratch;

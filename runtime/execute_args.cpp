@@ -18,8 +18,8 @@ namespace hattn {
 namespace {
 
 // Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and up to 128 rows of all its heads. With
-// short strides of heads these are n of 128 / n rows: 2^13 * 2^16 + n * 2^23 + 128 / n * 2^23 < 2^31; with long ones up
-// to 8 of 16 rows, or one: 2^13 * 2^16 + max(2^7 * 2^23, 2^4 * 2^23 + 2^3 * 2^27) < 2^31.
+// short strides of heads these are n of 128 / n rows: 2^13 * 2^16 + n * 2^23 + 128 / n * 2^23 < 2^31. With long ones a
+// call has up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^4 * 2^23 + 2^3 * 2^27) < 2^31.
 constexpr int64_t kMaxRowStride = int64_t{1} << 23;
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
 constexpr int64_t kShortHeadStride = int64_t{1} << 23;
@@ -337,7 +337,7 @@ void check_arguments(const Problem &problem, const hattn_attention_args &args) {
     check_aliasing(args, args.scores, "scores");
 }
 
-int64_t most_tile_heads(const hattn_attention_args &args) {
+int64_t most_heads_per_call(const hattn_attention_args &args) {
     const auto is_far = [](const hattn_tensor *tensor) {
         return tensor->data && tensor->extent[1] > 1 && std::llabs(tensor->stride[1]) > kShortHeadStride;
     };

@@ -18,8 +18,8 @@ std::array<NamedTensor, 10> tensors_of(const hattn_attention_args &args);
 // Throws StatusError on the first thing wrong. Does not look at the workspace. Allocates only when it throws.
 void check_arguments(const Problem &problem, const hattn_attention_args &args);
 
-// How many query heads a tile may have, whose elements kernels index with 32 bits: few where the strides of heads are
-// long. Of tiles with fewer heads results are the same to the bit.
-int64_t most_tile_heads(const hattn_attention_args &args);
+// How many query heads one call of a kernel may have, which indexes their elements with 32 bits: few where the strides
+// of heads are long.
+int64_t most_heads_per_call(const hattn_attention_args &args);
 
 }  // namespace hattn

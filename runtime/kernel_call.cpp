@@ -5,6 +5,7 @@
 #include "buffer.h"
 #include "checked.h"
 #include "convert.h"
+#include "execute_args.h"
 #include "stored_keys.h"
 #include "subnormals.h"
 #include "tensor.h"
@@ -163,24 +164,65 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
 
 }  // namespace
 
+namespace {
+
+// A task in parts that one call can index: whole, or some heads of one row each. What a row's result is does not depend
+// on the others of a call, as long as the keys are the same. visit(part, first of its rows among the task's).
+template<typename Visit>
+void for_each_part(const CallSite &site, const Task &task, Visit &&visit) {
+    const int64_t most_heads = most_heads_per_call(site.args);
+    if (task.heads <= most_heads) {
+        visit(task, int64_t{0});
+        return;
+    }
+    for (int32_t i = 0; i < task.rows; ++i) {
+        for (int64_t h = 0; h < task.heads; h += most_heads) {
+            Task part = task;
+            part.row += i;
+            part.rows = 1;
+            part.head += static_cast<int32_t>(h);
+            part.heads = static_cast<int32_t>(std::min(most_heads, task.heads - h));
+            visit(part, int64_t{i} * task.heads + h);
+        }
+    }
+}
+
+const float *sinks_of(const Task &part, const Task &task, const float *sinks) {
+    return sinks ? sinks + (part.head - task.head) : nullptr;
+}
+
+RowOutput from_row(const RowOutput &result, int64_t row) {
+    return {result.output + row * result.row_stride, result.row_stride, result.lse + row * result.lse_stride,
+            result.lse_stride};
+}
+
+}  // namespace
+
 void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks,
                     const RowOutput &result) {
-    InputArguments in(site, task, keys, sinks, nullptr, 0);
-    const int64_t rows = int64_t{task.rows} * task.heads;
-    Buffer output(result.output, {{site.plan.problem.value_dim, 1}, {rows, result.row_stride}});
-    Buffer lse(result.lse, {{rows, result.lse_stride}});
-    call(*task.kernel, site, in, output, lse);
+    for_each_part(site, task, [&](const Task &part, int64_t first) {
+        InputArguments in(site, part, keys, sinks_of(part, task, sinks), nullptr, 0);
+        const int64_t rows = int64_t{part.rows} * part.heads;
+        const RowOutput to = from_row(result, first);
+        Buffer output(to.output, {{site.plan.problem.value_dim, 1}, {rows, to.row_stride}});
+        Buffer lse(to.lse, {{rows, to.lse_stride}});
+        call(*task.kernel, site, in, output, lse);
+    });
 }
 
 namespace {
 
-// What lies between the two kernels of unfused.
+// What lies between the two kernels of unfused: that of all rows of a task, of which a part has some.
 struct WeightBuffers {
     template<typename T>
-    WeightBuffers(T *memory, int64_t rows, int64_t keys)
-        : weights(memory, {{keys, 1}, {rows, keys}}),
-          maximum(memory + rows * keys, {{rows, 1}}),
-          sum(memory + rows * (keys + 1), {{rows, 1}}) {}
+    WeightBuffers(T *memory, const Task &task, int64_t keys, const Task &part, int64_t first)
+        : WeightBuffers(memory, int64_t{task.rows} * task.heads, keys, first, int64_t{part.rows} * part.heads) {}
+
+    template<typename T>
+    WeightBuffers(T *memory, int64_t all_rows, int64_t keys, int64_t first, int64_t rows)
+        : weights(memory + first * keys, {{keys, 1}, {rows, keys}}),
+          maximum(memory + all_rows * keys + first, {{rows, 1}}),
+          sum(memory + all_rows * (keys + 1) + first, {{rows, 1}}) {}
 
     Buffer weights;       // (j, r)
     Buffer maximum, sum;  // (r)
@@ -189,34 +231,46 @@ struct WeightBuffers {
 }  // namespace
 
 void call_unfused_scores(const CallSite &site, const Task &task, const KeyRange &keys, float *weights) {
-    InputArguments in(site, task, keys, nullptr, nullptr, 0);
-    WeightBuffers out(weights, int64_t{task.rows} * task.heads, keys.size());
-    call(*task.kernel, site, in, out.weights, out.maximum, out.sum);
+    for_each_part(site, task, [&](const Task &part, int64_t first) {
+        InputArguments in(site, part, keys, nullptr, nullptr, 0);
+        WeightBuffers out(weights, task, keys.size(), part, first);
+        call(*task.kernel, site, in, out.weights, out.maximum, out.sum);
+    });
 }
 
 void call_unfused_values(const CallSite &site, const Task &task, const KeyRange &keys, const float *weights,
                          const float *sinks, const RowOutput &result) {
-    InputArguments in(site, task, keys, sinks, nullptr, 0);
-    const int64_t rows = int64_t{task.rows} * task.heads;
-    WeightBuffers given(weights, rows, keys.size());
-    Buffer output(result.output, {{site.plan.problem.value_dim, 1}, {rows, result.row_stride}});
-    Buffer lse(result.lse, {{rows, result.lse_stride}});
-    call(*task.values_kernel, site, in, given.weights, given.maximum, given.sum, output, lse);
+    for_each_part(site, task, [&](const Task &part, int64_t first) {
+        InputArguments in(site, part, keys, sinks_of(part, task, sinks), nullptr, 0);
+        const int64_t rows = int64_t{part.rows} * part.heads;
+        WeightBuffers given(weights, task, keys.size(), part, first);
+        const RowOutput to = from_row(result, first);
+        Buffer output(to.output, {{site.plan.problem.value_dim, 1}, {rows, to.row_stride}});
+        Buffer lse(to.lse, {{rows, to.lse_stride}});
+        call(*task.values_kernel, site, in, given.weights, given.maximum, given.sum, output, lse);
+    });
 }
 
 void call_merge(const CallSite &site, const Task &task, const float *states, int64_t count, const float *sinks,
                 const HeadOutput &result) {
     const int64_t value_dim = site.plan.problem.value_dim;
-    const int64_t rows = int64_t{task.rows} * task.heads;
-    Buffer partial_output(states, {{value_dim, 1}, {rows, value_dim}, {count, rows * value_dim}});
-    Buffer partial_lse(states + rows * count * value_dim, {{rows, 1}, {count, rows}});
-    Buffer sink_logits(sinks, {{task.heads, 1}});
-    int32_t heads = task.heads;
-    Buffer output(result.output, {{value_dim, 1}, {task.rows, result.row_stride}, {task.heads, result.head_stride}});
-    Buffer lse(result.lse, {{task.rows, result.lse_row_stride}, {task.heads, result.lse_head_stride}});
-    void *context = &site.scratch;
-    void *arguments[] = {&context, partial_output, partial_lse, sink_logits, &heads, output, lse};
-    site.plan.kernels.merge->function(arguments);
+    const int64_t all_rows = int64_t{task.rows} * task.heads;
+    for_each_part(site, task, [&](const Task &part, int64_t first) {
+        const int64_t rows = int64_t{part.rows} * part.heads;
+        const int64_t i = part.row - task.row, h = part.head - task.head;
+        Buffer partial_output(states + first * value_dim,
+                              {{value_dim, 1}, {rows, value_dim}, {count, all_rows * value_dim}});
+        Buffer partial_lse(states + all_rows * count * value_dim + first, {{rows, 1}, {count, all_rows}});
+        Buffer sink_logits(sinks_of(part, task, sinks), {{part.heads, 1}});
+        int32_t heads = part.heads;
+        Buffer output(result.output + i * result.row_stride + h * result.head_stride,
+                      {{value_dim, 1}, {part.rows, result.row_stride}, {part.heads, result.head_stride}});
+        Buffer lse(result.lse + i * result.lse_row_stride + h * result.lse_head_stride,
+                   {{part.rows, result.lse_row_stride}, {part.heads, result.lse_head_stride}});
+        void *context = &site.scratch;
+        void *arguments[] = {&context, partial_output, partial_lse, sink_logits, &heads, output, lse};
+        site.plan.kernels.merge->function(arguments);
+    });
 }
 
 void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, const float *lse, int64_t lse_stride,

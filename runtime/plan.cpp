@@ -93,7 +93,7 @@ int64_t weights_of(const Problem &problem, const KernelSet &kernels, int64_t hea
     if (!reach.chosen) {
         return 0;
     }
-    const int64_t row = std::min(problem.kv_length, reach.longest_split) + 2;
+    const int64_t row = std::min(reach.most_keys, reach.longest_split) + 2;
     const int64_t task = kernels.most_rows(HATTN_ALGORITHM_UNFUSED) * row;
     const int64_t wanted = std::max(kWeightPoolFloats, checked_multiply(task, threads, "workspace"));
     const int64_t rows = checked_multiply(head_rows, reach.most_splits, "workspace");

@@ -19,7 +19,8 @@ void extend(Reach &reach, int64_t keys, int64_t splits, int64_t split_keys) {
 }
 
 void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, const Problem &problem) {
-    const int64_t kv_length = problem.kv_length;
+    // A range of keys starts at a granule, so that of a window as long as a ring is longer than the ring.
+    const int64_t kv_length = problem.kv_length + (problem.ring ? kGranuleKeys - 1 : 0);
     for (const hattn_algorithm algorithm :
          {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         const bool by_itself = kernels.algorithm == HATTN_ALGORITHM_AUTO && algorithm != HATTN_ALGORITHM_UNFUSED;
@@ -47,7 +48,7 @@ std::array<Reach, 5> reaches_of(const KernelSet &kernels, const Problem &problem
                 if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
                     // A range of keys starts at a granule, so it may be longer than what its rows see.
                     const int64_t keys =
-                        problem.ring ? problem.kv_length
+                        problem.ring ? problem.kv_length + kGranuleKeys - 1
                                      : std::min(problem.kv_length, largest_of_exponent(cell.keys) + kGranuleKeys - 1);
                     const int64_t split = entry->split_keys;
                     extend(reaches[static_cast<size_t>(entry->algorithm)], keys, split > 0 ? ceil_div(keys, split) : 1,

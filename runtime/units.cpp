@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "checked.h"
-#include "execute_args.h"
+#include "status.h"
 
 namespace hattn {
 
@@ -31,12 +31,7 @@ int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
 }
 
 TaskWriter::TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks)
-    : plan_(plan),
-      args_(args),
-      capacity_(plan.layout.task_capacity),
-      most_heads_(most_tile_heads(args)),
-      tasks_(tasks),
-      merges_(tasks + capacity_) {}
+    : plan_(plan), args_(args), capacity_(plan.layout.task_capacity), tasks_(tasks), merges_(tasks + capacity_) {}
 
 bool TaskWriter::next_wave() {
     task_count_ = merge_count_ = states_used_ = batch_begin_ = batch_end_ = 0;
@@ -50,6 +45,7 @@ bool TaskWriter::next_wave() {
             }
         }
         if (unit_ < units_) {
+            require(task_count_ > 0, HATTN_INTERNAL_ERROR, "no room for any part of sequence ", batch_);
             break;
         }
         ++batch_;
@@ -93,7 +89,6 @@ bool TaskWriter::start_sequence() {
     attention_units_ = 0;
     if (sequence.query_length > 0) {
         choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length);
-        choice_.heads = std::min(choice_.heads, most_heads_);
         shape_ = tile_shape(choice_);
         row_blocks_ = ceil_div(sequence.query_length, shape_.rows);
         head_blocks_ = ceil_div(problem.group_size(), shape_.heads);

@@ -68,7 +68,7 @@ private:
 
     const hattn_plan &plan_;
     const hattn_attention_args &args_;
-    const int64_t capacity_, most_heads_;
+    const int64_t capacity_;
     Task *tasks_, *merges_;
     int64_t task_count_ = 0, merge_count_ = 0, states_used_ = 0;
     int64_t batch_begin_ = 0, batch_end_ = 0, weights_used_ = 0;

@@ -254,3 +254,17 @@ def test_bad_attend(filled, replaced, exception, pattern):
 def test_bad_constructor(replaced, exception, pattern):
     with pytest.raises(exception, match=pattern):
         hattn.KVCache(**{"batch": 2, "kv_heads": 2, "capacity": 8, "head_dim": 8, **replaced})
+
+
+@pytest.mark.parametrize("algorithm, window, query_heads", [("auto", 512, 1), ("split_kv", 512, 1), ("flash", 2048, 1), ("flash", 2048, 64), ("unfused", 1024, 8)])
+@pytest.mark.parametrize("more", [488, 16, 1])
+def test_ring_as_long_as_the_window(algorithm, window, query_heads, more):
+    """The keys of a window that fills the ring start in the middle of a granule, so that they take more than the ring's granules."""
+    rng = np.random.default_rng(window + more)
+    cache = hattn.KVCache(batch=1, kv_heads=1, capacity=window, head_dim=16, window=window)
+    k, v = (rng.standard_normal((1, 1, window + more, 16), np.float32) for _ in "kv")
+    for begin in range(0, window + more, window):
+        cache.append(k[:, :, begin : begin + window], v[:, :, begin : begin + window])
+    q = rng.standard_normal((1, query_heads, 1, 16), np.float32)
+    out = cache.attend(q, causal=True, window=(window - 1, -1), algorithm=algorithm)
+    assert_close(out, oracle.attention(q, k, v, causal=True, window=(window - 1, -1)).out)
