@@ -88,7 +88,7 @@ int64_t tasks_of(const Problem &problem, const KernelSet &kernels) {
 }
 
 // Enough for every worker to have a task, and no more than the problem can use.
-int64_t weights_of(const Problem &problem, const KernelSet &kernels, int64_t head_rows, int32_t threads) {
+int64_t weights_of(const KernelSet &kernels, int64_t head_rows, int32_t threads) {
     const Reach &reach = kernels.reach(HATTN_ALGORITHM_UNFUSED);
     if (!reach.chosen) {
         return 0;
@@ -108,7 +108,7 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     }
     const int64_t head_rows = checked_multiply(problem.query_heads, problem.total_rows(), "workspace");
     layout.task_capacity = tasks_of(problem, kernels);
-    layout.weight_floats = weights_of(problem, kernels, head_rows, threads);
+    layout.weight_floats = weights_of(kernels, head_rows, threads);
     if (const int64_t unit = largest_unit_states(problem, kernels); unit > 0) {
         layout.state_floats =
             std::max(unit, std::min(checked_multiply(unit, head_rows, "workspace"), kStatePoolFloats));

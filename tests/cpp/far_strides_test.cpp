@@ -85,7 +85,7 @@ class FarStrides : public testing::TestWithParam<hattn_algorithm> {};
 TEST_P(FarStrides, ManyHeadsOfOneKvHead) {
     test::ContextPtr context = test::make_context(2);
     const std::pair<int64_t, int64_t> kLengths[] = {{1, 70}, {3, 70}, {1, 1500}, {3, 1500}};
-    for (const auto [query_length, kv_length] : kLengths) {
+    for (const auto &[query_length, kv_length] : kLengths) {
         cases::Case c;
         c.name = "far_" + std::to_string(query_length) + "_" + std::to_string(kv_length);
         c.query_heads = 40;
