@@ -4,6 +4,7 @@
 
 #include "buffer.h"
 #include "checked.h"
+#include "selection.h"
 #include "tensor.h"
 
 namespace hattn {
@@ -19,8 +20,9 @@ template<typename From, typename To>
 void call_conversion(const KernelInfo &kernel, ScratchArena &scratch, hattn_dtype type, const From *from,
                      const RowBlock &given, To *to, const RowBlock &wanted) {
     // Kernels index with 32 bits, so heads that lie far apart are taken one by one.
-    constexpr int64_t kFar = int64_t{1} << 23;
-    const auto is_far = [](const RowBlock &block) { return block.heads > 1 && std::llabs(block.head_stride) > kFar; };
+    const auto is_far = [](const RowBlock &block) {
+        return block.heads > 1 && std::llabs(block.head_stride) > kShortHeadStride;
+    };
     if (is_far(given) || is_far(wanted)) {
         RowBlock one_given = given, one_wanted = wanted;
         one_given.heads = one_wanted.heads = 1;

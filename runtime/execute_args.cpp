@@ -22,7 +22,6 @@ namespace {
 // call has up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^4 * 2^23 + 2^3 * 2^27) < 2^31.
 constexpr int64_t kMaxRowStride = int64_t{1} << 23;
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
-constexpr int64_t kShortHeadStride = int64_t{1} << 23;
 constexpr int64_t kMostFarHeads = 8;
 constexpr int64_t kMaxKeyStride = int64_t{1} << 16;
 

@@ -162,10 +162,6 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
     kernel.function(arguments);
 }
 
-}  // namespace
-
-namespace {
-
 // A task in parts that one call can index: whole, or some heads of one row each. What a row's result is does not depend
 // on the others of a call, as long as the keys are the same. visit(part, first of its rows among the task's).
 template<typename Visit>
@@ -187,14 +183,23 @@ void for_each_part(const CallSite &site, const Task &task, Visit &&visit) {
     }
 }
 
+int64_t rows_of(const Task &task) {  // of all its heads
+    return int64_t{task.rows} * task.heads;
+}
+
 const float *sinks_of(const Task &part, const Task &task, const float *sinks) {
     return sinks ? sinks + (part.head - task.head) : nullptr;
 }
 
-RowOutput from_row(const RowOutput &result, int64_t row) {
-    return {result.output + row * result.row_stride, result.row_stride, result.lse + row * result.lse_stride,
-            result.lse_stride};
-}
+// What a part writes: rows of its task's result from `first` on.
+struct ResultBuffers {
+    ResultBuffers(const RowOutput &result, const Task &part, int64_t first, int64_t value_dim)
+        : output(result.output + first * result.row_stride, {{value_dim, 1}, {rows_of(part), result.row_stride}}),
+          lse(result.lse + first * result.lse_stride, {{rows_of(part), result.lse_stride}}) {}
+
+    Buffer output;  // (d, r)
+    Buffer lse;     // (r)
+};
 
 }  // namespace
 
@@ -202,11 +207,8 @@ void call_attention(const CallSite &site, const Task &task, const KeyRange &keys
                     const RowOutput &result) {
     for_each_part(site, task, [&](const Task &part, int64_t first) {
         InputArguments in(site, part, keys, sinks_of(part, task, sinks), nullptr, 0);
-        const int64_t rows = int64_t{part.rows} * part.heads;
-        const RowOutput to = from_row(result, first);
-        Buffer output(to.output, {{site.plan.problem.value_dim, 1}, {rows, to.row_stride}});
-        Buffer lse(to.lse, {{rows, to.lse_stride}});
-        call(*task.kernel, site, in, output, lse);
+        ResultBuffers out(result, part, first, site.plan.problem.value_dim);
+        call(*task.kernel, site, in, out.output, out.lse);
     });
 }
 
@@ -216,13 +218,9 @@ namespace {
 struct WeightBuffers {
     template<typename T>
     WeightBuffers(T *memory, const Task &task, int64_t keys, const Task &part, int64_t first)
-        : WeightBuffers(memory, int64_t{task.rows} * task.heads, keys, first, int64_t{part.rows} * part.heads) {}
-
-    template<typename T>
-    WeightBuffers(T *memory, int64_t all_rows, int64_t keys, int64_t first, int64_t rows)
-        : weights(memory + first * keys, {{keys, 1}, {rows, keys}}),
-          maximum(memory + all_rows * keys + first, {{rows, 1}}),
-          sum(memory + all_rows * (keys + 1) + first, {{rows, 1}}) {}
+        : weights(memory + first * keys, {{keys, 1}, {rows_of(part), keys}}),
+          maximum(memory + rows_of(task) * keys + first, {{rows_of(part), 1}}),
+          sum(memory + rows_of(task) * (keys + 1) + first, {{rows_of(part), 1}}) {}
 
     Buffer weights;       // (j, r)
     Buffer maximum, sum;  // (r)
@@ -242,21 +240,18 @@ void call_unfused_values(const CallSite &site, const Task &task, const KeyRange 
                          const float *sinks, const RowOutput &result) {
     for_each_part(site, task, [&](const Task &part, int64_t first) {
         InputArguments in(site, part, keys, sinks_of(part, task, sinks), nullptr, 0);
-        const int64_t rows = int64_t{part.rows} * part.heads;
         WeightBuffers given(weights, task, keys.size(), part, first);
-        const RowOutput to = from_row(result, first);
-        Buffer output(to.output, {{site.plan.problem.value_dim, 1}, {rows, to.row_stride}});
-        Buffer lse(to.lse, {{rows, to.lse_stride}});
-        call(*task.values_kernel, site, in, given.weights, given.maximum, given.sum, output, lse);
+        ResultBuffers out(result, part, first, site.plan.problem.value_dim);
+        call(*task.values_kernel, site, in, given.weights, given.maximum, given.sum, out.output, out.lse);
     });
 }
 
 void call_merge(const CallSite &site, const Task &task, const float *states, int64_t count, const float *sinks,
                 const HeadOutput &result) {
     const int64_t value_dim = site.plan.problem.value_dim;
-    const int64_t all_rows = int64_t{task.rows} * task.heads;
+    const int64_t all_rows = rows_of(task);
     for_each_part(site, task, [&](const Task &part, int64_t first) {
-        const int64_t rows = int64_t{part.rows} * part.heads;
+        const int64_t rows = rows_of(part);
         const int64_t i = part.row - task.row, h = part.head - task.head;
         Buffer partial_output(states + first * value_dim,
                               {{value_dim, 1}, {rows, value_dim}, {count, all_rows * value_dim}});

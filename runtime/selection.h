@@ -92,4 +92,7 @@ inline constexpr int64_t kMaxKeysPerCall = 8192;
 // of the kernel: see most_heads_per_call().
 inline constexpr int64_t kMaxTileHeads = 128;
 
+// Elements between heads, up to which as many may be indexed with 32 bits.
+inline constexpr int64_t kShortHeadStride = int64_t{1} << 23;
+
 }  // namespace hattn
