@@ -1,5 +1,6 @@
 #include "attention_stages.h"
 
+#include "number_formats.h"
 #include "softmax_math.h"
 
 namespace hattn::generators {
@@ -293,17 +294,20 @@ Expr AttentionStages::value_of_pair(const Expr &element, const Expr &of_chunk) c
 void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
     value_pairs = Func("value_pairs");
     panel_output = Func("panel_output");
-    Expr pairs = chunk_keys / 2;
-    value_pairs(side, lane, pair, c) = value_of_pair(pair / pairs * kMatrixColumns + lane, pair % pairs);
+    value_pairs(side, lane, pair, panel, term, c) =
+        bfloat16_term(value_of_pair(panel * kMatrixColumns + lane, pair), term, bfloat16_terms);
     weight_rows = Func("weight_rows");
-    weight_rows(k, r, c) = cast<bfloat16_t>(weights(r, k, c));
+    weight_rows(k, r, term, c) = bfloat16_term(weights(r, k, c), term, bfloat16_terms);
     const auto blocks = [](Expr keys) { return (std::move(keys) + (kMatrixDepth - 1)) / kMatrixDepth; };
-    over_key_blocks = RDom({{0, kMatrixDepth}, {0, blocks(chunk_keys)}}, "over_key_blocks");
-    over_key_blocks.where(over_key_blocks.y < blocks(inputs.key_count - c * chunk_keys));
-    Expr key = over_key_blocks.y * kMatrixDepth + over_key_blocks.x;
+    over_key_blocks =
+        RDom({{0, kMatrixDepth}, {0, products_of_terms(bfloat16_terms)}, {0, blocks(chunk_keys)}}, "over_key_blocks");
+    over_key_blocks.where(over_key_blocks.z < blocks(inputs.key_count - c * chunk_keys));
+    over_key_blocks.where(over_key_blocks.z < seen_blocks(r / kMatrixDepth, c));
+    const TermPair terms = term_pair(over_key_blocks.y, bfloat16_terms);
+    Expr key = over_key_blocks.z * kMatrixDepth + over_key_blocks.x;
     panel_output(r, lane, panel, c) = 0.0f;
-    panel_output(r, lane, panel, c) +=
-        cast<float>(weight_rows(key, r, c)) * cast<float>(value_pairs(key % 2, lane, key / 2 + panel * pairs, c));
+    panel_output(r, lane, panel, c) += cast<float>(weight_rows(key, r, terms.first, c)) *
+                                       cast<float>(value_pairs(key % 2, lane, key / 2, panel, terms.second, c));
     chunk_output(r, d, c) = panel_output(r, d % kMatrixColumns, d / kMatrixColumns, c);
 }
 

@@ -125,7 +125,13 @@ struct ScoreStages {
     Halide::Func position;     // (r) row + position_offset
     Halide::Func first, last;  // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
     Halide::Func query_tile;   // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
-    Halide::Func query_pairs;  // (side, r, pair) in bfloat16; defined with in_pairs
+    Halide::Var term{"term"};  // of bfloat16_terms
+    Halide::Func query_pairs;  // (side, r, pair) in bfloat16, in_matrices (side, r, pair, term); defined with in_pairs
+    Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixDepth
+    // (row_block, key_block of a chunk, c) whether limits let any of the rows see any of the keys, of which later rows
+    // see no fewer on the right and no more on the left; defined with in_matrices.
+    Halide::Func block_seen;
+    Halide::Func seen_blocks;  // (row_block, c) key blocks up to the last that any of the rows sees; likewise
     Halide::Func query_steps;  // (r, position) what to multiply key_rows by; defined with in_steps, in_integers
     Halide::Func key_words;    // (lane, step, k, c) defined with IntegerSteps::in_words
     Halide::Func lane_sums;    // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
@@ -139,6 +145,7 @@ struct ScoreStages {
     Halide::Func asked;           // (block, c) 0; asks for all that fetched_line does for a block of keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
+    Halide::Func key_terms;            // (d, term, k, c) of key_rows; defined with several bfloat16_terms
     Halide::Func fetch_starts;         // (block, c) Tuple of where the rows start that a block asks for: its
                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
                                        // but without whole_lines
@@ -167,9 +174,10 @@ struct ScoreStages {
     bool in_integers = false;                     // the same, see IntegerPairs
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
-    bool in_matrices = false;  // and run over whole blocks of kMatrixDepth: KeyStorage::kBfloat16Matrices
-    hattn_dtype matrix_type = HATTN_FLOAT32;  // else: both products are of matrices, of bits of this type
-    bool in_fragments() const {               // and their results are fragments that the threads of a warp hold
+    bool in_matrices = false;                     // and run over whole blocks of kMatrixDepth: multiplies_matrices()
+    int bfloat16_terms = 1;                       // that keys, values, queries and weights are a sum of, in_matrices
+    hattn_dtype matrix_type = HATTN_FLOAT32;      // else: both products are of matrices, of bits of this type
+    bool in_fragments() const {                   // and their results are fragments that the threads of a warp hold
         return matrix_type != HATTN_FLOAT32;
     }
     Halide::Param<int> row_layout;      // used with slices
@@ -237,12 +245,10 @@ struct AttentionStages : ScoreStages {
                                    // in_integers
     Halide::RDom over_key_blocks;  // (key of a block, block) of the keys of a chunk; in its place with in_matrices
     Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules
-    Halide::Func weight_rows;      // (k, r, c) weights; in its place with in_matrices
+    Halide::Func weight_rows;      // (k, r, term, c) weights; in its place with in_matrices
     Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise. In_integers (side, lane, panel, pair,
                                    // granule, c) of value_integers, in the order of sums
-    // With in_matrices (side, lane, pair, c): all pairs of a chunk for the first panel of kMatrixColumns elements of
-    // the head, then for the next one.
-    Halide::Var panel{"panel"};
+    Halide::Var panel{"panel"};    // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
     Halide::Func panel_output;     // (r, lane, panel, c) weights . values; defined with in_matrices
     Halide::Expr value_positions;  // of a row; defined with in_steps, in_integers
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By

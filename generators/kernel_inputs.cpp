@@ -24,7 +24,7 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
       query_type("query_type"),
       query_halves(UInt(16), 3, "query_halves"),
       row_layout("row_layout"),
-      any_storage(storage == KeyStorage::kAny),
+      any_storage(storage == KeyStorage::kAny || storage == KeyStorage::kAnyMatrices),
       all_type(type_of_all(storage)),
       stored_key("key", lanes),
       stored_value("value", lanes),
@@ -73,7 +73,7 @@ std::vector<Argument> AttentionInputs::arguments() const {
     std::vector<Argument> all = {query, key,          value,        key_granules, value_granules, bias,
                                  mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
                                  scale, softcap,      first_offset, last_offset,  position_offset};
-    if (storage != KeyStorage::kFloat32) {
+    if (!reads_float32(storage)) {
         for (const StoredSide *side : {&stored_key, &stored_value}) {
             const std::vector<Argument> more = side->arguments();
             all.insert(all.end(), more.begin(), more.end());
@@ -213,6 +213,7 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
              const Expr &d, const Expr &granule, const Expr &slot) {
     switch (storage) {
     case KeyStorage::kAny:
+    case KeyStorage::kAnyMatrices:
         return stored.element(floats, granules, d, granule, slot);
     case KeyStorage::kAllFloat16:
     case KeyStorage::kAllBfloat16:

@@ -68,7 +68,7 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }
-    if (found->spec.storage == KeyStorage::kBfloat16Matrices &&
+    if (multiplies_matrices(found->spec.storage) &&
         (found->target.matrices.flash_tiles.empty() || tile.keys % kMatrixDepth != 0)) {
         throw std::invalid_argument("kernel '" + name +
                                     "': its target has no products of matrices, or keys are not whole matrices of 32");

@@ -1,10 +1,13 @@
 // Algorithm and schedule of a kernel: build_kernel() of kernel_spec.h.
+#include <algorithm>
+
 #include "kernel_spec.h"
 #include "schedules/simd/adjacent_sums.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/masked_rows.h"
 #include "schedules/simd/turned_stores.h"
-#include "schedules/x86/joined_tiles.h"
+#include "schedules/simd/upper_halves.h"
+#include "schedules/x86/matrix_tiles.h"
 #include "softmax_math.h"
 #include "unfused.h"
 
@@ -45,7 +48,7 @@ bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
-    const bool matrices = spec.storage == KeyStorage::kBfloat16Matrices;
+    const bool matrices = multiplies_matrices(spec.storage);
     const int block = fetch_block(spec, target, head_in_lanes);
     const int dim_multiple = head_in_lanes                           ? kLineFloats
                              : matrices                              ? kMatrixDepth
@@ -153,7 +156,10 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
-    kernel.pipeline.add_custom_lowering_pass(new schedules::x86::JoinedTiles());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
+    if (multiplies_matrices(spec.storage) && target.stand_in.empty()) {
+        kernel.pipeline.add_custom_lowering_pass(new schedules::x86::MatrixTiles());
+    }
     return kernel;
 }
 
@@ -163,6 +169,12 @@ Halide::Module KernelPipeline::compile(const std::string &symbol, const char *ta
 
 Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
     return build_kernel(spec, target).compile(spec.symbol(target.name), halide_target(spec, target));
+}
+
+Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules) {
+    Halide::Module linked = Halide::link_modules(name, modules);
+    linked.set_any_strict_float(std::ranges::any_of(modules, &Halide::Module::any_strict_float));
+    return linked;
 }
 
 }  // namespace hattn::generators

@@ -33,6 +33,8 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kSplitKv, "int4_split_kv", KeyStorage::kAllInt4},
     {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
     {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
+    {KernelKind::kFlash, "amx_float32_flash", KeyStorage::kFloat32Matrices},
+    {KernelKind::kFlash, "amx_stored_flash", KeyStorage::kAnyMatrices},
     {KernelKind::kWiden, "widen"},
     {KernelKind::kNarrow, "narrow"},
     {KernelKind::kBlockScales, "block_scales"},
@@ -83,6 +85,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     }
     if (family.storage == KeyStorage::kBfloat16Matrices) {
         return target.matrices.flash_tiles;
+    }
+    if (multiplies_terms(family.storage)) {
+        return target.matrices.term_flash_tiles;
     }
     if (storage_bits(type_of_all(family.storage)) == 16) {
         return target.halves_split_kv_tiles;
@@ -198,6 +203,8 @@ Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
     case KeyStorage::kBfloat16:
         return {target.bfloat16.halide_target, target.bfloat16.cpu_features};
     case KeyStorage::kBfloat16Matrices:
+    case KeyStorage::kFloat32Matrices:
+    case KeyStorage::kAnyMatrices:
         return {target.matrices.halide_target, target.matrices.cpu_features};
     case KeyStorage::kAllInt8:
     case KeyStorage::kAllInt4:

@@ -56,6 +56,10 @@ const char *enumerator(KeyStorage storage) {
         return "KeyStorage::kBfloat16";
     case KeyStorage::kBfloat16Matrices:
         return "KeyStorage::kBfloat16Matrices";
+    case KeyStorage::kFloat32Matrices:
+        return "KeyStorage::kFloat32Matrices";
+    case KeyStorage::kAnyMatrices:
+        return "KeyStorage::kAnyMatrices";
     case KeyStorage::kAllFloat16:
         return "KeyStorage::kAllFloat16";
     case KeyStorage::kAllBfloat16:

@@ -59,6 +59,46 @@ Expr float16_bits(Expr value) {
     return reinterpret<uint16_t>(cast(Float(16), std::move(value)));
 }
 
+Expr bfloat16_term(const Expr &value, const Expr &term, int terms) {
+    if (terms == 1) {
+        return cast<bfloat16_t>(value);
+    }
+    const auto upper = [](const Expr &number) {
+        return reinterpret<float>(reinterpret<uint32_t>(number) & Expr(uint32_t{0xffff0000}));
+    };
+    Expr after_first = value - upper(value);
+    Expr rounded = reinterpret<float>(reinterpret<uint32_t>(after_first) + Expr(uint32_t{0x8000}));
+    Expr number = value;  // whose upper half it is
+    if (terms == 2) {
+        number = select(term == 0, value, rounded);
+    } else {
+        number = select(term == 0, value, term == 1, rounded, after_first - upper(rounded));
+    }
+    Expr half = Internal::Call::make(UInt(16), kUpperHalfCall, {number}, Internal::Call::PureExtern);
+    return reinterpret(BFloat(16), half);
+}
+
+TermPair term_pair(const Expr &product, int terms) {
+    // From each to the next one term changes, so that the other one may stay where it is.
+    std::vector<std::pair<int, int>> pairs;
+    for (int first = 0; first < terms - 1; ++first) {
+        pairs.emplace_back(first, terms - 1 - first);
+        pairs.emplace_back(first, terms - 2 - first);
+    }
+    pairs.emplace_back(terms - 1, 0);
+    for (int sum = terms - 3; sum >= 0; --sum) {
+        for (int first = 0; first <= sum; ++first) {
+            pairs.emplace_back(first, sum - first);
+        }
+    }
+    Expr left = pairs.back().first, right = pairs.back().second;
+    for (int i = static_cast<int>(pairs.size()) - 2; i >= 0; --i) {
+        left = select(product == i, pairs[i].first, left);
+        right = select(product == i, pairs[i].second, right);
+    }
+    return {left, right};
+}
+
 // Half a unit of the last place is added, less one where the place is even. Integers carry it into the exponent, up to
 // infinity. Of a NaN the quiet bit is set instead, lest its payload round away.
 Expr bfloat16_bits(Expr value) {

@@ -16,6 +16,22 @@ Halide::Expr quotient(const Halide::Expr &d, int by);
 Halide::Expr float16_value(Halide::Expr bits);                 // uint16: IEEE 754 binary16
 Halide::Expr bfloat16_value(Halide::Expr bits);                // uint16: the upper half of a float32
 Halide::Expr half_value(hattn_dtype type, Halide::Expr bits);  // either of these
+// A number as a sum of bfloat16 ones: with one the nearest, with three exact but for what is below the smallest normal
+// number. Then the first is what it is cut off at 8 bits, the second the nearest to what is left, the last the rest;
+// one of them is a NaN where the number is not finite.
+inline constexpr const char *kUpperHalfCall = "hattn_upper_half";  // 16 bits, for schedules/simd/upper_halves.h
+Halide::Expr bfloat16_term(const Halide::Expr &value, const Halide::Expr &term, int terms);
+
+// A product of two such sums: the products of terms that are worth keeping, which are those whose numbers add up to
+// less than `terms`. The next ones are 2^-23 of the whole at most, as three terms are rounded.
+struct TermPair {
+    Halide::Expr first, second;
+};
+constexpr int products_of_terms(int terms) {
+    return terms * (terms + 1) / 2;
+}
+TermPair term_pair(const Halide::Expr &product, int terms);
+
 // Float32: element d of a row of four-bit integers, the first in the low half of a byte. lanes: of the vectors along d
 // in which it is computed, at most 16.
 Halide::Expr int4_value(const std::function<Halide::Expr(Halide::Expr)> &byte, const Halide::Expr &d, int lanes);

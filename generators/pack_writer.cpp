@@ -174,8 +174,7 @@ void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &fo
     for (const auto &[target, of_target] : modules) {
         if (!of_target.empty()) {
             compiled.objects.push_back(folder / ("kernels_" + std::to_string(compiled.objects.size()) + ".o"));
-            Halide::link_modules("pack", of_target)
-                .compile({{Halide::OutputFileType::object, compiled.objects.back()}});
+            link_strictly("pack", of_target).compile({{Halide::OutputFileType::object, compiled.objects.back()}});
         }
     }
 }

@@ -48,12 +48,15 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_integers(options.integer_pairs),
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
-      in_pairs(inputs.storage == KeyStorage::kBfloat16 || inputs.storage == KeyStorage::kBfloat16Matrices),
-      in_matrices(inputs.storage == KeyStorage::kBfloat16Matrices),
+      in_pairs(inputs.storage == KeyStorage::kBfloat16 || multiplies_matrices(inputs.storage)),
+      in_matrices(multiplies_matrices(inputs.storage)),
+      bfloat16_terms(multiplies_terms(inputs.storage) ? 3 : 1),
       matrix_type(inputs.matrix_type),
       row_layout(inputs.row_layout),
       key_groups(options.key_groups),
-      exp2(in_fragments() || options.of_cuda ? exp2_of_cuda : exp2_nonpositive),
+      exp2(in_fragments() || options.of_cuda  ? exp2_of_cuda
+           : multiplies_terms(inputs.storage) ? exp2_or_nan
+                                              : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
       inputs_(inputs) {
@@ -101,8 +104,14 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr product = dot(r, k, c);
     if (in_pairs) {
         query_pairs = Func("query_pairs");
-        query_pairs(side, r, pair) = cast<bfloat16_t>(query_tile(r, 2 * pair + side));
-        in_matrices ? multiply_matrices() : multiply_pairs();
+        Expr query = query_tile(r, 2 * pair + side);
+        if (in_matrices) {
+            query_pairs(side, r, pair, term) = bfloat16_term(query, term, bfloat16_terms);
+            multiply_matrices();
+        } else {
+            query_pairs(side, r, pair) = cast<bfloat16_t>(query);
+            multiply_pairs();
+        }
     } else if (in_fragments()) {
         dot(r, k, c) +=
             half_value(matrix_type, query_tile(r, over_dim)) * half_value(matrix_type, key_rows(over_dim, k, c));
@@ -124,7 +133,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);
-    const Exp2 exp2_of_hooks = in_fragments() || key_groups > 0 ? exp2_of_cuda : exp2_nonpositive;
+    const Exp2 exp2_of_hooks = key_groups > 0 ? exp2_of_cuda : in_fragments() || in_matrices ? exp2 : exp2_nonpositive;
     ScoreContext context{
         inputs,       r, k, c, likely_key, row_index(), head_index(), position(r), options.unit, &hook_tiles, &per_row,
         exp2_of_hooks};
@@ -269,9 +278,26 @@ void ScoreStages::multiply_pairs() {
 
 // One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs.
 void ScoreStages::multiply_matrices() {
-    over_dim_blocks = RDom({{0, kMatrixDepth}, {0, over_dim.x.extent() / kMatrixDepth}}, "over_dim_blocks");
-    Expr element = over_dim_blocks.y * kMatrixDepth + over_dim_blocks.x;
-    dot(r, k, c) += cast<float>(key_rows(element, k, c)) * cast<float>(query_pairs(element % 2, r, element / 2));
+    over_dim_blocks =
+        RDom({{0, kMatrixDepth}, {0, products_of_terms(bfloat16_terms)}, {0, over_dim.x.extent() / kMatrixDepth}},
+             "over_dim_blocks");
+    Expr first_key = c * chunk_keys + key_block * kMatrixDepth;
+    block_seen = Func("block_seen");
+    block_seen(row_block, key_block, c) = first_key <= last(row_block * kMatrixDepth + (kMatrixDepth - 1)) &&
+                                          first_key + kMatrixDepth > first(row_block * kMatrixDepth);
+    over_dim_blocks.where(block_seen(r / kMatrixDepth, k / kMatrixDepth, c));
+    seen_blocks = Func("seen_blocks");
+    Expr last_key = last(row_block * kMatrixDepth + (kMatrixDepth - 1)) - c * chunk_keys;
+    seen_blocks(row_block, c) = (max(last_key, -1) + kMatrixDepth) / kMatrixDepth;
+    const TermPair terms = term_pair(over_dim_blocks.y, bfloat16_terms);
+    Expr element = over_dim_blocks.z * kMatrixDepth + over_dim_blocks.x;
+    Expr key = key_rows(element, k, c);
+    if (bfloat16_terms > 1) {
+        key_terms = Func("key_terms");
+        key_terms(d, term, k, c) = bfloat16_term(key_rows(d, k, c), term, bfloat16_terms);
+        key = key_terms(element, terms.first, k, c);
+    }
+    dot(r, k, c) += cast<float>(key) * cast<float>(query_pairs(element % 2, r, element / 2, terms.second));
 }
 
 // Keys past the last are computed from the last ones and masked, as in key_index(). Clamped apart, those of a granule

@@ -4,10 +4,12 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-Expr exp2_nonpositive(Expr x) {
+namespace {
+
+// Of no less than -127, which gives zero.
+Expr exp2_clamped(const Expr &x) {
     // x = n + f with n an integer and f in [-1/2, 1/2]. Truncation rounds towards zero, so half a unit is taken off
     // first. Clamping at -127 makes the exponent field zero, which reads as 0.0f.
-    x = max(x, -127.0f);
     Expr n = cast<int>(x - 0.5f);
     Expr f = x - cast<float>(n);
     // Minimax for 2^f relative to 2^f with the constant term held at 1: error 9.2e-8 before rounding.
@@ -16,6 +18,17 @@ Expr exp2_nonpositive(Expr x) {
         p = p * f + coefficient;
     }
     return p * reinterpret<float>((n + 127) << 23);
+}
+
+}  // namespace
+
+Expr exp2_nonpositive(Expr x) {
+    return exp2_clamped(max(x, -127.0f));
+}
+
+Expr exp2_or_nan(Expr x) {
+    // Compared as numbers that may be NaNs, which max() is not: x86 then has an operand order to keep.
+    return exp2_clamped(strict_float(select(x < -127.0f, -127.0f, x)));
 }
 
 namespace {

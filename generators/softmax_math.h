@@ -22,6 +22,9 @@ inline constexpr float kLn2 = 0.69314718055994530942f;
 // 2e-7.
 Halide::Expr exp2_nonpositive(Halide::Expr x);
 
+// The same, and NaN of a NaN.
+Halide::Expr exp2_or_nan(Halide::Expr x);
+
 // The same by CUDA's instruction, ex2.approx.ftz.f32: relative error at most 2^-22, anything below 2^-126 exactly 0.
 Halide::Expr exp2_of_cuda(Halide::Expr x);
 

@@ -153,7 +153,7 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
                                        &in.limits.last_offset,
                                        &in.limits.position_offset};
     void **next = arguments + 18;
-    if (kernel.storage != KeyStorage::kFloat32) {
+    if (!reads_float32(kernel.storage)) {
         next = in.value.add_storage(in.key.add_storage(next));
     }
     ((*next++ = outputs), ...);
@@ -162,23 +162,21 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
     kernel.function(arguments);
 }
 
-// A task in parts that one call can index: whole, or some heads of one row each. What a row's result is does not depend
-// on the others of a call, as long as the keys are the same. visit(part, first of its rows among the task's).
+// A task in parts that one call can index and its tile holds: some rows of all heads, or some heads of one row each.
+// What a row's result is does not depend on the others of a call, as long as the keys are the same.
+// visit(part, first of its rows among the task's).
 template<typename Visit>
-void for_each_part(const CallSite &site, const Task &task, Visit &&visit) {
-    const int64_t most_heads = most_heads_per_call(site.args);
-    if (task.heads <= most_heads) {
-        visit(task, int64_t{0});
-        return;
-    }
-    for (int32_t i = 0; i < task.rows; ++i) {
-        for (int64_t h = 0; h < task.heads; h += most_heads) {
+void for_each_part(const Task &task, int64_t most_heads, int64_t most_rows, Visit &&visit) {
+    const int64_t heads = std::min<int64_t>({task.heads, most_heads, most_rows});
+    const int64_t rows = heads < task.heads ? 1 : std::min<int64_t>(task.rows, most_rows / heads);
+    for (int64_t i = 0; i < task.rows; i += rows) {
+        for (int64_t h = 0; h < task.heads; h += heads) {
             Task part = task;
-            part.row += i;
-            part.rows = 1;
+            part.row += static_cast<int32_t>(i);
+            part.rows = static_cast<int32_t>(std::min(rows, task.rows - i));
             part.head += static_cast<int32_t>(h);
-            part.heads = static_cast<int32_t>(std::min(most_heads, task.heads - h));
-            visit(part, int64_t{i} * task.heads + h);
+            part.heads = static_cast<int32_t>(std::min(heads, task.heads - h));
+            visit(part, i * task.heads + h);
         }
     }
 }
@@ -187,8 +185,29 @@ int64_t rows_of(const Task &task) {  // of all its heads
     return int64_t{task.rows} * task.heads;
 }
 
+template<typename Visit>
+void for_each_part(const CallSite &site, const Task &task, Visit &&visit) {
+    for_each_part(task, most_heads_per_call(site.args), rows_of(task), visit);
+}
+
 const float *sinks_of(const Task &part, const Task &task, const float *sinks) {
     return sinks ? sinks + (part.head - task.head) : nullptr;
+}
+
+// Sums of bfloat16 numbers have none that is infinite: where queries, keys or values are, or their products, the result
+// is a NaN, which need not be what float32 makes of them.
+bool has_nan(const RowOutput &result, int64_t rows, int64_t value_dim) {
+    for (int64_t r = 0; r < rows; ++r) {
+        const float *row = result.output + r * result.row_stride;
+        bool any = false;
+        for (int64_t d = 0; d < value_dim; ++d) {
+            any |= row[d] != row[d];
+        }
+        if (any) {
+            return true;
+        }
+    }
+    return false;
 }
 
 // What a part writes: rows of its task's result from `first` on.
@@ -205,11 +224,18 @@ struct ResultBuffers {
 
 void call_attention(const CallSite &site, const Task &task, const KeyRange &keys, const float *sinks,
                     const RowOutput &result) {
-    for_each_part(site, task, [&](const Task &part, int64_t first) {
-        InputArguments in(site, part, keys, sinks_of(part, task, sinks), nullptr, 0);
-        ResultBuffers out(result, part, first, site.plan.problem.value_dim);
-        call(*task.kernel, site, in, out.output, out.lse);
-    });
+    const auto attend = [&](const KernelInfo &kernel) {
+        return [&](const Task &part, int64_t first) {
+            InputArguments in(site, part, keys, sinks_of(part, task, sinks), nullptr, 0);
+            ResultBuffers out(result, part, first, site.plan.problem.value_dim);
+            call(kernel, site, in, out.output, out.lse);
+        };
+    };
+    for_each_part(site, task, attend(*task.kernel));
+    if (multiplies_terms(task.kernel->storage) && has_nan(result, rows_of(task), site.plan.problem.value_dim)) {
+        const KernelInfo &plain = *site.plan.kernels.plain_flash.back();
+        for_each_part(task, most_heads_per_call(site.args), plain.tile.rows, attend(plain));
+    }
 }
 
 namespace {
@@ -305,10 +331,15 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // Both products are stored before they are used, with gaps (spread_rows() of schedules/x86/matrices.cpp), and
     // queries and weights a second time.
     constexpr int64_t kPanels = 9;
-    const int64_t products = kernel.storage == KeyStorage::kBfloat16Matrices
+    const int64_t products = multiplies_matrices(kernel.storage)
                                  ? (rows + kLanes) * (3 * chunk + key_dim + 2 * kLanes) +
                                        rows * kLanes * round_up(ceil_div(value_dim, kLanes), kPanels)
                                  : 0;
+    // Three bfloat16 numbers for one, of queries and weights, keys and values.
+    const int64_t terms = multiplies_terms(kernel.storage)
+                              ? (rows + kLanes) * (chunk + key_dim + 2 * kLanes) +
+                                    2 * (chunk + kLanes) * (key_dim + value_dim + 4 * kLanes)
+                              : 0;
     // Queries a second and a third time, as integers of keys are taken, and the state, all in whole steps of 64
     // elements; scales of a chunk's values, and weights as integers, of 16 bits, for each block that has a scale.
     const hattn_dtype all = type_of_all(kernel.storage);
@@ -325,7 +356,7 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + 3 * rows * chunks +
                            kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
-                           chunk * kLanes + kept + products + steps + lines + next_lines;
+                           chunk * kLanes + kept + products + terms + steps + lines + next_lines;
     return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
 }
 

@@ -30,15 +30,17 @@ enum class KeyStorage {
     kAny,       // any storage type, said at run time, each side its own; converted into float32
     kBfloat16,  // bfloat16 on both sides, and queries that are; multiplied in pairs by the CPU's own instruction
     kBfloat16Matrices,  // the same types, multiplied by an instruction for small matrices
+    kFloat32Matrices,   // float32 as sums of bfloat16 numbers, that are multiplied likewise
+    kAnyMatrices,       // any storage type, converted into float32 and then the same
     // This type on both sides, brought into float32 in registers.
     kAllFloat16,
     kAllBfloat16,
     kAllInt8,
     kAllInt4
 };
-inline constexpr const char *kStorageNames[] = {"float32",           "any",         "bfloat16",
-                                                "bfloat16_matrices", "all_float16", "all_bfloat16",
-                                                "all_int8",          "all_int4"};  // by KeyStorage
+inline constexpr const char *kStorageNames[] = {"float32",          "any",          "bfloat16",    "bfloat16_matrices",
+                                                "float32_matrices", "any_matrices", "all_float16", "all_bfloat16",
+                                                "all_int8",         "all_int4"};  // by KeyStorage
 
 inline constexpr KeyStorage kAllOfOneType[] = {KeyStorage::kAllFloat16, KeyStorage::kAllBfloat16, KeyStorage::kAllInt8,
                                                KeyStorage::kAllInt4};
@@ -57,6 +59,20 @@ constexpr hattn_dtype type_of_all(KeyStorage storage) {
     default:
         return HATTN_FLOAT32;
     }
+}
+
+// Kernels that multiply float32 numbers as sums of bfloat16 ones: what is not finite becomes a NaN in their results.
+constexpr bool multiplies_terms(KeyStorage storage) {
+    return storage == KeyStorage::kFloat32Matrices || storage == KeyStorage::kAnyMatrices;
+}
+
+constexpr bool multiplies_matrices(KeyStorage storage) {
+    return storage == KeyStorage::kBfloat16Matrices || multiplies_terms(storage);
+}
+
+// Kernels that read keys and values as float32, where they lie.
+constexpr bool reads_float32(KeyStorage storage) {
+    return storage == KeyStorage::kFloat32 || storage == KeyStorage::kFloat32Matrices;
 }
 
 // As in schedules/tile.h.

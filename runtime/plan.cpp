@@ -31,9 +31,8 @@ int64_t scratch_of(const Problem &problem, const KernelSet &kernels) {
     for (hattn_algorithm algorithm :
          {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         if (const Reach &reach = kernels.reach(algorithm); reach.chosen) {
-            kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) {
-                count(kernel, std::min(reach.most_keys, kMaxKeysPerCall));
-            });
+            const int64_t most_keys = std::min(reach.most_keys, kMaxKeysPerCall);
+            kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) { count(kernel, most_keys); });
         }
     }
     if (problem.scores != HATTN_SCORES_NONE) {

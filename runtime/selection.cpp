@@ -40,11 +40,13 @@ bool takes_all(hattn_dtype type, const Problem &problem) {
 bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     switch (kernel.storage) {
     case KeyStorage::kFloat32:
+    case KeyStorage::kFloat32Matrices:
         return !problem.any_storage();
     case KeyStorage::kBfloat16:
     case KeyStorage::kBfloat16Matrices:
         return problem.all_bfloat16();
     case KeyStorage::kAny:
+    case KeyStorage::kAnyMatrices:
         return true;
     default:
         return takes_all(type_of_all(kernel.storage), problem);
@@ -57,7 +59,7 @@ std::string taken_storage(const KernelInfo &kernel) {
         return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +
                " elements, from " + std::to_string(shortest_head(all)) + " on";
     }
-    return kernel.storage == KeyStorage::kFloat32 ? "float32 keys and values" : "bfloat16 queries, keys and values";
+    return reads_float32(kernel.storage) ? "float32 keys and values" : "bfloat16 queries, keys and values";
 }
 
 // Those for the type of keys and values, if there are any, and for tiles of more rows those for any type.
@@ -75,10 +77,16 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
     return found;
 }
 
-// Where the CPU multiplies bfloat16 numbers as they are, in matrices or else in pairs, and sums up in float32.
-std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, uint32_t hooks) {
-    for (KeyStorage storage : {KeyStorage::kBfloat16Matrices, KeyStorage::kBfloat16}) {
-        const auto found = find_kernels(target, KernelKind::kFlash, storage, hooks);
+// Where the CPU multiplies bfloat16 numbers, in matrices or else in pairs, and sums up in float32.
+std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, const Problem &problem) {
+    std::vector<KeyStorage> storages;
+    if (problem.all_bfloat16()) {
+        storages = {KeyStorage::kBfloat16Matrices, KeyStorage::kBfloat16};
+    } else {
+        storages = {problem.any_storage() ? KeyStorage::kAnyMatrices : KeyStorage::kFloat32Matrices};
+    }
+    for (KeyStorage storage : storages) {
+        const auto found = find_kernels(target, KernelKind::kFlash, storage, problem.hooks);
         if (!found.empty() && request_cpu_features(found.front()->cpu_features)) {
             return found;
         }
@@ -98,6 +106,7 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
             *list = {kernel};
         }
     }
+    kernels.short_flash.clear();
     if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
         for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
             std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
@@ -174,9 +183,11 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     const KeyStorage any = problem.any_storage() ? KeyStorage::kAny : KeyStorage::kFloat32;
     kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
     kernels.flash = find_kernels(target, KernelKind::kFlash, any, problem.hooks);
-    if (problem.all_bfloat16()) {
-        const auto native = native_flash_kernels(target, problem.hooks);
-        kernels.flash = native.empty() ? kernels.flash : native;
+    if (const auto native = native_flash_kernels(target, problem); !native.empty()) {
+        if (multiplies_terms(native.front()->storage)) {
+            kernels.plain_flash = kernels.short_flash = kernels.flash;
+        }
+        kernels.flash = native;
     }
     kernels.split_kv = split_kv_kernels(target, problem, any);
     kernels.unfused_scores = find_kernels(target, KernelKind::kUnfusedScores, any, problem.hooks);
@@ -241,7 +252,7 @@ Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t qu
          {std::pair(kernels.machine, Decider::kMachine), std::pair(kernels.shipped, Decider::kShipped)}) {
         const TuningEntry *entry = nearest_entry(grids, problem, query_length, kv_length);
         if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
-            if (Choice choice; choose_by_entry(kernels, problem, *entry, query_length, choice)) {
+            if (Choice choice; choose_by_entry(kernels, problem, *entry, query_length, kv_length, choice)) {
                 choice.decider = decider;
                 choice.entry = entry;
                 return choice;

@@ -39,7 +39,9 @@ struct KernelSet {
     const TargetInfo *target = nullptr;
     std::vector<const KernelInfo *> naive, flash, split_kv;
     std::vector<const KernelInfo *> unfused_scores, unfused_values;  // in pairs with the same rows
-    const KernelInfo *scores = nullptr;                              // with the hooks that the score output wants
+    // Where flash multiplies terms: what computes tiles of which not all is finite, and short prompts. Else empty.
+    std::vector<const KernelInfo *> plain_flash, short_flash;
+    const KernelInfo *scores = nullptr;  // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
     const KernelInfo *widen = nullptr, *narrow = nullptr;  // between 16 bits and float32
@@ -53,10 +55,10 @@ struct KernelSet {
         return reaches[static_cast<size_t>(wanted)];
     }
     const std::vector<const KernelInfo *> &of(hattn_algorithm algorithm) const;
-    // Those and the packed ones that compute the algorithm.
+    // Those, plain and packed ones that compute the algorithm.
     template<typename Visit>
     void for_each_of(hattn_algorithm wanted, Visit &&visit) const {
-        for (const std::vector<const KernelInfo *> *list : {&of(wanted), &packed}) {
+        for (const std::vector<const KernelInfo *> *list : {&of(wanted), &plain_flash, &packed}) {
             for (const KernelInfo *kernel : *list) {
                 if (kernel->kind == of(wanted).front()->kind) {
                     visit(*kernel);

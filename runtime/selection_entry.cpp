@@ -10,14 +10,16 @@ namespace hattn {
 
 namespace {
 
-const KernelInfo *kernel_with(const KernelSet &kernels, hattn_algorithm algorithm, const KernelTile &tile) {
-    const KernelInfo *found = nullptr;
-    kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) {
-        if (!found && kernel.tile == tile) {
-            found = &kernel;
+const KernelInfo *kernel_with(const KernelSet &kernels, const std::vector<const KernelInfo *> &usual,
+                              const KernelTile &tile) {
+    for (const std::vector<const KernelInfo *> *list : {&usual, &kernels.packed}) {
+        for (const KernelInfo *kernel : *list) {
+            if (kernel->kind == usual.front()->kind && kernel->tile == tile) {
+                return kernel;
+            }
         }
-    });
-    return found;
+    }
+    return nullptr;
 }
 
 // The measured tile, unless the rows at hand would read keys more often than those measured did, or leave more than
@@ -33,8 +35,8 @@ const KernelInfo *kernel_of_passes(const std::vector<const KernelInfo *> &by_row
 
 // The measured tile with the heads that share it, unless the rows at hand would leave half of it empty: then the
 // smallest tile that holds them.
-Choice choose_flash(const KernelSet &kernels, const KernelInfo *measured, const Problem &problem, int64_t heads,
-                    int64_t query_length) {
+Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const KernelInfo *measured, const Problem &problem,
+                    int64_t heads, int64_t query_length) {
     const auto fill = [&](const KernelInfo *kernel) {
         if (heads == 0) {
             return fill_flash_tiles(std::array{kernel}, problem, query_length);
@@ -44,19 +46,22 @@ Choice choose_flash(const KernelSet &kernels, const KernelInfo *measured, const 
     };
     const Choice choice = fill(measured);
     const int64_t rows = query_length * choice.heads;
-    return 2 * rows > measured->tile.rows ? choice : fill(fitting(kernels.flash, rows));
+    return 2 * rows > measured->tile.rows ? choice : fill(fitting(by_rows, rows));
 }
 
 }  // namespace
 
 bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry, int64_t query_length,
-                     Choice &choice) {
-    const KernelInfo *kernel = kernel_with(kernels, entry.algorithm, entry.tile);
+                     int64_t kv_length, Choice &choice) {
+    const std::vector<const KernelInfo *> &usual = entry.algorithm == HATTN_ALGORITHM_FLASH
+                                                       ? flash_kernels(kernels, problem, kv_length)
+                                                       : kernels.of(entry.algorithm);
+    const KernelInfo *kernel = kernel_with(kernels, usual, entry.tile);
     if (!kernel || (entry.invariant && problem.window_left >= 0)) {
         return false;
     }
     if (entry.algorithm == HATTN_ALGORITHM_FLASH) {
-        choice = choose_flash(kernels, kernel, problem, entry.heads, query_length);
+        choice = choose_flash(usual, kernel, problem, entry.heads, query_length);
         return true;
     }
     if (entry.algorithm == HATTN_ALGORITHM_NAIVE) {

@@ -39,8 +39,13 @@ constexpr int64_t kFewRows = 96;
 // rows take 52 and 130 ns for a key of 128 elements.
 constexpr int64_t kMatrixRows = 32;
 
+// From so many keys on flash takes less time with sums of bfloat16 numbers than with float32: of short heads products
+// are less of the work. Measured, see docs/decisions/0062.
+constexpr int64_t kTermKeys = 512, kTermKeysOfShortHeads = 1536;
+constexpr int64_t kShortHead = 96;
+
 int64_t more_rows(const KernelInfo &kernel) {
-    return kernel.storage == KeyStorage::kBfloat16Matrices ? kMatrixRows : 0;
+    return multiplies_matrices(kernel.storage) ? kMatrixRows : 0;
 }
 
 // Rows of tiles that the rows of a kv head take up, filled or not.
@@ -55,8 +60,7 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
-    const bool is_large =
-        storage == KeyStorage::kBfloat16Matrices || (storage == KeyStorage::kAny && kv_length > kShortKeys);
+    const bool is_large = multiplies_matrices(storage) || (storage == KeyStorage::kAny && kv_length > kShortKeys);
     const KernelInfo *usual = is_large ? by_rows.back() : by_rows.front();
     const KernelInfo *other = is_large ? by_rows.front() : by_rows.back();
     return fill_flash_tiles(std::array{usual, other}, problem, query_length);
@@ -76,13 +80,14 @@ Choice choose_naive(const KernelSet &kernels, int64_t query_length) {
     return {HATTN_ALGORITHM_NAIVE, fitting(kernels.naive, query_length), nullptr, 1, 0};
 }
 
-bool multiplies_matrices(const KernelSet &kernels) {
+// Numbers that are already what matrices are multiplied of.
+bool multiplies_stored(const KernelSet &kernels) {
     return kernels.flash.front()->storage == KeyStorage::kBfloat16Matrices;
 }
 
 // A chunk of one tile.
-int64_t few_keys(const KernelSet &kernels) {
-    return kernels.flash.front()->tile.keys;
+int64_t few_keys(const KernelSet &kernels, const Problem &problem) {
+    return flash_kernels(kernels, problem, 0).front()->tile.keys;
 }
 
 bool is_short_prompt(const Problem &problem, int64_t query_length, int64_t kv_length) {
@@ -102,16 +107,17 @@ bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query
 Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
     const Choice split_kv = choose_shared(kernels, HATTN_ALGORITHM_SPLIT_KV, problem, query_length, kv_length);
-    const int64_t draft_rows = multiplies_matrices(kernels) ? kMatrixDecodeRows : kDraftRows;
+    const int64_t draft_rows = multiplies_stored(kernels) ? kMatrixDecodeRows : kDraftRows;
     if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
-    const Choice flash = choose_flash(kernels.flash, problem, query_length, kv_length);
+    const Choice flash = choose_flash(flash_kernels(kernels, problem, kv_length), problem, query_length, kv_length);
     const Choice naive = choose_naive(kernels, query_length);
     const auto filled = [&](const Choice &choice) { return tile_rows(choice, problem, query_length); };
     // Tiles of naive have one head each.
-    const bool may_be_naive = (kv_length <= few_keys(kernels) && query_length <= kernels.naive.back()->tile.rows) ||
-                              is_short_prompt(problem, query_length, kv_length);
+    const bool may_be_naive =
+        (kv_length <= few_keys(kernels, problem) && query_length <= kernels.naive.back()->tile.rows) ||
+        is_short_prompt(problem, query_length, kv_length);
     if (may_be_naive && 2 * filled(naive) <= 3 * std::min(filled(split_kv), filled(flash))) {
         return naive;
     }
@@ -121,8 +127,14 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
 
 }  // namespace
 
+const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
+                                                     int64_t kv_length) {
+    const int64_t fewest = problem.key_dim < kShortHead ? kTermKeysOfShortHeads : kTermKeys;
+    return !kernels.short_flash.empty() && kv_length < fewest ? kernels.short_flash : kernels.flash;
+}
+
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem) {
-    return std::max({few_keys(kernels), kNaivePrompt, may_fill_naive(kernels, problem) ? kNaiveKeys : 0});
+    return std::max({few_keys(kernels, problem), kNaivePrompt, may_fill_naive(kernels, problem) ? kNaiveKeys : 0});
 }
 
 const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows) {
@@ -167,7 +179,7 @@ Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t 
     case HATTN_ALGORITHM_AUTO:
         return choose_algorithm(kernels, problem, query_length, kv_length);
     case HATTN_ALGORITHM_FLASH:
-        return choose_flash(kernels.flash, problem, query_length, kv_length);
+        return choose_flash(flash_kernels(kernels, problem, kv_length), problem, query_length, kv_length);
     case HATTN_ALGORITHM_NAIVE:
         return choose_naive(kernels, query_length);
     default:

@@ -8,6 +8,10 @@
 
 namespace hattn {
 
+// Those of flash for so many keys: where it multiplies terms, short prompts are left to float32.
+const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
+                                                     int64_t kv_length);
+
 // Up to this many keys the rule may choose naive by itself, for sequences of the problem.
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem);
 

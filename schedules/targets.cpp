@@ -131,8 +131,8 @@ std::vector<TargetRow> x86_64_targets() {
             .matrices = {matrices.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg amx_bf16",
                          x86::schedule_matrices,
-                         x86::schedule_matrices_in_loops,
-                         {{128, 128, 1, 16, 16}, {32, 128, 1, 16, 16}}},
+                         {{128, 128, 1, 16, 16}, {32, 128, 1, 16, 16}},
+                         {{128, 128, 1, 16, 16}, {64, 128, 1, 16, 16}}},
         },
     };
 }
@@ -256,7 +256,6 @@ TargetRow resolve_stand_in(const Architecture &architecture, const std::string &
     row.integers.cpu_features = "";
     row.matrices.halide_target = other.halide_target;
     row.matrices.cpu_features = "";
-    row.matrices.flash = row.matrices.flash_in_loops;
     row.stand_in = other.name;
     return row;
 }

@@ -68,13 +68,13 @@ struct IntegerKernels {
     bool in_pairs = false;  // else they are as those of others, and the target's
 };
 
-// Kernels that multiply small matrices of bfloat16 numbers, likewise. Of the two schedules the second cuts the same
-// matrices out as loops, for stand-ins: what computes one, without an instruction for it, fills no vectors.
+// Kernels that multiply small matrices of bfloat16 numbers, likewise.
 struct MatrixKernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";
-    AttentionSchedule flash = nullptr, flash_in_loops = nullptr;
-    std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
+    AttentionSchedule flash = nullptr;
+    std::vector<Tile> flash_tiles = {};       // empty: the target has no such kernels
+    std::vector<Tile> term_flash_tiles = {};  // likewise, of numbers that are sums of such
 };
 
 // A null schedule or an empty candidate list means: the parent's.

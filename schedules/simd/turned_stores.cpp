@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "schedules/statements.h"
+#include "upper_halves.h"
 
 namespace hattn::schedules::simd {
 
@@ -14,15 +15,10 @@ namespace {
 
 using Vectors = std::vector<Expr>;
 
-// The upper halves of float32 numbers are bfloat16 ones.
-Expr rounded_bits(const Expr &number) {
+// The nearest bfloat16 number is its upper half.
+Expr rounded_number(const Expr &number) {
     const Type words = UInt(32, number.type().lanes());
-    return reinterpret(words, number) + make_const(words, 0x8000);
-}
-
-Expr word_of(const Expr &lower, const Expr &upper) {
-    const Type words = UInt(32, lower.type().lanes());
-    return (rounded_bits(lower) >> make_const(words, 16)) | (rounded_bits(upper) & make_const(words, 0xffff0000));
+    return reinterpret(number.type(), reinterpret(words, number) + make_const(words, 0x8000));
 }
 
 Vectors turned(Vectors rows, NamedValues &names) {
@@ -67,7 +63,7 @@ private:
 struct StridedStore {
     const Store *store = nullptr;
     const Ramp *index = nullptr;
-    Expr number;  // that is stored, in float32
+    Expr number;  // that is stored, or whose upper half is
     int passes = 0;
 };
 
@@ -79,13 +75,17 @@ StridedStore strided_store(const Stmt &body) {
     }
     const int side = index->lanes;
     const Cast *rounded = store->value.as<Cast>();
-    const bool halves = rounded && store->value.type() == BFloat(16, side) && rounded->value.type() == Float(32, side);
+    Expr half = number_of_half(store->value);
+    if (rounded && store->value.type() == BFloat(16, side) && rounded->value.type() == Float(32, side)) {
+        half = rounded_number(rounded->value);
+    }
+    const bool halves = half.defined();
     LoadsOf loads(store->name);
     store->value.accept(&loads);
     if (loads.any || (side != 8 && side != 16) || (!halves && store->value.type() != Float(32, side))) {
         return {};
     }
-    return {store, index, halves ? rounded->value : store->value, halves ? 2 * side : side};
+    return {store, index, halves ? half : store->value, halves ? 2 * side : side};
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ Stmt TurnedStores::visit(const For *loop) {
     const bool halves = passes > index->lanes;
     for (int pass = 0; pass < passes; pass += halves ? 2 : 1) {
         const Expr row = in_pass(number, pass);
-        rows.push_back(names(halves ? word_of(row, in_pass(number, pass + 1)) : row));
+        rows.push_back(names(halves ? word_of_halves(row, in_pass(number, pass + 1)) : row));
     }
     rows = turned(std::move(rows), names);
     std::vector<Stmt> stores;

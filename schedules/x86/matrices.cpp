@@ -1,6 +1,8 @@
 #include "matrices.h"
 
+#include "matrix_tiles.h"
 #include "schedules/simd/row_stages.h"
+#include "schedules/stored.h"
 
 namespace hattn::schedules::x86 {
 
@@ -9,48 +11,31 @@ using generators::AttentionStages;
 
 namespace {
 
-constexpr int kSide = 16;  // rows and columns of sums
+constexpr int kJoined = 2;  // times as many sums that are computed at a time
 
-// A product in memory, cut into matrices that registers hold while they are summed up.
-struct Product {
-    Func sums;        // in registers
-    Func stored;      // in memory
-    Var column, row;  // of sums; columns lie side by side in memory
-    RDom over;        // (element of a block, block)
-};
-
-// What rows of so many words are stored in: 16 rows of a matrix that are multiples of 512 bytes apart would lie in few sets
-// of the first-level cache.
+// What rows of so many words are stored in: 16 rows of a matrix that are multiples of 512 bytes apart would lie in few
+// sets of the first-level cache.
 int spread_rows(int elements) {
     constexpr int kFewSets = 128;
     return elements % kFewSets == 0 ? elements + kSide : elements;
 }
+// Of panels in pairs: columns of values of one pair would lie in one set.
+int spread_pairs(int pairs) {
+    return pairs + 1;
+}
 constexpr int kSpreadPanels = 9;  // of 64 bytes: the same for rows of head elements
 
-// Halide 21 knows one such register of sums at a time, that is stored by a Func of its own.
-void schedule_product(Product p, bool in_registers) {
-    Var column("matrix_column"), row("matrix_row");
-    p.stored.tile(p.column, p.row, column, row, kSide, kSide, TailStrategy::GuardWithIf)
-        .reorder(column, row, p.row, p.column)
-        .vectorize(column);
-    p.sums.compute_at(p.stored, p.row).vectorize(p.column);
-    p.sums.update().reorder(p.over.x, p.column, p.row, p.over.y);
-    if (in_registers) {
-        p.stored.vectorize(row);
-        p.sums.store_in(MemoryType::AMXTile).vectorize(p.row);
-        p.sums.update().atomic().vectorize(p.over.x).vectorize(p.column).vectorize(p.row);
-    } else {
-        p.sums.update().reorder(p.column, p.over.x, p.row, p.over.y).vectorize(p.column);
-    }
+// Sums in a register, that `stored` brings into memory, as matrix_tiles.h wants it: `joined` is the innermost of the
+// loops around it, which become as many registers. over: (element of a block, product of terms, block).
+void schedule_sums(Func sums, const Func &stored, const Var &joined, const Var &column, const Var &row, RDom over) {
+    sums.compute_at(stored, joined).store_in(MemoryType::Stack).vectorize(column);
+    sums.update().reorder(column, over.x, row, over.y, over.z).vectorize(column).unroll(over.y);
 }
 
-void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes, bool in_registers) {
+void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     simd::schedule_hook_tiles(s, chunk_loop, tile, lanes);
     s.logits.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
     s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
-    s.key_rows.compute_at(chunk_loop)
-        .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
-        .partition(s.d, Partition::Always);
     // Without hooks logits are what the product is, which is stored as that.
     Func scores = s.logits;
     if (!s.scales_exponents()) {
@@ -59,30 +44,64 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         s.logits.vectorize(s.r, lanes).unroll(s.r);
     }
     scores.align_storage(s.r, spread_rows(tile.rows));
-    schedule_product({s.dot, scores, s.r, s.k, s.over_dim_blocks}, in_registers);
+    Var column("matrix_column"), row("matrix_row"), rows("joined_rows"), keys("joined_keys");
+    scores.split(s.r, s.r, column, kSide)
+        .split(s.k, s.k, row, kSide)
+        .split(s.r, s.r, rows, kJoined)
+        .split(s.k, s.k, keys, kJoined)
+        .reorder(column, row, rows, keys, s.r, s.k, s.c)
+        .vectorize(column);
+    if (s.bfloat16_terms > 1) {
+        s.key_terms.compute_at(chunk_loop)
+            .bound(s.term, 0, s.bfloat16_terms)
+            .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
+            .reorder(s.term, s.d, s.k)
+            .unroll(s.term)
+            .partition(s.d, s.any_storage ? Partition::Auto : Partition::Always);
+        if (s.any_storage) {
+            schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
+        }
+    } else {
+        s.key_rows.compute_at(chunk_loop)
+            .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
+            .partition(s.d, Partition::Always);
+    }
+    for (Func f : {s.block_seen, s.seen_blocks}) {
+        f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / generators::kMatrixDepth);
+    }
+    schedule_sums(s.dot, scores, rows, s.r, s.k, s.over_dim_blocks);
 }
 
 // Weights are transposed for the second product, whose sums have head elements side by side, as the state then does.
-void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes, bool in_registers) {
+void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     // As turned_stores.h wants it.
     Var key("k_of_words"), rows("r_block");
     s.weight_rows.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
         .bound_extent(s.k, tile.keys)
         .split(s.k, s.k, key, generators::kMatrixDepth)
+        .bound(s.term, 0, s.bfloat16_terms)
         .split(s.r, rows, s.r, lanes)
-        .reorder(s.r, key, s.k, rows)
-        .vectorize(s.r);
+        .reorder(s.r, key, s.term, s.k, rows)
+        .vectorize(s.r)
+        .unroll(s.term);
     Func values = s.panel_output.in();
+    Var row("matrix_row"), joined("joined_rows"), panels("joined_panels");
     values.compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
         .bound(s.lane, 0, kSide)
         .bound_extent(s.c, 1)
         .reorder_storage(s.lane, s.panel, s.r, s.c)
         .align_storage(s.panel, kSpreadPanels)
+        .split(s.r, s.r, row, kSide)
+        .split(s.r, s.r, joined, kJoined)
+        .split(s.panel, s.panel, panels, kJoined, TailStrategy::RoundUp)
+        .reorder(s.lane, row, panels, joined, s.r, s.panel, s.c)
+        .vectorize(s.lane);
+    s.panel_output.bound_extent(s.lane, kSide)
+        .reorder_storage(s.lane, s.r, s.panel, s.c)
         .reorder(s.lane, s.r, s.panel, s.c);
-    s.panel_output.bound_extent(s.lane, kSide).reorder_storage(s.lane, s.r, s.panel, s.c).reorder(s.lane, s.r, s.panel, s.c);
-    schedule_product({s.panel_output, values, s.lane, s.r, s.over_key_blocks}, in_registers);
+    schedule_sums(s.panel_output, values, panels, s.lane, s.r, s.over_key_blocks);
 
     s.state.compute_root()
         .bound(s.r, 0, tile.rows)
@@ -106,39 +125,39 @@ void schedule_queries(AttentionStages &s, const Tile &tile, int lanes) {
         .align_storage(s.r, spread_rows(tile.rows))
         .bound(s.side, 0, 2)
         .bound(s.r, 0, tile.rows)
+        .bound(s.term, 0, s.bfloat16_terms)
         .split(s.r, rows, s.r, lanes)
         .split(s.pair, pairs, s.pair, lanes)
         .fuse(s.side, s.r, pass)
-        .reorder(s.pair, pass, pairs, rows)
+        .reorder(s.pair, pass, pairs, rows, s.term)
         .vectorize(s.pair)
+        .unroll(s.term)
         .partition(pairs, Partition::Always);
-}
-
-void schedule(AttentionStages &s, const Tile &tile, int lanes, bool in_registers) {
-    const LoopLevel chunk_loop(s.state, s.over_chunks.x);
-    simd::schedule_rows(s, tile, lanes);
-    schedule_queries(s, tile, lanes);
-    schedule_state(s, chunk_loop, tile, lanes, in_registers);
-    schedule_scores(s, chunk_loop, tile, lanes, in_registers);
-    simd::schedule_softmax(s, tile, lanes);
-    s.value_pairs.compute_at(chunk_loop)
-        .bound(s.side, 0, 2)
-        .bound(s.lane, 0, generators::kMatrixColumns)
-        .split(s.pair, s.panel, s.pair, tile.keys / 2, TailStrategy::RoundUp)
-        .reorder(s.side, s.lane, s.panel, s.pair)
-        .vectorize(s.lane)
-        .unroll(s.side)
-        .partition(s.panel, Partition::Always);
 }
 
 }  // namespace
 
-void schedule_matrices(AttentionStages &stages, const Tile &tile, int lanes) {
-    schedule(stages, tile, lanes, true);
-}
-
-void schedule_matrices_in_loops(AttentionStages &stages, const Tile &tile, int lanes) {
-    schedule(stages, tile, lanes, false);
+void schedule_matrices(AttentionStages &s, const Tile &tile, int lanes) {
+    const LoopLevel chunk_loop(s.state, s.over_chunks.x);
+    simd::schedule_rows(s, tile, lanes);
+    schedule_queries(s, tile, lanes);
+    schedule_state(s, chunk_loop, tile, lanes);
+    schedule_scores(s, chunk_loop, tile, lanes);
+    simd::schedule_softmax(s, tile, lanes);
+    s.value_pairs.compute_at(chunk_loop)
+        .bound(s.side, 0, 2)
+        .bound(s.lane, 0, generators::kMatrixColumns)
+        .bound(s.term, 0, s.bfloat16_terms)
+        .bound_extent(s.pair, tile.keys / 2)
+        .align_storage(s.pair, spread_pairs(tile.keys / 2))
+        .reorder(s.side, s.lane, s.term, s.panel, s.pair)
+        .vectorize(s.lane)
+        .unroll(s.side)
+        .unroll(s.term)
+        .partition(s.panel, s.any_storage ? Partition::Auto : Partition::Always);
+    if (s.any_storage) {
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.value_pairs, s.pair), lanes);
+    }
 }
 
 }  // namespace hattn::schedules::x86

@@ -1,5 +1,6 @@
-// Prefill by an instruction for small matrices: AMX, by Halide's MemoryType::AMXTile. Both products are computed in
-// matrices of 16 x 16 sums; all between them has query rows in the vector lanes.
+// Prefill by an instruction for small matrices: AMX. Both products are computed in matrices of 16 x 16 sums, which
+// matrix_tiles.h makes instructions of and stand-ins leave as the loops they are; all between them has query rows in
+// the vector lanes.
 #pragma once
 
 #include "generators/attention_stages.h"
@@ -8,8 +9,5 @@
 namespace hattn::schedules::x86 {
 
 void schedule_matrices(generators::AttentionStages &stages, const Tile &tile, int lanes);
-
-// The same matrices in the same order, each by loops: for CPUs without the instruction.
-void schedule_matrices_in_loops(generators::AttentionStages &stages, const Tile &tile, int lanes);
 
 }  // namespace hattn::schedules::x86

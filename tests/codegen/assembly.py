@@ -95,6 +95,18 @@ def gathers(text, isa, allowed=0):
     return next((loop for loop in innermost_loops(text, isa) if loop.fmas and loop.count(isa.gathered) > allowed), None)
 
 
+def straight_runs(text, isa):
+    """What lies between labels and jumps."""
+    runs, start = [], 0
+    lines = text.splitlines()
+    for number, line in enumerate([*lines, ".LBB0_0:"]):
+        if _LABEL.match(line) or _JUMP.match(line):
+            body = [i.strip() for i in lines[start:number]]
+            runs.append(Loop(start + 1, [i for i in body if i and not i.startswith((".", "#", "//"))], isa))
+            start = number + 1
+    return runs
+
+
 def innermost_loops(text, isa):
     """Backward jumps whose bodies hold no other label."""
     lines = text.splitlines()

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 import disassembly
-from assembly import INSTRUCTION_SETS, gathers, innermost_loops
+from assembly import INSTRUCTION_SETS, gathers, innermost_loops, straight_runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELGEN = pathlib.Path(os.environ.get("HATTN_KERNELGEN", ROOT / "build/release/generators/hattn-kernelgen"))
@@ -341,31 +341,35 @@ def test_kernels_for_bfloat16(name, emit):
         assert clean, f"{name}: no clean loop of {products} vdpbf16ps; loops with any:\n{found}"
 
 
-AMX_NAME = re.compile(r"amx_flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v\d+u\d+d\d+(?P<hooks>\w*)$")
+AMX_NAME = re.compile(
+    r"amx_(?P<of>float32_|stored_|)flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v\d+u\d+d\d+(?P<hooks>\w*)$"
+)
 
 
 def test_there_are_amx_kernels_to_read():
-    rows = {int(AMX_NAME.match(name)["rows"]) for name in kernel_names(AMX_NAME)}
-    assert len(rows) == 2 or not KERNELGEN.exists()
+    tiles = {AMX_NAME.match(name).group("of", "rows") for name in kernel_names(AMX_NAME)}
+    assert len(tiles) == 6 or not KERNELGEN.exists()
 
 
 @pytest.mark.parametrize("name", kernel_names(AMX_NAME))
 def test_kernels_for_amx(name, emit):
-    """Both products are those of matrices, four sums in a loop that loads five sides for them and nothing else, see
-    schedules/x86/joined_tiles.h; none fell back to vectors. Numbers that change places do so by the vector, see simd/turned_stores.h."""
+    """Both products are those of matrices, four sums in a loop that loads sides for them, see schedules/x86/matrix_tiles.h:
+    two by two for one product each, and for the six of sums of three terms seven by two, since each pair of terms shares one
+    with the pair before; none is kept in memory, none fell back to vectors. Numbers that change places do so by the vector,
+    see simd/turned_stores.h."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     text = emit(name, isa)
     assert not re.search(r"\bvdpbf16ps\b", text), f"{name} multiplies pairs"
     assert not re.search(r"\b(extrq|insertq|movnts[sd])\b", text), f"{name} needs SSE4a"
-    sums = int(AMX_NAME.match(name)["rows"]) // 16  # of the second product: a tile for 16 rows, side by side
-    loops = [loop for loop in innermost_loops(text, isa) if loop.count(r"\btdpbf16ps\b")]
-    assert len(loops) >= 2, f"{name}: scores and values need a loop of tdpbf16ps each, but there are {len(loops)}"
-    for loop in loops:
-        found = loop.text()
-        joined = loop.count(r"\btdpbf16ps\b")
-        assert joined == 4 or (joined == 1 and sums % 4), found
-        assert loop.count(r"\btileloadd\b") == joined + 1, found
-        assert not loop.count(r"%[xyz]mm|\btilestored\b") and loop.count(isa.stack) <= 1, found
+    pairs = 6 if AMX_NAME.match(name)["of"] else 1
+    # That of values is on a condition, and no innermost loop then.
+    runs = [run for run in straight_runs(text, isa) if run.count(r"\btdpbf16ps\b")]
+    assert len(runs) >= 2, f"{name}: scores and values need a run of tdpbf16ps each, but there are {len(runs)}"
+    for run in runs:
+        found = run.text()
+        assert run.count(r"\btdpbf16ps\b") == 4 * pairs, found
+        assert run.count(r"\btileloadd\b") == (4 if pairs == 1 else 14), found
+        assert not run.count(r"%[xyz]mm|\btilestored\b"), found
     turned = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvperm[it]2(d|ps)\b") >= 64]
     assert len(turned) >= 2, f"{name}: queries and weights are turned in registers, but {len(turned)} loops do"
     single = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvpextrw\b") > 8]

@@ -15,6 +15,7 @@ NATIVE_BFLOAT16, NATIVE_MATRICES = (
     {k["target"] for k in hattn.info()["kernels"] if k["storage"] == storage and k["runnable"]} for storage in ("bfloat16", "bfloat16_matrices")
 )
 HALVES = ("float16", "bfloat16")
+MATRICES = ("bfloat16_matrices", "float32_matrices", "any_matrices")  # of storage
 BFLOAT16 = ml_dtypes.bfloat16
 
 
@@ -51,14 +52,27 @@ def test_kernels_for_bfloat16_alone_serve_it_where_the_cpu_can(rng, types):
     assert plan["kernel"].startswith(family if native else "stored_flash_")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_long_prompts_are_multiplied_as_sums_of_bfloat16_numbers_where_the_cpu_has_matrices(rng, dtype):
+    kernels = []
+    for keys in (256, 600):
+        q, k, v = inputs(rng, ("float16" if dtype == "float16" else "float32", dtype, dtype), queries=keys, keys=keys, dim=96)
+        scales = {} if k.scale is None else {"k_scale": k.scale, "v_scale": v.scale}
+        kernels.append(hattn.explain(q.array, k.array, v.array, algorithm="flash", **scales))
+    family = "flash_" if dtype == "float32" else "stored_flash_"
+    matrices = "amx_float32_flash_" if dtype == "float32" else "amx_stored_flash_"
+    assert kernels[0]["kernel"].startswith(family)
+    assert kernels[1]["kernel"].startswith(matrices if kernels[1]["target"] in NATIVE_MATRICES else family)
+
+
 def test_what_kernels_need_beside_their_target():
     for kernel in hattn.info()["kernels"]:
         types = [f"all_{dtype}" for dtype in ("float16", "bfloat16", "int8", "int4")]
-        assert kernel["storage"] in ("float32", "any", "bfloat16", "bfloat16_matrices", *types)
+        assert kernel["storage"] in ("float32", "any", "bfloat16", *MATRICES, *types)
         in_pairs = kernel["storage"] in ("all_int8", "all_int4") and kernel["target"] == "x86-avx512"
-        assert ("avx512bf16" in kernel["needs"]) == kernel["storage"].startswith("bfloat16")
+        assert ("avx512bf16" in kernel["needs"]) == (kernel["storage"] in ("bfloat16", *MATRICES))
         assert ("avx512vnni" in kernel["needs"]) >= in_pairs
-        assert ("amx_bf16" in kernel["needs"]) == (kernel["storage"] == "bfloat16_matrices")
+        assert ("amx_bf16" in kernel["needs"]) == (kernel["storage"] in MATRICES)
         assert kernel["target"] in TARGETS or not kernel["runnable"]
 
 

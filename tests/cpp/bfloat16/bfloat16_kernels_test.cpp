@@ -21,10 +21,22 @@ using namespace hattn;
 
 constexpr cases::StoredTypes kBfloat16 = {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16};
 constexpr cases::StoredTypes kToFloat32 = {"to_float32", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32};
+constexpr cases::StoredTypes kFloat32 = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32};
+constexpr cases::StoredTypes kFloat16 = {"float16", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT32};
+constexpr cases::StoredTypes kMixed = {"mixed", HATTN_FLOAT32, HATTN_INT8, HATTN_INT4, HATTN_FLOAT32};
 
 struct Kernel {
-    std::string name;
+    std::string name, storage;
     std::vector<std::string> hooks;
+
+    bool takes_bfloat16() const {
+        return storage.starts_with("bfloat16");
+    }
+    std::vector<cases::StoredTypes> types() const {
+        return takes_bfloat16()            ? std::vector{kToFloat32, kBfloat16}
+               : storage == "any_matrices" ? std::vector{kFloat16, kMixed}
+                                           : std::vector{kFloat32};
+    }
 };
 
 void PrintTo(const Kernel &kernel, std::ostream *stream) {
@@ -35,8 +47,9 @@ std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
     const nlohmann::json info = test::info_of(test::make_context().get());
     for (const nlohmann::json &row : info.at("kernels")) {
-        if (std::string(row.at("storage")).starts_with("bfloat16") && row.at("runnable")) {
-            list.push_back({row.at("name"), row.at("hooks")});
+        const std::string storage = row.at("storage");
+        if ((storage.starts_with("bfloat16") || storage.ends_with("_matrices")) && row.at("runnable")) {
+            list.push_back({row.at("name"), storage, row.at("hooks")});
         }
     }
     return list;
@@ -57,22 +70,28 @@ bool fits(const Kernel &kernel, const cases::Case &c) {
 class Bfloat16Kernel : public testing::TestWithParam<Kernel> {};
 
 TEST_P(Bfloat16Kernel, MatchesOracle) {
-    constexpr int kFewest = 20;
+    constexpr size_t kFewest = 20;
     // One thread: further ones allocate when they start.
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
-    int runs = 0;
+    const std::vector<cases::StoredTypes> types = GetParam().types();
+    size_t runs = 0;
     for (const cases::Case &c : cases::all_cases()) {
         if (!fits(GetParam(), c)) {
             continue;
         }
         SCOPED_TRACE(cases::describe(c));
-        cases::TypedProblem problem(c, runs++ % 2 ? kBfloat16 : kToFloat32);
-        ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_BFLOAT16));
+        cases::TypedProblem problem(c, types[runs++ % types.size()]);
+        // Sums of bfloat16 numbers are as exact as float32.
+        const hattn_dtype weights = GetParam().takes_bfloat16() ? HATTN_BFLOAT16 : HATTN_FLOAT32;
+        ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, weights));
     }
     EXPECT_GE(runs, kFewest);
 }
 
 TEST_P(Bfloat16Kernel, RefusesOtherTypes) {
+    if (GetParam().storage == "any_matrices") {
+        GTEST_SKIP() << "it takes all";
+    }
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     cases::Case c;
     c.name = "bfloat16_kernel_of_others";
@@ -80,7 +99,9 @@ TEST_P(Bfloat16Kernel, RefusesOtherTypes) {
         const cases::TypedProblem problem(c, {"mixed", q, HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_FLOAT32});
         hattn_plan *plan = nullptr;
         EXPECT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_INVALID_ARGUMENT);
-        EXPECT_NE(std::string(hattn_last_error(context.get())).find("takes bfloat16"), std::string::npos);
+        EXPECT_NE(std::string(hattn_last_error(context.get()))
+                      .find(GetParam().takes_bfloat16() ? "takes bfloat16" : "takes float32"),
+                  std::string::npos);
     }
 }
 

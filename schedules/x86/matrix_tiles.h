@@ -1,0 +1,27 @@
+// A lowering pass: products of small matrices by AMX.
+#pragma once
+
+#include "Halide.h"
+
+namespace hattn::schedules::x86 {
+
+inline constexpr int kSide = 16;  // rows and columns of sums
+
+// Sums of 16 x 16 products of bfloat16 numbers that a stage sets to zero, adds to in a loop, and stores elsewhere
+// become a register, and each pass of that loop over 32 elements one instruction (tdpbf16ps). Loops of few passes right
+// around are one pass with as many registers, whose products share sides where they are the same.
+//
+// Products may be on a condition, which has to be the same for all of such a pass: it is evaluated once.
+//
+// Halide's own MemoryType::AMXTile knows one register of sums at a time, and recognises what it multiplies by how the
+// simplifier happens to write its indices. Here distances are differences of indices.
+//
+// Stages are those of matrices.cpp: any other sums in the way that they mark theirs (kept on the stack) are refused, as
+// an error says.
+class MatrixTiles : public Halide::Internal::IRMutator {
+    using IRMutator::visit;
+
+    Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
+};
+
+}  // namespace hattn::schedules::x86
