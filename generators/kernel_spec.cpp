@@ -129,6 +129,11 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
         return {0};  // the rest is for those over any storage
     }
     std::vector<HookMask> sets = kernel_hook_sets();
+    if (multiplies_terms(family.storage)) {
+        // With hooks that can hide keys float32 takes less time, see docs/decisions/0062.
+        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1 || can_hide_keys(set); });
+        return sets;
+    }
     const bool stored = family.storage != KeyStorage::kFloat32 && family.kind != KernelKind::kScores;
     if (stored || family.kind == KernelKind::kUnfusedScores) {
         // One hook costs little beside conversion, and unfused runs where it is asked for only: the sets of several

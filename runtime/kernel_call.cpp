@@ -109,7 +109,10 @@ struct InputArguments {
           key_count(static_cast<int32_t>(keys.size())),
           scale(site.plan.problem.scale),
           softcap(site.plan.problem.softcap),
-          limits(sequence.limits(task.row, keys.begin)) {}
+          limits(sequence.limits(task.row, keys.begin)) {
+        // Some of a task's rows may see none of the first keys that others do.
+        limits.key_skip = std::min(limits.key_skip, std::max(key_count - 1, 0));
+    }
 
     void see_every_key() {
         limits.first_offset = static_cast<int32_t>(-2 * kMaxExtent);
@@ -333,7 +336,7 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     constexpr int64_t kPanels = 9;
     const int64_t products = multiplies_matrices(kernel.storage)
                                  ? (rows + kLanes) * (3 * chunk + key_dim + 2 * kLanes) +
-                                       rows * kLanes * round_up(ceil_div(value_dim, kLanes), kPanels)
+                                       rows * kLanes * round_up(round_up(ceil_div(value_dim, kLanes), 2), kPanels)
                                  : 0;
     // Three bfloat16 numbers for one, of queries and weights, keys and values.
     const int64_t terms = multiplies_terms(kernel.storage)

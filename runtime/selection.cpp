@@ -82,8 +82,10 @@ std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, c
     std::vector<KeyStorage> storages;
     if (problem.all_bfloat16()) {
         storages = {KeyStorage::kBfloat16Matrices, KeyStorage::kBfloat16};
-    } else {
-        storages = {problem.any_storage() ? KeyStorage::kAnyMatrices : KeyStorage::kFloat32Matrices};
+    } else if (!problem.any_storage()) {
+        storages = {KeyStorage::kFloat32Matrices};
+    } else if (problem.v_dtype != HATTN_BFLOAT16) {  // whose subnormal numbers the instruction takes for zero
+        storages = {KeyStorage::kAnyMatrices};
     }
     for (KeyStorage storage : storages) {
         const auto found = find_kernels(target, KernelKind::kFlash, storage, problem.hooks);
@@ -106,7 +108,9 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
             *list = {kernel};
         }
     }
-    kernels.short_flash.clear();
+    if (kernel->kind == KernelKind::kFlash) {
+        kernels.short_flash.clear();
+    }
     if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
         for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
             std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
@@ -119,11 +123,12 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
 // Kernels of packs that fit the problem. The second kernel of unfused is the library's, so that tiles have to match.
 void add_packed(KernelSet &kernels, const KernelPacks &packs, uint32_t hooks) {
     const auto has_storage = [&](const KernelInfo &kernel) {
-        return std::ranges::any_of(kernels.all(), [&](const auto *list) {
-            return std::ranges::any_of(*list, [&](const KernelInfo *own) {
-                return own->kind == kernel.kind && own->storage == kernel.storage;
-            });
-        });
+        const auto is_alike = [&](const KernelInfo *own) {
+            return own->kind == kernel.kind && own->storage == kernel.storage;
+        };
+        return std::ranges::any_of(kernels.short_flash, is_alike) ||
+               std::ranges::any_of(kernels.all(),
+                                   [&](const auto *list) { return std::ranges::any_of(*list, is_alike); });
     };
     const auto has_second = [&](const KernelInfo &kernel) {
         return kernel.kind != KernelKind::kUnfusedScores ||
@@ -183,10 +188,9 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     const KeyStorage any = problem.any_storage() ? KeyStorage::kAny : KeyStorage::kFloat32;
     kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
     kernels.flash = find_kernels(target, KernelKind::kFlash, any, problem.hooks);
+    const std::vector<const KernelInfo *> plain_flash = kernels.flash;
     if (const auto native = native_flash_kernels(target, problem); !native.empty()) {
-        if (multiplies_terms(native.front()->storage)) {
-            kernels.plain_flash = kernels.short_flash = kernels.flash;
-        }
+        kernels.short_flash = multiplies_terms(native.front()->storage) ? kernels.flash : kernels.short_flash;
         kernels.flash = native;
     }
     kernels.split_kv = split_kv_kernels(target, problem, any);
@@ -215,6 +219,9 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
         add_packed(kernels, packs, problem.hooks);
+    }
+    if (multiplies_terms(kernels.flash.front()->storage)) {
+        kernels.plain_flash = plain_flash;
     }
     kernels.reaches = reaches_of(kernels, problem);
     return kernels;

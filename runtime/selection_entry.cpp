@@ -14,7 +14,10 @@ const KernelInfo *kernel_with(const KernelSet &kernels, const std::vector<const 
                               const KernelTile &tile) {
     for (const std::vector<const KernelInfo *> *list : {&usual, &kernels.packed}) {
         for (const KernelInfo *kernel : *list) {
-            if (kernel->kind == usual.front()->kind && kernel->tile == tile) {
+            // Of flash packs may hold both what multiplies terms and what does not.
+            const bool is_alike = kernel->kind == usual.front()->kind &&
+                                  (kernel->kind != KernelKind::kFlash || kernel->storage == usual.front()->storage);
+            if (is_alike && kernel->tile == tile) {
                 return kernel;
             }
         }

@@ -127,7 +127,7 @@ std::vector<TargetRow> x86_64_targets() {
                          {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}},
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
             .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni", true},
-            // Four registers of 16 x 16 sums at a time, see schedules/x86/joined_tiles.h.
+            // Four registers of 16 x 16 sums at a time, see schedules/x86/matrix_tiles.h.
             .matrices = {matrices.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg amx_bf16",
                          x86::schedule_matrices,

@@ -47,8 +47,8 @@ Stmt in_words(const Store *even, const Stmt &statement) {
     const Store *odd = statement.as<Store>();
     const Ramp *at = odd && odd->name == even->name ? even->index.as<Ramp>() : nullptr;
     const Expr lower = number_of_half(even->value), upper = odd ? number_of_half(odd->value) : Expr();
-    if (!at || !is_const(at->stride, 2) || !lower.defined() || !upper.defined() ||
-        !is_const_one(simplify(odd->index - even->index))) {
+    if (!at || !is_const_one(even->predicate) || !is_const_one(odd->predicate) || !is_const(at->stride, 2) ||
+        !lower.defined() || !upper.defined() || !is_const_one(simplify(odd->index - even->index))) {
         return {};
     }
     const int lanes = 2 * at->lanes;

@@ -70,7 +70,7 @@ bool fits(const Kernel &kernel, const cases::Case &c) {
 class Bfloat16Kernel : public testing::TestWithParam<Kernel> {};
 
 TEST_P(Bfloat16Kernel, MatchesOracle) {
-    constexpr size_t kFewest = 20;
+    constexpr size_t kFewest = 14;
     // One thread: further ones allocate when they start.
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     const std::vector<cases::StoredTypes> types = GetParam().types();
