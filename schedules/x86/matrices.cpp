@@ -11,7 +11,7 @@ using generators::AttentionStages;
 
 namespace {
 
-constexpr int kJoined = 2;  // times as many sums that are computed at a time
+constexpr int kJoined = 2;  // registers of sums along rows and along columns that are computed together
 
 // What rows of so many words are stored in: 16 rows of a matrix that are multiples of 512 bytes apart would lie in few
 // sets of the first-level cache.
