@@ -65,7 +65,7 @@ const char *further_cpu_features(const KernelSpec &spec, const schedules::Target
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
 // Modules in one, of which Halide's own linking forgets whether any is strict about floats: LLVM would take it then that
-// no number anywhere is a NaN.
+// no number anywhere is a NaN. For kernels that multiply terms: others are made for that.
 Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules);
 
 // A kernel that can be compiled, whether or not it is one of the library's.

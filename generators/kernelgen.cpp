@@ -65,7 +65,8 @@ void write_object(const Architecture &architecture, const std::string &target_na
     for (const KernelSpec &spec : kernels_of(target, family_of(family))) {
         modules.push_back(compile_kernel(spec, target));
     }
-    link_strictly(family + "_" + target_name, modules).compile({{OutputFileType::object, path}});
+    const auto link = multiplies_terms(family_of(family).storage) ? link_strictly : link_modules;
+    link(family + "_" + target_name, modules).compile({{OutputFileType::object, path}});
 }
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.

@@ -163,9 +163,9 @@ bool compiles(const std::string &name, const LeaveOut &leave_out, Compile compil
 // One object per set of instructions.
 void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &folder, const LeaveOut &leave_out,
                      Compiled &compiled) {
-    std::map<std::string, std::vector<Halide::Module>> modules;
+    std::map<std::pair<std::string, bool>, std::vector<Halide::Module>> modules;  // by target, and whether of terms
     for (const NamedKernel &kernel : kernels) {
-        std::vector<Halide::Module> &of_target = modules[halide_target(kernel.spec, kernel.target)];
+        std::vector<Halide::Module> &of_target = modules[{halide_target(kernel.spec, kernel.target), multiplies_terms(kernel.spec.storage)}];
         if (compiles(kernel.spec.name(kernel.target.name), leave_out,
                      [&] { of_target.push_back(compile_kernel(kernel.spec, kernel.target)); })) {
             compiled.of_cpu.push_back(describe(kernel));
@@ -174,7 +174,8 @@ void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &fo
     for (const auto &[target, of_target] : modules) {
         if (!of_target.empty()) {
             compiled.objects.push_back(folder / ("kernels_" + std::to_string(compiled.objects.size()) + ".o"));
-            link_strictly("pack", of_target).compile({{Halide::OutputFileType::object, compiled.objects.back()}});
+            const auto link = target.second ? link_strictly : Halide::link_modules;
+            link("pack", of_target).compile({{Halide::OutputFileType::object, compiled.objects.back()}});
         }
     }
 }
