@@ -256,6 +256,7 @@ def test_ctrl_c_keeps_what_is_measured(path):
     deadline = time.monotonic() + 60
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
+    time.sleep(0.2)  # it counts a result after it is written
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == command.INTERRUPTED
