@@ -1,5 +1,8 @@
 #include "number_formats.h"
 
+#include <iterator>
+#include <utility>
+
 #include "hattn/hattn.h"
 
 namespace hattn::generators {
@@ -68,35 +71,20 @@ Expr bfloat16_term(const Expr &value, const Expr &term, int terms) {
     };
     Expr after_first = value - upper(value);
     Expr rounded = reinterpret<float>(reinterpret<uint32_t>(after_first) + Expr(uint32_t{0x8000}));
-    Expr number = value;  // whose upper half it is
-    if (terms == 2) {
-        number = select(term == 0, value, rounded);
-    } else {
-        number = select(term == 0, value, term == 1, rounded, after_first - upper(rounded));
-    }
+    Expr number = select(term == 0, value, term == 1, rounded, after_first - upper(rounded));  // whose upper half it is
     Expr half = Internal::Call::make(UInt(16), kUpperHalfCall, {number}, Internal::Call::PureExtern);
     return reinterpret(BFloat(16), half);
 }
 
 TermPair term_pair(const Expr &product, int terms) {
     // From each to the next one term changes, so that the other one may stay where it is.
-    std::vector<std::pair<int, int>> pairs;
-    for (int first = 0; first < terms - 1; ++first) {
-        pairs.emplace_back(first, terms - 1 - first);
-        pairs.emplace_back(first, terms - 2 - first);
+    constexpr std::pair<int, int> kPairs[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
+    static_assert(std::size(kPairs) == products_of_terms(kFloat32Terms));
+    TermPair pair{0, 0};  // the last
+    for (int i = products_of_terms(terms) - 2; i >= 0; --i) {
+        pair = {select(product == i, kPairs[i].first, pair.first), select(product == i, kPairs[i].second, pair.second)};
     }
-    pairs.emplace_back(terms - 1, 0);
-    for (int sum = terms - 3; sum >= 0; --sum) {
-        for (int first = 0; first <= sum; ++first) {
-            pairs.emplace_back(first, sum - first);
-        }
-    }
-    Expr left = pairs.back().first, right = pairs.back().second;
-    for (int i = static_cast<int>(pairs.size()) - 2; i >= 0; --i) {
-        left = select(product == i, pairs[i].first, left);
-        right = select(product == i, pairs[i].second, right);
-    }
-    return {left, right};
+    return pair;
 }
 
 // Half a unit of the last place is added, less one where the place is even. Integers carry it into the exponent, up to

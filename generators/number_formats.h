@@ -13,13 +13,14 @@ namespace hattn::generators {
 Halide::Expr quotient(const Halide::Expr &d, int by);
 
 // Exact, subnormals and infinities included.
-Halide::Expr float16_value(Halide::Expr bits);                 // uint16: IEEE 754 binary16
-Halide::Expr bfloat16_value(Halide::Expr bits);                // uint16: the upper half of a float32
-Halide::Expr half_value(hattn_dtype type, Halide::Expr bits);  // either of these
-// A number as a sum of bfloat16 ones: with one the nearest, with three exact but for what is below the smallest normal
-// number. Then the first is what it is cut off at 8 bits, the second the nearest to what is left, the last the rest;
-// one of them is a NaN where the number is not finite.
+Halide::Expr float16_value(Halide::Expr bits);                     // uint16: IEEE 754 binary16
+Halide::Expr bfloat16_value(Halide::Expr bits);                    // uint16: the upper half of a float32
+Halide::Expr half_value(hattn_dtype type, Halide::Expr bits);      // either of these
 inline constexpr const char *kUpperHalfCall = "hattn_upper_half";  // 16 bits, for schedules/simd/upper_halves.h
+inline constexpr int kFloat32Terms = 3;
+// A number as a sum of bfloat16 ones: as one term the nearest, as kFloat32Terms exact but for what is below the
+// smallest normal number. Then the first is what it is cut off at 8 bits, the second the nearest to what is left, the
+// last the rest; one of them is a NaN where the number is not finite.
 Halide::Expr bfloat16_term(const Halide::Expr &value, const Halide::Expr &term, int terms);
 
 // A product of two such sums: the products of terms that are worth keeping, which are those whose numbers add up to

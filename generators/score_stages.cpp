@@ -50,7 +50,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       one_value_scale(inputs.stored_value.one_scale()),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || multiplies_matrices(inputs.storage)),
       in_matrices(multiplies_matrices(inputs.storage)),
-      bfloat16_terms(multiplies_terms(inputs.storage) ? 3 : 1),
+      bfloat16_terms(multiplies_terms(inputs.storage) ? kFloat32Terms : 1),
       matrix_type(inputs.matrix_type),
       row_layout(inputs.row_layout),
       key_groups(options.key_groups),

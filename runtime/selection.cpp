@@ -108,9 +108,7 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
             *list = {kernel};
         }
     }
-    if (kernel->kind == KernelKind::kFlash) {
-        kernels.short_flash.clear();
-    }
+    kernels.is_flash_forced = kernel->kind == KernelKind::kFlash;
     if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
         for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
             std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
@@ -126,7 +124,7 @@ void add_packed(KernelSet &kernels, const KernelPacks &packs, uint32_t hooks) {
         const auto is_alike = [&](const KernelInfo *own) {
             return own->kind == kernel.kind && own->storage == kernel.storage;
         };
-        return std::ranges::any_of(kernels.short_flash, is_alike) ||
+        return std::ranges::any_of(kernels.plain_flash, is_alike) ||
                std::ranges::any_of(kernels.all(),
                                    [&](const auto *list) { return std::ranges::any_of(*list, is_alike); });
     };
@@ -190,7 +188,6 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.flash = find_kernels(target, KernelKind::kFlash, any, problem.hooks);
     const std::vector<const KernelInfo *> plain_flash = kernels.flash;
     if (const auto native = native_flash_kernels(target, problem); !native.empty()) {
-        kernels.short_flash = multiplies_terms(native.front()->storage) ? kernels.flash : kernels.short_flash;
         kernels.flash = native;
     }
     kernels.split_kv = split_kv_kernels(target, problem, any);
@@ -214,14 +211,15 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     }
     if (force.kernel) {
         force_kernel(kernels, force.kernel, problem);
-    } else {
+    }
+    if (multiplies_terms(kernels.flash.front()->storage)) {
+        kernels.plain_flash = plain_flash;
+    }
+    if (!force.kernel) {
         const TuningFamily family = family_of(problem, kernels.algorithm, &target);
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
         add_packed(kernels, packs, problem.hooks);
-    }
-    if (multiplies_terms(kernels.flash.front()->storage)) {
-        kernels.plain_flash = plain_flash;
     }
     kernels.reaches = reaches_of(kernels, problem);
     return kernels;

@@ -39,8 +39,10 @@ struct KernelSet {
     const TargetInfo *target = nullptr;
     std::vector<const KernelInfo *> naive, flash, split_kv;
     std::vector<const KernelInfo *> unfused_scores, unfused_values;  // in pairs with the same rows
-    // Where flash multiplies terms: what computes tiles of which not all is finite, and short prompts. Else empty.
-    std::vector<const KernelInfo *> plain_flash, short_flash;
+    // Where flash multiplies terms: what computes tiles of which not all is finite, and short prompts unless the kernel
+    // is forced. Else empty.
+    std::vector<const KernelInfo *> plain_flash;
+    bool is_flash_forced = false;
     const KernelInfo *scores = nullptr;  // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;

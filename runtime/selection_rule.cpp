@@ -130,7 +130,8 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
                                                      int64_t kv_length) {
     const int64_t fewest = problem.key_dim < kShortHead ? kTermKeysOfShortHeads : kTermKeys;
-    return !kernels.short_flash.empty() && kv_length < fewest ? kernels.short_flash : kernels.flash;
+    const bool is_plain = !kernels.plain_flash.empty() && !kernels.is_flash_forced && kv_length < fewest;
+    return is_plain ? kernels.plain_flash : kernels.flash;
 }
 
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem) {

@@ -33,9 +33,6 @@ namespace {
 
 // A statement that begins with the store of every other number, after that of the ones between: with one for both.
 Stmt in_words(const Store *even, const Stmt &statement) {
-    if (!even) {
-        return {};
-    }
     if (const LetStmt *let = statement.as<LetStmt>()) {
         const Stmt body = in_words(even, let->body);
         return body.defined() ? LetStmt::make(let->name, let->value, body) : body;
@@ -72,7 +69,8 @@ Expr UpperHalves::visit(const Call *call) {
 
 Stmt UpperHalves::visit(const Block *block) {
     const Stmt even = without_lets(block->first);
-    if (const Stmt words = in_words(even.as<Store>(), block->rest); words.defined()) {
+    const Store *store = even.as<Store>();
+    if (const Stmt words = store ? in_words(store, block->rest) : Stmt(); words.defined()) {
         return mutate(words);
     }
     return IRMutator::visit(block);

@@ -1,8 +1,8 @@
 #include "matrices.h"
 
-#include "matrix_tiles.h"
 #include "schedules/simd/row_stages.h"
 #include "schedules/stored.h"
+#include "tile_sums.h"
 
 namespace hattn::schedules::x86 {
 

@@ -5,8 +5,6 @@
 
 namespace hattn::schedules::x86 {
 
-inline constexpr int kSide = 16;  // rows and columns of sums
-
 // Sums of 16 x 16 products of bfloat16 numbers that a stage sets to zero, adds to in a loop, and stores elsewhere
 // become a register, and each pass of that loop over 32 elements one instruction (tdpbf16ps). Loops of few passes right
 // around are one pass with as many registers, whose products share sides where they are the same.

@@ -1,0 +1,41 @@
+// What loops over a small matrix of sums say, for matrix_tiles.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "Halide.h"
+#include "generators/attention_stages.h"
+
+namespace hattn::schedules::x86 {
+
+inline constexpr int kSide = generators::kMatrixColumns;  // rows and columns of sums
+inline constexpr int kDepth = generators::kMatrixDepth;   // elements of a side, by pairs
+
+// Where rows of a matrix lie.
+struct Rows {
+    std::string array;
+    Halide::Expr start, stride;  // in elements
+};
+
+// Sides of 16 rows and of 16 columns; the right one in pairs of rows.
+struct Product {
+    Rows left, right;
+};
+
+// What becomes of a tile of sums.
+struct Sums {
+    std::string name;
+    std::vector<Halide::Internal::Stmt> loops;  // over blocks of 32 elements, the outermost first
+    std::vector<Product> products;
+    Halide::Expr condition;  // of the first product, which that of all is; or undefined
+    Rows stored;
+};
+
+// Of the sums that an allocation holds. Throws std::runtime_error if they are used in another way than to be set to
+// zero, added to in a loop and stored.
+Sums sums_of(const Halide::Internal::Allocate *tile);
+
+[[noreturn]] void refuse(const char *what, const Halide::Internal::Stmt &statement);
+
+}  // namespace hattn::schedules::x86
