@@ -302,7 +302,7 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
     over_key_blocks =
         RDom({{0, kMatrixDepth}, {0, products_of_terms(bfloat16_terms)}, {0, blocks(chunk_keys)}}, "over_key_blocks");
     over_key_blocks.where(over_key_blocks.z < blocks(inputs.key_count - c * chunk_keys));
-    over_key_blocks.where(over_key_blocks.z < seen_blocks(r / kMatrixDepth, c));
+    over_key_blocks.where(over_key_blocks.z < seen_blocks(r / kMatrixColumns, c));
     const TermPair terms = term_pair(over_key_blocks.y, bfloat16_terms);
     Expr key = over_key_blocks.z * kMatrixDepth + over_key_blocks.x;
     panel_output(r, lane, panel, c) = 0.0f;

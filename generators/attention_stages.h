@@ -36,6 +36,8 @@ struct StageOptions {
     // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
     // row sees. The tile's rows fill whole vectors.
     bool values_in_place = false;
+    // Of bfloat16 matrices: keys are multiplied where they lie, but for chunks that are not whole.
+    bool keys_in_place = false;
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
@@ -56,6 +58,7 @@ struct StageOptions {
 // of it, heads are padded with zeros.
 inline constexpr int kMatrixDepth = 32;
 inline constexpr int kMatrixColumns = 16;
+inline constexpr int kJoinedRows = 2;  // registers of sums along rows that are computed together, of tiles that have so many
 
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
@@ -127,11 +130,12 @@ struct ScoreStages {
     Halide::Func query_tile;   // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
     Halide::Var term{"term"};  // of bfloat16_terms
     Halide::Func query_pairs;  // (side, r, pair) in bfloat16, in_matrices (side, r, pair, term); defined with in_pairs
-    Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixDepth
-    // (row_block, key_block of a chunk, c) whether limits let any of the rows see any of the keys, of which later rows
+    Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixColumns rows, of kMatrixDepth keys
+    // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of the keys, of which later rows
     // see no fewer on the right and no more on the left; defined with in_matrices.
     Halide::Func block_seen;
-    Halide::Func seen_blocks;  // (row_block, c) key blocks up to the last that any of the rows sees; likewise
+    Halide::RDom over_copies;  // (0), of chunks whose keys are copied; defined with keys_in_place
+    Halide::Func seen_blocks;  // (row_block, c) key blocks up to the last that any of these rows sees; likewise
     Halide::Func query_steps;  // (r, position) what to multiply key_rows by; defined with in_steps, in_integers
     Halide::Func key_words;    // (lane, step, k, c) defined with IntegerSteps::in_words
     Halide::Func lane_sums;    // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
@@ -173,6 +177,7 @@ struct ScoreStages {
     bool in_steps = false;                        // rows count positions, see IntegerSteps
     bool in_integers = false;                     // the same, see IntegerPairs
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
+    int joined_rows = 0;                          // of sums that are computed together; in_matrices
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_matrices = false;                     // and run over whole blocks of kMatrixDepth: multiplies_matrices()
     int bfloat16_terms = 1;                       // that keys, values, queries and weights are a sum of, in_matrices
@@ -210,6 +215,7 @@ private:
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     void multiply_pairs();     // defines dot
     void multiply_matrices();  // likewise
+    Halide::Expr keys_fit() const;  // chunk c: matrices can be loaded from where its keys lie
 
     AttentionInputs inputs_;  // handles, not copies of data
 };

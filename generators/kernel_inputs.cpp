@@ -1,5 +1,7 @@
 #include "kernel_inputs.h"
 
+#include <limits>
+
 #include "number_formats.h"
 #include "runtime/device/unit_record.h"
 
@@ -242,6 +244,14 @@ Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
                                  granule * kGranuleKeys + slot);
     }
     return element(storage, key, stored_key, key_granules, d, granule, slot);
+}
+
+// Halide 21.0.0 takes promises for calls with side effects once it has simplified them, and such loops for scalar ones.
+// A granule has to be bounded by something; no number is cut off.
+Expr AttentionInputs::bfloat16_key(const Expr &d, const Expr &granule, const Expr &slot) const {
+    constexpr int kMost = std::numeric_limits<int>::max() - 1;
+    Expr at = clamp(key_granules(granule), -kMost, kMost);
+    return reinterpret(BFloat(16), stored_key.halves(d, slot, at));
 }
 
 Expr AttentionInputs::value_half(const Expr &d, const Expr &granule, const Expr &slot, const Expr &key) const {

@@ -96,6 +96,8 @@ struct AttentionInputs {
     // of its channel, and to be computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
+    // key_element() where storage is bfloat16, for loops that are vectorized under a condition of each lane.
+    Halide::Expr bfloat16_key(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
     Halide::Expr value_from(const Halide::Expr &start, const Halide::Expr &d) const;  // value_start(), of float32
     // Of a matrix_type: the bits of a value, which is that of the key where rows are side by side.
     Halide::Expr value_half(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,

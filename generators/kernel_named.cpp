@@ -69,10 +69,10 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }
     if (multiplies_matrices(found->spec.storage) && (found->target.matrices.flash_tiles.empty() ||
-                                                     tile.keys % kMatrixDepth != 0 || tile.rows % kMatrixDepth != 0)) {
+                                                     tile.keys % kMatrixDepth != 0 || tile.rows % kMatrixColumns != 0)) {
         throw std::invalid_argument(
             "kernel '" + name +
-            "': its target has no products of matrices, or rows or keys are not whole matrices of 32");
+            "': its target has no products of matrices, or rows are not whole matrices of 16 or keys of 32");
     }
     if (const std::string why = why_illegal(found->target, found->spec.kind, found->spec.tile); !why.empty()) {
         throw std::invalid_argument("kernel '" + name + "': " + why);

@@ -56,6 +56,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                                      : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
+    const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && target.stand_in.empty();
     const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
@@ -68,7 +69,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
                                                 .fetch_operands = fetches_operands,
                                                 .integer_pairs = multiplies_integers(spec, target),
-                                                .values_in_place = in_place});
+                                                .values_in_place = in_place,
+                                                .keys_in_place = keys_in_place});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

@@ -48,6 +48,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_integers(options.integer_pairs),
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
+      joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || multiplies_matrices(inputs.storage)),
       in_matrices(multiplies_matrices(inputs.storage)),
       bfloat16_terms(multiplies_terms(inputs.storage) ? kFloat32Terms : 1),
@@ -100,6 +101,14 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
                         : in_integers    ? inputs.key_pairs().number(key_bytes(), d)
                         : in_pairs       ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
                                          : key_element;
+    if (options.keys_in_place) {
+        over_copies = RDom(0, 1, "over_copies");
+        over_copies.where(!keys_fit());
+        Expr copy = select(d + over_copies < inputs.key_dim(), key_element, zero_of(key_element));
+        key_rows = Func("key_rows");
+        key_rows(d, k, c) = undef(key_element.type());
+        key_rows(d, k, c) = copy;
+    }
     dot(r, k, c) = 0.0f;
     Expr product = dot(r, k, c);
     if (in_pairs) {
@@ -276,18 +285,21 @@ void ScoreStages::multiply_pairs() {
         cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key_rows(2 * which + over_pairs.x, k, c));
 }
 
-// One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs.
+// One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs. Keys
+// where they lie are rows of a matrix, as those of a granule are evenly spaced.
 void ScoreStages::multiply_matrices() {
     over_dim_blocks =
         RDom({{0, kMatrixDepth}, {0, products_of_terms(bfloat16_terms)}, {0, over_dim.x.extent() / kMatrixDepth}},
              "over_dim_blocks");
     Expr first_key = c * chunk_keys + key_block * kMatrixDepth;
+    Expr first_of_block = row_block * kMatrixColumns / joined_rows * joined_rows;
+    Expr last_of_block = first_of_block + (joined_rows - 1);
     block_seen = Func("block_seen");
-    block_seen(row_block, key_block, c) = first_key <= last(row_block * kMatrixDepth + (kMatrixDepth - 1)) &&
-                                          first_key + kMatrixDepth > first(row_block * kMatrixDepth);
-    over_dim_blocks.where(block_seen(r / kMatrixDepth, k / kMatrixDepth, c));
+    block_seen(row_block, key_block, c) = first_key <= last(last_of_block) &&
+                                          first_key + kMatrixDepth > first(first_of_block);
+    over_dim_blocks.where(block_seen(r / kMatrixColumns, k / kMatrixDepth, c));
     seen_blocks = Func("seen_blocks");
-    Expr last_key = last(row_block * kMatrixDepth + (kMatrixDepth - 1)) - c * chunk_keys;
+    Expr last_key = last(last_of_block) - c * chunk_keys;
     seen_blocks(row_block, c) = (max(last_key, -1) + kMatrixDepth) / kMatrixDepth;
     const TermPair terms = term_pair(over_dim_blocks.y, bfloat16_terms);
     Expr element = over_dim_blocks.z * kMatrixDepth + over_dim_blocks.x;
@@ -296,8 +308,15 @@ void ScoreStages::multiply_matrices() {
         key_terms = Func("key_terms");
         key_terms(d, term, k, c) = bfloat16_term(key_rows(d, k, c), term, bfloat16_terms);
         key = key_terms(element, terms.first, k, c);
+    } else if (over_copies.defined()) {
+        Expr in_place = inputs_.bfloat16_key(element, c * (chunk / kGranuleKeys) + k / kGranuleKeys, k % kGranuleKeys);
+        key = select(keys_fit(), in_place, key);
     }
     dot(r, k, c) += cast<float>(key) * cast<float>(query_pairs(element % 2, r, element / 2, terms.second));
+}
+
+Expr ScoreStages::keys_fit() const {
+    return inputs_.key_dim() % kMatrixDepth == 0 && (c + 1) * chunk_keys <= inputs_.key_count;
 }
 
 // Keys past the last are computed from the last ones and masked, as in key_index(). Clamped apart, those of a granule

@@ -42,7 +42,7 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Kernel
                     int64_t heads, int64_t query_length) {
     const auto fill = [&](const KernelInfo *kernel) {
         if (heads == 0) {
-            return fill_flash_tiles(std::array{kernel}, problem, query_length);
+            return fill_flash_tiles(std::array{kernel}, kernel, problem, query_length);
         }
         const int64_t most = std::min<int64_t>({heads, problem.group_size(), kMaxTileHeads, kernel->tile.rows});
         return Choice{HATTN_ALGORITHM_FLASH, kernel, nullptr, most, 0};

@@ -15,9 +15,9 @@ namespace {
 // kDraftRows, where it fills no more rows of tiles. Measured, see docs/decisions/0028 and 0034.
 constexpr int64_t kDecodeRows = 16;
 constexpr int64_t kDraftRows = 32;
-// The same where flash multiplies matrices, on a Xeon with AMX: 16 rows over 128 to 8192 keys take 0.65 to 0.72 of the
-// time of split_kv, 8 rows 1.05 to 1.2. See docs/decisions/0053.
-constexpr int64_t kMatrixDecodeRows = 8;
+// The same where flash multiplies matrices, on a Xeon with AMX: from 5 rows on it takes 0.6 to 0.85 of the time of
+// split_kv, 4 rows take 1.1 to 1.35 of it. See docs/decisions/0063.
+constexpr int64_t kMatrixDecodeRows = 4;
 
 // With one query head per kv head, no hooks and float32, naive takes less time than split_kv for up to this many rows
 // that fill more than half of its tile, and this many keys: it has rows in the lanes. Measured, see
@@ -61,9 +61,7 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Proble
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
     const bool is_large = multiplies_matrices(storage) || (storage == KeyStorage::kAny && kv_length > kShortKeys);
-    const KernelInfo *usual = is_large ? by_rows.back() : by_rows.front();
-    const KernelInfo *other = is_large ? by_rows.front() : by_rows.back();
-    return fill_flash_tiles(std::array{usual, other}, problem, query_length);
+    return fill_flash_tiles(by_rows, is_large ? by_rows.back() : by_rows.front(), problem, query_length);
 }
 
 // All heads of a kv head read the same keys, so they share a tile as far as it goes.
@@ -147,20 +145,20 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
     return by_rows.back();
 }
 
-Choice fill_flash_tiles(std::span<const KernelInfo *const> by_preference, const Problem &problem,
+Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const KernelInfo *usual, const Problem &problem,
                         int64_t query_length) {
-    Choice best{HATTN_ALGORITHM_FLASH, by_preference.front(), nullptr, 1, 0};
+    Choice best{HATTN_ALGORITHM_FLASH, usual, nullptr, 1, 0};
     if (query_length > kFewRows) {
         return best;
     }
     int64_t least = std::numeric_limits<int64_t>::max();
-    for (const KernelInfo *kernel : by_preference) {
+    for (const KernelInfo *kernel : kernels) {
         const int64_t most_heads = std::min<int64_t>({problem.group_size(), kMaxTileHeads, kernel->tile.rows});
         // By numbers of blocks of heads: of as many blocks, more heads than those that suffice waste rows.
         for (int64_t heads = 1, blocks = problem.group_size(); heads <= most_heads;) {
             const int64_t tiles = ceil_div(query_length, kernel->tile.rows / heads) * blocks;
             const int64_t cost = tiles * (kernel->tile.rows + more_rows(*kernel));
-            if (cost < least) {
+            if (cost < least || (cost == least && kernel == usual)) {
                 least = cost;
                 best.kernel = kernel;
                 best.heads = heads;

@@ -131,7 +131,7 @@ std::vector<TargetRow> x86_64_targets() {
             .matrices = {matrices.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg amx_bf16",
                          x86::schedule_matrices,
-                         {{128, 128, 1, 16, 16}, {32, 128, 1, 16, 16}},
+                         {{128, 128, 1, 16, 16}, {32, 128, 1, 16, 16}, {16, 128, 1, 16, 16}},
                          {{128, 128, 1, 16, 16}, {64, 128, 1, 16, 16}}},
         },
     };

@@ -1,5 +1,7 @@
 #include "matrices.h"
 
+#include <algorithm>
+
 #include "schedules/simd/row_stages.h"
 #include "schedules/stored.h"
 #include "tile_sums.h"
@@ -11,7 +13,17 @@ using generators::AttentionStages;
 
 namespace {
 
-constexpr int kJoined = 2;  // registers of sums along rows and along columns that are computed together
+// Registers of sums that are computed together: along the rows of a tile, which has two of them or one, along keys and
+// along head elements. No more keys, so that keys in place are read in the order of memory.
+constexpr int kJoinedKeys = 2;
+
+int joined_rows(const Tile &tile) {
+    return std::min(generators::kJoinedRows, tile.rows / kSide);
+}
+
+int joined_panels(const Tile &tile) {
+    return kMostJoined / joined_rows(tile);
+}
 
 // What rows of so many words are stored in: 16 rows of a matrix that are multiples of 512 bytes apart would lie in few
 // sets of the first-level cache.
@@ -47,8 +59,8 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
     Var column("matrix_column"), row("matrix_row"), rows("joined_rows"), keys("joined_keys");
     scores.split(s.r, s.r, column, kSide)
         .split(s.k, s.k, row, kSide)
-        .split(s.r, s.r, rows, kJoined)
-        .split(s.k, s.k, keys, kJoined)
+        .split(s.r, s.r, rows, joined_rows(tile))
+        .split(s.k, s.k, keys, kJoinedKeys)
         .reorder(column, row, rows, keys, s.r, s.k, s.c)
         .vectorize(column);
     if (s.bfloat16_terms > 1) {
@@ -62,12 +74,12 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
             schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
         }
     } else {
-        s.key_rows.compute_at(chunk_loop)
-            .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
-            .partition(s.d, Partition::Always);
+        s.key_rows.compute_at(chunk_loop);
+        Stage copies = s.over_copies.defined() ? s.key_rows.update() : Stage(s.key_rows);
+        copies.vectorize(s.d, 2 * lanes, TailStrategy::RoundUp).partition(s.d, Partition::Always);
     }
     for (Func f : {s.block_seen, s.seen_blocks}) {
-        f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / generators::kMatrixDepth);
+        f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / kSide);
     }
     schedule_sums(s.dot, scores, rows, s.r, s.k, s.over_dim_blocks);
 }
@@ -94,8 +106,8 @@ void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile 
         .reorder_storage(s.lane, s.panel, s.r, s.c)
         .align_storage(s.panel, kSpreadPanels)
         .split(s.r, s.r, row, kSide)
-        .split(s.r, s.r, joined, kJoined)
-        .split(s.panel, s.panel, panels, kJoined, TailStrategy::RoundUp)
+        .split(s.r, s.r, joined, joined_rows(tile))
+        .split(s.panel, s.panel, panels, joined_panels(tile), TailStrategy::RoundUp)
         .reorder(s.lane, row, panels, joined, s.r, s.panel, s.c)
         .vectorize(s.lane);
     s.panel_output.bound_extent(s.lane, kSide)

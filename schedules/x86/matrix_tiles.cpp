@@ -16,7 +16,6 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kMostJoined = 4;  // of eight registers, with those for sides of products
 constexpr int kSums = kSide * kSide;
 
 Expr bytes(const Expr &elements, int size) {
@@ -35,7 +34,7 @@ Stmt set_register(const std::string &name, const Expr &value) {
 // as far as LLVM knows.
 Stmt forget(const Rows &rows) {
     return Evaluate::make(Call::make(BFloat(16), Call::prefetch,
-                                     {Variable::make(Handle(), rows.array), rows.start, 1, 1}, Call::Intrinsic));
+                                     {rows.array, rows.start, 1, 1}, Call::Intrinsic));
 }
 
 // Sides that a product has and those before it had not.
@@ -95,13 +94,42 @@ private:
     static Expr load_of(const Rows &rows) {
         return Call::make(
             BFloat(16, kSide * kDepth), "tile_load",
-            {kSide, kDepth * 2, Variable::make(Handle(), rows.array), bytes(rows.start, 2), bytes(rows.stride, 2)},
+            {kSide, kDepth * 2, rows.array, bytes(rows.start, 2), bytes(rows.stride, 2)},
             Call::Intrinsic);
     }
 
     std::vector<Side> of_step_, of_last_step_;
     std::vector<Expr> earlier_;
     Asked asked_;
+};
+
+bool are_same(const Rows &one, const Rows &other) {
+    return equal(one.array, other.array) && equal(one.start, other.start);
+}
+
+// Those that take more than a name to say, named outside the loops.
+class Addresses {
+public:
+    Rows operator()(Rows rows) {
+        if (rows.array.as<Variable>()) {
+            return rows;
+        }
+        const auto known = std::ranges::find_if(named_, [&](const auto &one) { return equal(one.first, rows.array); });
+        const Expr name = known != named_.end() ? known->second : names_(rows.array);
+        if (known == named_.end()) {
+            named_.emplace_back(rows.array, name);
+        }
+        rows.array = name;
+        return rows;
+    }
+
+    Stmt around(const Stmt &body) const {
+        return names_.around(body);
+    }
+
+private:
+    std::vector<std::pair<Expr, Expr>> named_;
+    NamedValues names_;
 };
 
 struct Joined {
@@ -134,6 +162,7 @@ Expr in_pass(Expr value, const std::vector<Stmt> &loops, const std::vector<int> 
 
 Rows in_pass(const Rows &rows, const std::vector<Stmt> &loops, const std::vector<int> &pass) {
     Rows own = rows;
+    own.array = in_pass(rows.array, loops, pass);
     own.start = in_pass(rows.start, loops, pass);
     own.stride = in_pass(rows.stride, loops, pass);
     return own;
@@ -189,7 +218,7 @@ Stmt MatrixTiles::visit(const For *loop) {
         const Rows stored = in_pass(sums.stored, joined->loops, pass);
         stores.push_back(
             Evaluate::make(Call::make(Int(32), "tile_store",
-                                      {kSide, row_bytes, Variable::make(Handle(), stored.array), bytes(stored.start, 4),
+                                      {kSide, row_bytes, stored.array, bytes(stored.start, 4),
                                        bytes(stored.stride, 4), register_of(names.back())},
                                       Call::Intrinsic)));
         stores.push_back(Free::make(names.back()));
@@ -198,6 +227,7 @@ Stmt MatrixTiles::visit(const For *loop) {
     // use.
     std::vector<std::pair<Asked, Stmt>> products;
     Sides sides;
+    Addresses addresses;
     for (const Product &product : sums.products) {
         struct Part {
             size_t of_sums;
@@ -205,15 +235,15 @@ Stmt MatrixTiles::visit(const For *loop) {
         };
         std::vector<Part> parts;
         for (size_t i = 0; i < passes.size(); ++i) {
-            const auto own = [&](const Rows &rows) { return in_pass(rows, joined->loops, passes[i]); };
+            const auto own = [&](const Rows &rows) { return addresses(in_pass(rows, joined->loops, passes[i])); };
             parts.push_back({i, own(product.left), own(product.right)});
         }
         // Those that share a side that is new one after the other.
         const bool by_right = sides.has(parts.front().left);
         for (auto part = parts.begin(); part != parts.end();) {
-            const Expr start = by_right ? part->right.start : part->left.start;
+            const Rows shared = by_right ? part->right : part->left;
             part = std::stable_partition(part, parts.end(), [&](const Part &other) {
-                return equal(by_right ? other.right.start : other.left.start, start);
+                return are_same(by_right ? other.right : other.left, shared);
             });
         }
         for (const Part &part : parts) {
@@ -238,7 +268,7 @@ Stmt MatrixTiles::visit(const For *loop) {
         added = For::make(blocks->name, blocks->min, extent, blocks->for_type, blocks->partition_policy,
                           blocks->device_api, added);
     }
-    Stmt all = Block::make({Block::make(zeros), added, Block::make(stores)});
+    Stmt all = addresses.around(Block::make({Block::make(zeros), added, Block::make(stores)}));
     for (const std::string &name : names) {
         all = Allocate::make(name, type, MemoryType::AMXTile, {1}, const_true(), all);
     }

@@ -46,9 +46,13 @@ bool is_zero_everywhere(const Expr &difference) {
     return is_const_zero(simplify(Example().mutate(difference)));
 }
 
+Expr address_of(const std::string &array) {
+    return Variable::make(Handle(), array);
+}
+
 Rows rows_of(const std::string &array, const Expr &index, const std::string &row, int last, int step,
              const Stmt &statement) {
-    Rows rows{array, at(index, row, 0), {}};
+    Rows rows{address_of(array), at(index, row, 0), {}};
     rows.stride = simplify(at(index, row, step) - rows.start);
     if (!is_zero_everywhere(at(index, row, last) - rows.start - rows.stride * (last / step))) {
         refuse("its rows are not evenly spaced", statement);
@@ -62,24 +66,45 @@ std::optional<Expr> first_of(const Expr &index, int lanes) {
     return ramp && ramp->lanes == lanes && is_const_one(ramp->stride) ? std::optional(ramp->base) : std::nullopt;
 }
 
+// Of bfloat16 numbers, or of the bits of such.
 class Loads : public IRVisitor {
 public:
     explicit Loads(const Expr &value) {
         value.accept(this);
     }
-    const Load *scalar = nullptr, *pairs = nullptr;
-    int count = 0;
+    std::vector<const Load *> scalars, pairs;
+    Expr condition;  // that chooses between two scalars, or undefined
 
 private:
     using IRVisitor::visit;
 
     void visit(const Load *load) override {
-        if (load->type.element_of() == BFloat(16)) {
-            (load->type.is_scalar() ? scalar : pairs) = load;
-            ++count;
+        if (load->type.bits() == 16) {
+            (load->type.is_scalar() ? scalars : pairs).push_back(load);
         }
     }
+
+    void visit(const Select *select) override {
+        condition = select->condition;
+        select->true_value.accept(this);
+        select->false_value.accept(this);
+    }
 };
+
+// The one or the other, both of which go on in the same way from block to block.
+Rows chosen_rows(const Expr &condition, const Rows &one, const Rows &other, const std::string &block,
+                 const Stmt &statement) {
+    const auto of_first = [&](const Rows &rows) { return at(rows.start, block, 0); };
+    const auto address = [&](const Rows &rows) {
+        return reinterpret<uint64_t>(rows.array) + cast<uint64_t>(cast<int64_t>(of_first(rows)) * BFloat(16).bytes());
+    };
+    const Expr start = simplify(one.start - of_first(one));
+    if (!is_zero_everywhere(other.start - of_first(other) - start) || expr_uses_var(condition, block)) {
+        refuse("its left side is chosen block by block", statement);
+    }
+    return {reinterpret(Handle(), select(condition, address(one), address(other))), start,
+            select(condition, one.stride, other.stride)};
+}
 
 const For *fixed_loop(const Stmt &statement, int extent) {
     const For *loop = statement.as<For>();
@@ -101,18 +126,32 @@ void take_product(const Stmt &statement, Sums &sums) {
         refuse("no loop over 16 rows and 32 elements", statement);
     }
     const Loads loads(substitute_in_all_lets(store->value));
-    const auto pairs = loads.pairs ? first_of(loads.pairs->index, 2 * kSide) : std::nullopt;
-    if (loads.count != 2 || !loads.scalar || !pairs) {
+    const size_t choices = loads.condition.defined() ? 2 : 1;
+    const auto pairs = loads.pairs.size() == 1 ? first_of(loads.pairs[0]->index, 2 * kSide) : std::nullopt;
+    if (loads.scalars.size() != choices || !pairs) {
         refuse("no product of one number and of pairs", statement);
     }
-    const Expr left = at(loads.scalar->index, element->name, 0);
-    const Expr next = simplify(at(loads.scalar->index, element->name, kDepth - 1) - left);
     const Expr beside = simplify(at(*pairs, element->name, kDepth - 1) - at(*pairs, element->name, kDepth - 2));
-    if (!is_const(next, kDepth - 1) || !is_const_one(beside) || expr_uses_var(*pairs, row->name)) {
-        refuse("its sides are laid out in another way", statement);
+    if (!is_const_one(beside) || expr_uses_var(*pairs, row->name)) {
+        refuse("its right side is laid out in another way", statement);
     }
-    sums.products.push_back({rows_of(loads.scalar->name, left, row->name, kSide - 1, 1, statement),
-                             rows_of(loads.pairs->name, *pairs, element->name, kDepth - 2, 2, statement)});
+    std::vector<Rows> left;
+    for (const Load *scalar : loads.scalars) {
+        const Expr first = at(scalar->index, element->name, 0);
+        if (!is_const(simplify(at(scalar->index, element->name, kDepth - 1) - first), kDepth - 1)) {
+            refuse("its left side is laid out in another way", statement);
+        }
+        left.push_back(rows_of(scalar->name, first, row->name, kSide - 1, 1, statement));
+    }
+    if (choices == 2 && (sums.loops.empty() || expr_uses_var(loads.condition, row->name) ||
+                         expr_uses_var(loads.condition, element->name))) {
+        refuse("its left side is chosen row by row", statement);
+    }
+    const auto chosen = [&] {
+        return chosen_rows(loads.condition, left[0], left[1], sums.loops.back().as<For>()->name, statement);
+    };
+    sums.products.push_back({choices == 1 ? left[0] : chosen(),
+                             rows_of(loads.pairs[0]->name, *pairs, element->name, kDepth - 2, 2, statement)});
 }
 
 // Such loops one after the other, in loops over blocks of elements.
@@ -171,7 +210,7 @@ void take(const Stmt &statement, Sums &sums) {
 Sums sums_of(const Allocate *tile) {
     Sums sums{.name = tile->name};
     take(tile->body, sums);
-    if (sums.products.empty() || sums.stored.array.empty()) {
+    if (sums.products.empty() || !sums.stored.array.defined()) {
         refuse("nothing is added, or nothing stored", tile);
     }
     return sums;

@@ -12,9 +12,12 @@ namespace hattn::schedules::x86 {
 inline constexpr int kSide = generators::kMatrixColumns;  // rows and columns of sums
 inline constexpr int kDepth = generators::kMatrixDepth;   // elements of a side, by pairs
 
+// Registers of sums that are computed together: of eight, with those for sides of products.
+inline constexpr int kMostJoined = 4;
+
 // Where rows of a matrix lie.
 struct Rows {
-    std::string array;
+    Halide::Expr array;          // its address
     Halide::Expr start, stride;  // in elements
 };
 
