@@ -313,6 +313,41 @@ int64_t merge_scratch_bytes(int64_t rows, int64_t states, int64_t value_dim) {
     return (rows * (states + 4) + value_dim + 64) * static_cast<int64_t>(sizeof(float)) + 1024;
 }
 
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+
+// What schedules/x86/matrices.cpp stores, with its gaps. Keys are gone when weights are stored, and scores too when their
+// halves and what a chunk adds to the state are: these come into the places of those, if they fit (ScratchArena).
+// Queries, keys, values and the halves of weights are bfloat16, by terms.
+int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
+    constexpr int64_t kSide = 16, kDepth = 32, kJoinedPanels = 4, kSpreadPanels = 9, kFewSets = 128, kTerms = 3;
+    const int64_t rows = kernel.tile.rows, chunk = kernel.tile.keys;
+    const int64_t spread = rows % kFewSets == 0 ? rows + kSide : rows;
+    const int64_t terms = multiplies_terms(kernel.storage) ? kTerms : 1;
+    const int64_t key_row = round_up(key_dim, kDepth);
+    const int64_t panels = round_up(ceil_div(value_dim, kSide), kJoinedPanels);
+    const auto beside = [](int64_t floats, int64_t gone) { return floats > gone || 2 * floats <= gone ? floats : 0; };
+
+    const int64_t queries = terms * spread * key_row / 2;
+    const int64_t values = terms * panels * kSide * (chunk + 2) / 2;
+    const int64_t keys = terms * chunk * key_row / 2;
+    const int64_t scores = spread * chunk;
+    const int64_t weights = rows * chunk;
+    const int64_t weight_halves = terms * rows * chunk / 2;
+    const int64_t state = rows * panels * kSide;
+    const int64_t added = rows * kSide * round_up(panels, kSpreadPanels);
+    // Products by themselves, and two operands.
+    const int64_t of_hooks = kernel.hooks != 0 ? spread * chunk + 2 * rows * (chunk + kSide) : 0;
+    // Of a key and of a pair of values of another type, in float32.
+    const int64_t stored = kernel.storage == KeyStorage::kAnyMatrices ? key_row + 2 * panels * kSide + 8 * kDepth : 0;
+    const int64_t weights_apart = scores + weights + beside(weight_halves, keys) + beside(added, scores);
+    const int64_t weights_for_keys = std::max(scores, weight_halves + added);
+    return queries + state + values + keys + std::max(weights_apart, weights_for_keys) + of_hooks + stored + chunk;
+}
+
+}  // namespace
+
 int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys) {
     constexpr int64_t kLanes = 16;        // widest vector, to which extents are rounded up
     constexpr int64_t kAllocations = 40;  // more than any kernel makes, each rounded up
@@ -321,28 +356,22 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t rows = round_up(tile.rows, kLanes);
     const int64_t chunk = round_up(tile.keys > 0 ? tile.keys : keys, kLanes) + kLanes;
     const int64_t chunks = tile.keys > 0 ? ceil_div(keys, tile.keys) + 2 : 2;
+    // Chunk maxima, and all that is one number a row; and what allocations waste.
+    const int64_t of_rows = 3 * rows * chunks + kRowArrays * rows;
+    constexpr int64_t kWaste = kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
+    if (multiplies_matrices(kernel.storage)) {
+        return (matrix_scratch_floats(kernel, key_dim, value_dim) + of_rows) * kFloatBytes + kWaste;
+    }
     // The first kernel of unfused keeps all scores, as logits and as weights.
     const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;
-    // Query tile and state; logits, weights and two hook operands; chunk maxima; value rows of a chunk where keys can
-    // be hidden or are stored in another type.
+    // Query tile and state; logits, weights and two hook operands; value rows of a chunk where keys can be hidden or are
+    // stored in another type.
     const bool in_registers = kernel.storage == KeyStorage::kFloat32 || type_of_all(kernel.storage) != HATTN_FLOAT32;
     const bool keeps_values = kernel.hooks != 0 || !in_registers;
     // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
     const int64_t key_rows = kernel.storage == KeyStorage::kAny ? tile.key_unroll * (key_dim + 2 * kLanes)
                              : in_registers                     ? 0
                                                                 : chunk * (key_dim + 4 * kLanes) / 2;
-    // Both products are stored before they are used, with gaps (spread_rows() of schedules/x86/matrices.cpp), and
-    // queries and weights a second time.
-    constexpr int64_t kPanels = 9;
-    const int64_t products = multiplies_matrices(kernel.storage)
-                                 ? (rows + kLanes) * (3 * chunk + key_dim + 2 * kLanes) +
-                                       rows * kLanes * round_up(round_up(ceil_div(value_dim, kLanes), 2), kPanels)
-                                 : 0;
-    // Three bfloat16 numbers for one, of queries and weights, keys and values.
-    const int64_t terms = multiplies_terms(kernel.storage)
-                              ? (rows + kLanes) * (chunk + key_dim + 2 * kLanes) +
-                                    2 * (chunk + kLanes) * (key_dim + value_dim + 4 * kLanes)
-                              : 0;
     // Queries a second and a third time, as integers of keys are taken, and the state, all in whole steps of 64
     // elements; scales of a chunk's values, and weights as integers, of 16 bits, for each block that has a scale.
     const hattn_dtype all = type_of_all(kernel.storage);
@@ -357,10 +386,10 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
                                    : 0;
     // Chunks are done with when the state is turned, in the place of what they had.
     const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
-    const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + 3 * rows * chunks +
-                           kRowArrays * rows + (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
-                           chunk * kLanes + kept + products + terms + steps + lines + next_lines;
-    return floats * static_cast<int64_t>(sizeof(float)) + kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
+    const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + of_rows +
+                           (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
+                           chunk * kLanes + kept + steps + lines + next_lines;
+    return floats * kFloatBytes + kWaste;
 }
 
 }  // namespace hattn

@@ -22,8 +22,19 @@ bool ScratchArena::owns(const void *memory) const {
 
 void *ScratchArena::allocate(size_t bytes) {
     const size_t size = aligned(bytes);
+    Header *place = nullptr;
+    for (Header *block = top_; block; block = block->below) {
+        const bool fits = block->free && size <= block->bytes && 2 * size > block->bytes;
+        if (fits && (!place || block->bytes < place->bytes)) {
+            place = block;
+        }
+    }
+    if (place) {
+        place->free = false;
+        return place + 1;
+    }
     if (size + sizeof(Header) <= capacity_ - used_) {
-        top_ = new (base_ + used_) Header{top_, false};
+        top_ = new (base_ + used_) Header{top_, size, false};
         used_ += sizeof(Header) + size;
         return top_ + 1;
     }

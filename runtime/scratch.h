@@ -21,7 +21,8 @@ struct ScratchFunctions {
     void (*free)(void *arena, void *memory) = hattn_scratch_free;
 };
 
-// A stack of blocks. Blocks freed out of order go when those above them have gone.
+// A stack of blocks. Blocks freed out of order go when those above them have gone; till then one that needs more than
+// half of their place may have it.
 class ScratchArena {
 public:
     ScratchArena(void *memory, size_t bytes) : base_(static_cast<char *>(memory)), capacity_(bytes) {}
@@ -33,6 +34,7 @@ private:
     // Before each block, a whole alignment unit of its own.
     struct alignas(kScratchAlignment) Header {
         Header *below;
+        size_t bytes;
         bool free;
     };
 
