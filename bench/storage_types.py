@@ -2,7 +2,7 @@
 
     python bench/run.py --types [--threads N] [--rounds N] [--build DIR] [--rows LIST]
 
-prints a Markdown table, Hq16 Hkv8 D128: time over that of float32, and for decoding the bytes of keys and values read per
+prints a Markdown table, Hq16 Hkv8 D128 unless said: time over that of float32, and for decoding the bytes of keys and values read per
 second; then the goals. Types take turns in every round, and the best round counts. Outputs are float32 but for the 16-bit types,
 whose queries and outputs are of the type; those of PyTorch and ONNX Runtime, where they are installed, likewise. With
 --threads 1 CPU time counts, which other load on the machine disturbs less than time on the wall. Limits, of the CPU's bfloat16 dot
@@ -24,7 +24,8 @@ HEADS, KV_HEADS, DIM = 16, 8, 128
 TYPES = ("float32", "float16", "bfloat16", "int8", "int4")  # of integers with a scale for each 32 elements of a key
 PER_HEAD = {"int8 per head": "int8", "int4 per head": "int4"}  # with one for all keys of a head; for decoding
 PEER_TYPES = {"PyTorch": ("float32", "float16", "bfloat16"), "ONNX Runtime": ("float32", "float16")}
-CASES = {"prefill 512": (512, 512), "prefill 2048": (2048, 2048), "prefill 4096": (4096, 4096), "decode 512": (1, 512), "decode 32768": (1, 32768)}
+CASES = {"prefill 512": (512, 512), "prefill 2048": (2048, 2048), "prefill 4096": (4096, 4096), "decode 512": (1, 512), "decode 8192 Hq64": (1, 8192), "decode 32768": (1, 32768)}  # queries, keys
+MORE_HEADS = {"decode 8192 Hq64": 64}  # query heads of cases with more than HEADS
 # (case, type, at least so many times what: of the limits "dot products", of pairs, "matrices" or "reading", or the speed of a
 # contender). None: no goal, but to be told.
 GOALS = (
@@ -40,6 +41,9 @@ GOALS = (
     ("prefill 2048", "float16", 0.92, "float32"),
     ("prefill 2048", "float16", 3.0, "PyTorch float16"),
     ("prefill 2048", "int8", 0.85, "float32"),
+    ("decode 8192 Hq64", "bfloat16", None, "reading"),
+    ("decode 8192 Hq64", "bfloat16", None, "float32"),
+    ("decode 8192 Hq64", "bfloat16", None, "PyTorch bfloat16"),
     ("decode 32768", "bfloat16", 0.95, "reading"),
     ("decode 32768", "float16", 0.95, "reading"),
     ("decode 32768", "int8", 0.80, "reading"),
@@ -105,7 +109,7 @@ def onnxruntime_contenders(q, k, v, threads):
         peer_onnxruntime.version()
     except ImportError:
         return {}
-    case = SimpleNamespace(batch=1, query_heads=HEADS, kv_heads=KV_HEADS, query_length=q.shape[2], kv_length=k.shape[2],
+    case = SimpleNamespace(batch=1, query_heads=q.shape[1], kv_heads=KV_HEADS, query_length=q.shape[2], kv_length=k.shape[2],
                            key_dim=DIM, value_dim=DIM, kv_lengths=[], causal=True, window_left=-1, softcap=0.0,
                            has_sinks=False, has_alibi=False, smooth_softmax=False, work="attention", page_size=0)
     made = {}
@@ -178,7 +182,7 @@ def row(title, options):
     queries, keys = CASES[title]
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, heads, length, DIM), np.float32)
-               for heads, length in ((HEADS, queries), (KV_HEADS, keys), (KV_HEADS, keys)))
+               for heads, length in ((MORE_HEADS.get(title, HEADS), queries), (KV_HEADS, keys), (KV_HEADS, keys)))
     made = {dtype: contender(dtype, q, k, v, options.threads) for dtype in types_of(queries)}
     limits = Limits(options, {dtype: read for dtype, (_, read) in made.items()} if queries == 1 else {})
     peers = torch_contenders(q, k, v, options.threads) | onnxruntime_contenders(q, k, v, options.threads)
