@@ -309,8 +309,8 @@ void ScoreStages::multiply_matrices() {
         key_terms(d, term, k, c) = bfloat16_term(key_rows(d, k, c), term, bfloat16_terms);
         key = key_terms(element, terms.first, k, c);
     } else if (over_copies.defined()) {
-        Expr in_place = inputs_.bfloat16_key(element, c * (chunk / kGranuleKeys) + k / kGranuleKeys, k % kGranuleKeys);
-        key = select(keys_fit(), in_place, key);
+        Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
+        key = select(keys_fit(), inputs_.bfloat16_key(element, granule, k % kGranuleKeys), key);
     }
     dot(r, k, c) += cast<float>(key) * cast<float>(query_pairs(element % 2, r, element / 2, terms.second));
 }
