@@ -37,6 +37,12 @@ std::vector<TargetRow> targets_and_stand_ins(const schedules::Architecture &arch
     return rows;
 }
 
+// Rows are computed in pairs of registers, or in one alone.
+bool has_whole_matrices(const KernelSpec &spec) {
+    const bool one_register = spec.tile.rows == kMatrixColumns && spec.storage == KeyStorage::kBfloat16Matrices;
+    return spec.tile.keys % kMatrixDepth == 0 && (one_register || spec.tile.rows % (kJoinedRows * kMatrixColumns) == 0);
+}
+
 }  // namespace
 
 // Tries them all, so that names are put together in one place alone.
@@ -69,10 +75,10 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }
     if (multiplies_matrices(found->spec.storage) && (found->target.matrices.flash_tiles.empty() ||
-                                                     tile.keys % kMatrixDepth != 0 || tile.rows % kMatrixColumns != 0)) {
+                                                     !has_whole_matrices(found->spec))) {
         throw std::invalid_argument(
             "kernel '" + name +
-            "': its target has no products of matrices, or rows are not whole matrices of 16 or keys of 32");
+            "': its target has no products of matrices, or rows or keys are not whole matrices of 32, and rows not 16 over bfloat16 either");
     }
     if (const std::string why = why_illegal(found->target, found->spec.kind, found->spec.tile); !why.empty()) {
         throw std::invalid_argument("kernel '" + name + "': " + why);

@@ -317,8 +317,8 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
-// What schedules/x86/matrices.cpp stores, with its gaps. Keys are gone when weights are stored, and scores too when their
-// halves and what a chunk adds to the state are: these come into the places of those, if they fit (ScratchArena).
+// What schedules/x86/matrices.cpp stores, with its gaps. Keys are gone when weights are stored, and scores too when the
+// halves of these and what a chunk adds to the state are: these come into the places of those, if they fit (ScratchArena).
 // Queries, keys, values and the halves of weights are bfloat16, by terms.
 int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
     constexpr int64_t kSide = 16, kDepth = 32, kJoinedPanels = 4, kSpreadPanels = 9, kFewSets = 128, kTerms = 3;
@@ -339,7 +339,7 @@ int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t
     const int64_t added = rows * kSide * round_up(panels, kSpreadPanels);
     // Products by themselves, and two operands.
     const int64_t of_hooks = kernel.hooks != 0 ? spread * chunk + 2 * rows * (chunk + kSide) : 0;
-    // Of a key and of a pair of values of another type, in float32.
+    // Of a key and of values of another type, in float32; those of values are gone before keys and scores are there.
     const int64_t stored = kernel.storage == KeyStorage::kAnyMatrices ? key_row + 2 * panels * kSide + 8 * kDepth : 0;
     const int64_t weights_apart = scores + weights + beside(weight_halves, keys) + beside(added, scores);
     const int64_t weights_for_keys = std::max(scores, weight_halves + added);

@@ -110,7 +110,7 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     layout.weight_floats = weights_of(kernels, head_rows, threads);
     if (const int64_t unit = largest_unit_states(problem, kernels); unit > 0) {
         layout.state_floats =
-            std::max(unit, std::min(checked_multiply(unit, head_rows, "workspace"), kStatePoolFloats));
+            std::max(unit, std::min(checked_multiply(unit, head_rows, "workspace"), kStatePoolFloats * threads));
     }
     const int64_t rows = most_tile_rows(kernels);
     layout.segment_floats = round_up(state_floats(rows, 2, problem.value_dim) + rows, 16);

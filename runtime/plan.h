@@ -29,7 +29,7 @@ struct WorkspaceLayout {
 
 // Waves keep the task list and the pool of partial states from growing with the problem, batches that of weights.
 inline constexpr int64_t kMaxTasksPerWave = 2048;
-inline constexpr int64_t kStatePoolFloats = int64_t{1} << 16;
+inline constexpr int64_t kStatePoolFloats = int64_t{1} << 15;  // per thread
 inline constexpr int64_t kWeightPoolFloats = int64_t{1} << 20;
 
 }  // namespace hattn

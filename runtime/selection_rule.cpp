@@ -35,8 +35,8 @@ constexpr int64_t kShortKeys = 1024;
 // Up to this many rows per head it matters how they fill tiles.
 constexpr int64_t kFewRows = 96;
 
-// Bringing keys and values into matrices takes as long as so many rows more: on a Xeon with AMX tiles of 32 and 128
-// rows take 52 and 130 ns for a key of 128 elements.
+// What tiles of matrices do for a key, whatever rows they have, takes as long as so many rows more: on a Xeon with AMX
+// those of 32 and 128 rows took 52 and 130 ns for a key of 128 elements, before docs/decisions/0063.
 constexpr int64_t kMatrixRows = 32;
 
 // From so many keys on flash takes less time with sums of bfloat16 numbers than with float32: of short heads products
@@ -158,7 +158,7 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
         for (int64_t heads = 1, blocks = problem.group_size(); heads <= most_heads;) {
             const int64_t tiles = ceil_div(query_length, kernel->tile.rows / heads) * blocks;
             const int64_t cost = tiles * (kernel->tile.rows + more_rows(*kernel));
-            if (cost < least || (cost == least && kernel == usual)) {
+            if (cost < least || (cost == least && kernel == usual && best.kernel != usual)) {
                 least = cost;
                 best.kernel = kernel;
                 best.heads = heads;

@@ -1,4 +1,4 @@
-// Prefill by an instruction for small matrices: AMX. Both products are computed in matrices of 16 x 16 sums, which
+// Prefill, and decode with several rows, by an instruction for small matrices: AMX. Both products are computed in matrices of 16 x 16 sums, which
 // matrix_tiles.h makes instructions of and stand-ins leave as the loops they are; all between them has query rows in
 // the vector lanes.
 #pragma once
