@@ -58,7 +58,8 @@ struct StageOptions {
 // of it, heads are padded with zeros.
 inline constexpr int kMatrixDepth = 32;
 inline constexpr int kMatrixColumns = 16;
-inline constexpr int kJoinedRows = 2;  // registers of sums along rows that are computed together, of tiles that have so many
+// Registers of sums along rows that are computed together, of tiles that have so many.
+inline constexpr int kJoinedRows = 2;
 
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
@@ -131,8 +132,8 @@ struct ScoreStages {
     Halide::Var term{"term"};  // of bfloat16_terms
     Halide::Func query_pairs;  // (side, r, pair) in bfloat16, in_matrices (side, r, pair, term); defined with in_pairs
     Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixColumns rows, of kMatrixDepth keys
-    // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of the keys, of which later rows
-    // see no fewer on the right and no more on the left; defined with in_matrices.
+    // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
+    // the keys, of which later rows see no fewer on the right and no more on the left; defined with in_matrices.
     Halide::Func block_seen;
     Halide::RDom over_copies;  // (0), of chunks whose keys are copied; defined with keys_in_place
     Halide::Func seen_blocks;  // (row_block, c) key blocks up to the last that any of these rows sees; likewise
@@ -213,8 +214,8 @@ private:
     Halide::Expr key_of_slice(int elements) const;                 // with key_groups
     Halide::Expr query_of_row(const Halide::Expr &d) const;        // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
-    void multiply_pairs();     // defines dot
-    void multiply_matrices();  // likewise
+    void multiply_pairs();          // defines dot
+    void multiply_matrices();       // likewise
     Halide::Expr keys_fit() const;  // chunk c: matrices can be loaded from where its keys lie
 
     AttentionInputs inputs_;  // handles, not copies of data

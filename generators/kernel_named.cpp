@@ -74,11 +74,11 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }
-    if (multiplies_matrices(found->spec.storage) && (found->target.matrices.flash_tiles.empty() ||
-                                                     !has_whole_matrices(found->spec))) {
-        throw std::invalid_argument(
-            "kernel '" + name +
-            "': its target has no products of matrices, or rows or keys are not whole matrices of 32, and rows not 16 over bfloat16 either");
+    if (multiplies_matrices(found->spec.storage) &&
+        (found->target.matrices.flash_tiles.empty() || !has_whole_matrices(found->spec))) {
+        throw std::invalid_argument("kernel '" + name +
+                                    "': its target has no products of matrices, or rows or keys are not whole matrices "
+                                    "of 32, and rows not 16 over bfloat16 either");
     }
     if (const std::string why = why_illegal(found->target, found->spec.kind, found->spec.tile); !why.empty()) {
         throw std::invalid_argument("kernel '" + name + "': " + why);

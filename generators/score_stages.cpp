@@ -295,8 +295,8 @@ void ScoreStages::multiply_matrices() {
     Expr first_of_block = row_block * kMatrixColumns / joined_rows * joined_rows;
     Expr last_of_block = first_of_block + (joined_rows - 1);
     block_seen = Func("block_seen");
-    block_seen(row_block, key_block, c) = first_key <= last(last_of_block) &&
-                                          first_key + kMatrixDepth > first(first_of_block);
+    block_seen(row_block, key_block, c) =
+        first_key <= last(last_of_block) && first_key + kMatrixDepth > first(first_of_block);
     over_dim_blocks.where(block_seen(r / kMatrixColumns, k / kMatrixDepth, c));
     seen_blocks = Func("seen_blocks");
     Expr last_key = last(last_of_block) - c * chunk_keys;

@@ -318,8 +318,8 @@ namespace {
 constexpr int64_t kFloatBytes = sizeof(float);
 
 // What schedules/x86/matrices.cpp stores, with its gaps. Keys are gone when weights are stored, and scores too when the
-// halves of these and what a chunk adds to the state are: these come into the places of those, if they fit (ScratchArena).
-// Queries, keys, values and the halves of weights are bfloat16, by terms.
+// halves of these and what a chunk adds to the state are: these come into the places of those, if they fit
+// (ScratchArena). Queries, keys, values and the halves of weights are bfloat16, by terms.
 int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
     constexpr int64_t kSide = 16, kDepth = 32, kJoinedPanels = 4, kSpreadPanels = 9, kFewSets = 128, kTerms = 3;
     const int64_t rows = kernel.tile.rows, chunk = kernel.tile.keys;
@@ -364,8 +364,8 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     }
     // The first kernel of unfused keeps all scores, as logits and as weights.
     const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;
-    // Query tile and state; logits, weights and two hook operands; value rows of a chunk where keys can be hidden or are
-    // stored in another type.
+    // Query tile and state; logits, weights and two hook operands; value rows of a chunk where keys can be hidden or
+    // are stored in another type.
     const bool in_registers = kernel.storage == KeyStorage::kFloat32 || type_of_all(kernel.storage) != HATTN_FLOAT32;
     const bool keeps_values = kernel.hooks != 0 || !in_registers;
     // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
@@ -387,8 +387,8 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // Chunks are done with when the state is turned, in the place of what they had.
     const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + of_rows +
-                           (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows +
-                           chunk * kLanes + kept + steps + lines + next_lines;
+                           (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows + chunk * kLanes +
+                           kept + steps + lines + next_lines;
     return floats * kFloatBytes + kWaste;
 }
 

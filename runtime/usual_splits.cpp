@@ -17,6 +17,9 @@ constexpr int64_t kMostSplits = 1024;
 constexpr int64_t kFlashTiles = 16;
 constexpr int64_t kFlashTileRows = 64;
 constexpr int64_t kFlashSplitKeys = 2048;
+// With fewer tasks than so many of those, one for each kv head, splits have half the keys; see decision 0063.
+constexpr int64_t kFlashTasks = 4;
+constexpr int64_t kSplitKeysOfFewTasks = kFlashSplitKeys / 2;
 
 int64_t cut(int64_t kv_length, int64_t fewest_keys, int64_t most) {
     constexpr int64_t kStep = 512;
@@ -53,7 +56,8 @@ int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t 
         return cut(kv_length, fewest_keys_, most_);
     }
     const int64_t splits = most_ / ceil_div(problem.query_heads * query_length, tile_rows_);
-    const int64_t split = splits > 1 ? cut(kv_length, fewest_keys_, splits) : 0;
+    const bool few_tasks = problem.kv_heads * ceil_div(kv_length, fewest_keys_) < kFlashTasks;
+    const int64_t split = splits > 1 ? cut(kv_length, few_tasks ? kSplitKeysOfFewTasks : fewest_keys_, splits) : 0;
     return split < kv_length ? split : 0;
 }
 
@@ -61,7 +65,10 @@ int64_t UsualSplits::most(int64_t kv_length) const {
     if (fewest_keys_ == 0) {
         return 1;
     }
-    return std::max(std::min(ceil_div(kv_length, fewest_keys_), most_), ceil_div(kv_length, kMaxKeysPerCall));
+    const int64_t of_few_tasks =
+        tile_rows_ > 0 ? ceil_div(std::min(kv_length, (kFlashTasks - 1) * fewest_keys_), kSplitKeysOfFewTasks) : 0;
+    const int64_t splits = std::max(ceil_div(kv_length, fewest_keys_), of_few_tasks);
+    return std::max(std::min(splits, most_), ceil_div(kv_length, kMaxKeysPerCall));
 }
 
 int64_t UsualSplits::longest(int64_t kv_length) const {

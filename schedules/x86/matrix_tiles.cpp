@@ -33,8 +33,7 @@ Stmt set_register(const std::string &name, const Expr &value) {
 // Lest LLVM keeps a side from one load of it to the next one, for which there is no register: a fetch might be a store,
 // as far as LLVM knows.
 Stmt forget(const Rows &rows) {
-    return Evaluate::make(Call::make(BFloat(16), Call::prefetch,
-                                     {rows.array, rows.start, 1, 1}, Call::Intrinsic));
+    return Evaluate::make(Call::make(BFloat(16), Call::prefetch, {rows.array, rows.start, 1, 1}, Call::Intrinsic));
 }
 
 // Sides that a product has and those before it had not.
@@ -92,10 +91,9 @@ private:
     };
 
     static Expr load_of(const Rows &rows) {
-        return Call::make(
-            BFloat(16, kSide * kDepth), "tile_load",
-            {kSide, kDepth * 2, rows.array, bytes(rows.start, 2), bytes(rows.stride, 2)},
-            Call::Intrinsic);
+        return Call::make(BFloat(16, kSide * kDepth), "tile_load",
+                          {kSide, kDepth * 2, rows.array, bytes(rows.start, 2), bytes(rows.stride, 2)},
+                          Call::Intrinsic);
     }
 
     std::vector<Side> of_step_, of_last_step_;
@@ -216,11 +214,10 @@ Stmt MatrixTiles::visit(const For *loop) {
             names.back(), Call::make(type, "tile_zero", {Cast::make(Int(16), kSide), Cast::make(Int(16), row_bytes)},
                                      Call::Intrinsic)));
         const Rows stored = in_pass(sums.stored, joined->loops, pass);
-        stores.push_back(
-            Evaluate::make(Call::make(Int(32), "tile_store",
-                                      {kSide, row_bytes, stored.array, bytes(stored.start, 4),
-                                       bytes(stored.stride, 4), register_of(names.back())},
-                                      Call::Intrinsic)));
+        stores.push_back(Evaluate::make(Call::make(Int(32), "tile_store",
+                                                   {kSide, row_bytes, stored.array, bytes(stored.start, 4),
+                                                    bytes(stored.stride, 4), register_of(names.back())},
+                                                   Call::Intrinsic)));
         stores.push_back(Free::make(names.back()));
     }
     // Each product is within the lets of those before it, so that a side is in a register from its first to its last

@@ -226,22 +226,48 @@ TEST(Rule, HeadsOfAKvHeadFillTilesOfFlash) {
     }
 }
 
+// Rows of one head go into the output without a pass of their own.
+TEST(Rule, TilesOfFlashHaveNoMoreHeadsThanFewTilesTake) {
+    test::ContextPtr context = test::make_context(1, "algorithm=flash");
+    for (const int64_t group : {2, 6, 8}) {
+        for (int64_t rows = 1; rows <= 96; ++rows) {
+            hattn_attention_desc desc = some_desc(rows, 4096);
+            desc.query_heads = group;
+            desc.kv_heads = 1;
+            const auto plan = test::explanation_of(test::make_plan(context.get(), desc).get());
+            const int64_t tile = plan.at("tile").at("rows"), heads = plan.at("heads_per_tile");
+            const auto tiles = [&](int64_t of_heads) {
+                const int64_t tile_rows = tile / of_heads;
+                return (rows + tile_rows - 1) / tile_rows * ((group + of_heads - 1) / of_heads);
+            };
+            for (int64_t fewer = 1; fewer < heads; ++fewer) {
+                EXPECT_GT(tiles(fewer), tiles(heads))
+                    << group << " heads of " << rows << " rows, " << heads << " in a tile";
+            }
+        }
+    }
+}
+
 // What few tiles of flash leave to few threads is split, at keys that depend neither on the kernel nor on the batch.
 TEST(Rule, FewTilesOfFlashAreSplit) {
     test::ContextPtr context = test::make_context(1, "algorithm=flash");
-    const auto split = [&](int64_t query_heads, int64_t rows, int64_t keys, int64_t batch = 1) {
+    const auto split = [&](int64_t query_heads, int64_t rows, int64_t keys, int64_t batch = 1, int64_t kv_heads = 1) {
         hattn_attention_desc desc = some_desc(rows, keys);
         desc.batch = batch;
         desc.query_heads = query_heads;
-        desc.kv_heads = 1;
+        desc.kv_heads = kv_heads;
         return test::explanation_of(test::make_plan(context.get(), desc).get()).at("split_keys").get<int64_t>();
     };
-    EXPECT_EQ(split(64, 1, 2048), 0);
-    EXPECT_EQ(split(64, 1, 2049), 2048);
+    EXPECT_EQ(split(64, 1, 1024), 0);
+    EXPECT_EQ(split(64, 1, 1025), 1024);
+    EXPECT_EQ(split(64, 1, 6144), 1024);
+    EXPECT_EQ(split(64, 1, 6145), 2048);
     EXPECT_EQ(split(64, 1, 1 << 15), 2048);
     EXPECT_EQ(split(64, 1, 1 << 16), 4096);
     EXPECT_EQ(split(64, 1, 1 << 20), 8192);
     EXPECT_EQ(split(64, 1, 4096, 100), split(64, 1, 4096));
+    EXPECT_EQ(split(64, 1, 2048, 1, 4), 0);
+    EXPECT_EQ(split(64, 1, 2048, 1, 2), 1024);
     EXPECT_EQ(split(64, 8, 8192), 4096);
     EXPECT_EQ(split(64, 9, 8192), 0);
     EXPECT_EQ(split(1, 8192, 8192), 0);
