@@ -135,8 +135,8 @@ struct ScoreStages {
     // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
     // the keys, of which later rows see no fewer on the right and no more on the left; defined with in_matrices.
     Halide::Func block_seen;
-    Halide::RDom over_copies;  // (0), of chunks whose keys are copied; defined with keys_in_place
     Halide::Func seen_blocks;  // (row_block, c) key blocks up to the last that any of these rows sees; likewise
+    Halide::RDom over_copies;  // (0), of chunks whose keys are copied; defined with keys_in_place
     Halide::Func query_steps;  // (r, position) what to multiply key_rows by; defined with in_steps, in_integers
     Halide::Func key_words;    // (lane, step, k, c) defined with IntegerSteps::in_words
     Halide::Func lane_sums;    // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements

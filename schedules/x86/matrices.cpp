@@ -1,7 +1,5 @@
 #include "matrices.h"
 
-#include <algorithm>
-
 #include "schedules/simd/row_stages.h"
 #include "schedules/stored.h"
 #include "tile_sums.h"
@@ -17,12 +15,12 @@ namespace {
 // along head elements. No more keys, so that keys in place are read in the order of memory.
 constexpr int kJoinedKeys = 2;
 
-int joined_rows(const Tile &tile) {
-    return std::min(generators::kJoinedRows, tile.rows / kSide);
+int joined_rows(const AttentionStages &s) {
+    return s.joined_rows / kSide;
 }
 
-int joined_panels(const Tile &tile) {
-    return kMostJoined / joined_rows(tile);
+int joined_panels(const AttentionStages &s) {
+    return kMostJoined / joined_rows(s);
 }
 
 // What rows of so many words are stored in: 16 rows of a matrix that are multiples of 512 bytes apart would lie in few
@@ -59,7 +57,7 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
     Var column("matrix_column"), row("matrix_row"), rows("joined_rows"), keys("joined_keys");
     scores.split(s.r, s.r, column, kSide)
         .split(s.k, s.k, row, kSide)
-        .split(s.r, s.r, rows, joined_rows(tile))
+        .split(s.r, s.r, rows, joined_rows(s))
         .split(s.k, s.k, keys, kJoinedKeys)
         .reorder(column, row, rows, keys, s.r, s.k, s.c)
         .vectorize(column);
@@ -106,8 +104,8 @@ void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile 
         .reorder_storage(s.lane, s.panel, s.r, s.c)
         .align_storage(s.panel, kSpreadPanels)
         .split(s.r, s.r, row, kSide)
-        .split(s.r, s.r, joined, joined_rows(tile))
-        .split(s.panel, s.panel, panels, joined_panels(tile), TailStrategy::RoundUp)
+        .split(s.r, s.r, joined, joined_rows(s))
+        .split(s.panel, s.panel, panels, joined_panels(s), TailStrategy::RoundUp)
         .reorder(s.lane, row, panels, joined, s.r, s.panel, s.c)
         .vectorize(s.lane);
     s.panel_output.bound_extent(s.lane, kSide)

@@ -1,6 +1,7 @@
 #include "matrix_tiles.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -112,10 +113,9 @@ public:
         if (rows.array.as<Variable>()) {
             return rows;
         }
-        const auto known = std::ranges::find_if(named_, [&](const auto &one) { return equal(one.first, rows.array); });
-        const Expr name = known != named_.end() ? known->second : names_(rows.array);
-        if (known == named_.end()) {
-            named_.emplace_back(rows.array, name);
+        Expr &name = named_[rows.array];
+        if (!name.defined()) {
+            name = names_(rows.array);
         }
         rows.array = name;
         return rows;
@@ -126,7 +126,7 @@ public:
     }
 
 private:
-    std::vector<std::pair<Expr, Expr>> named_;
+    std::map<Expr, Expr, IRDeepCompare> named_;
     NamedValues names_;
 };
 

@@ -46,13 +46,9 @@ bool is_zero_everywhere(const Expr &difference) {
     return is_const_zero(simplify(Example().mutate(difference)));
 }
 
-Expr address_of(const std::string &array) {
-    return Variable::make(Handle(), array);
-}
-
 Rows rows_of(const std::string &array, const Expr &index, const std::string &row, int last, int step,
              const Stmt &statement) {
-    Rows rows{address_of(array), at(index, row, 0), {}};
+    Rows rows{Variable::make(Handle(), array), at(index, row, 0), {}};
     rows.stride = simplify(at(index, row, step) - rows.start);
     if (!is_zero_everywhere(at(index, row, last) - rows.start - rows.stride * (last / step))) {
         refuse("its rows are not evenly spaced", statement);
