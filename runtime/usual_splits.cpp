@@ -9,7 +9,12 @@ namespace hattn {
 
 namespace {
 
+// Of decode. Starting and ending a split costs as much as 50 to 90 keys, so that a sequence which makes many splits has
+// longer ones; see decision 0064.
 constexpr int64_t kSplitKeys = 512;
+constexpr int64_t kLongSplitKeys = 1024;
+constexpr int64_t kManySplits = 64;  // over all kv heads
+
 constexpr int64_t kUnfusedSplitKeys = 1024;
 constexpr int64_t kMostSplits = 1024;
 
@@ -21,8 +26,9 @@ constexpr int64_t kFlashSplitKeys = 2048;
 constexpr int64_t kFlashTasks = 4;
 constexpr int64_t kSplitKeysOfFewTasks = kFlashSplitKeys / 2;
 
+constexpr int64_t kStep = 512;
+
 int64_t cut(int64_t kv_length, int64_t fewest_keys, int64_t most) {
-    constexpr int64_t kStep = 512;
     return std::clamp(round_up(ceil_div(kv_length, most), kStep), fewest_keys, kMaxKeysPerCall);
 }
 
@@ -31,16 +37,17 @@ int64_t cut(int64_t kv_length, int64_t fewest_keys, int64_t most) {
 UsualSplits::UsualSplits(hattn_algorithm algorithm) {
     switch (algorithm) {
     case HATTN_ALGORITHM_FLASH:
-        fewest_keys_ = kFlashSplitKeys;
+        fewest_keys_ = most_usual_keys_ = kFlashSplitKeys;
         most_ = kFlashTiles;
         tile_rows_ = kFlashTileRows;
         break;
     case HATTN_ALGORITHM_SPLIT_KV:
         fewest_keys_ = kSplitKeys;
+        most_usual_keys_ = kLongSplitKeys;
         most_ = kMostSplits;
         break;
     case HATTN_ALGORITHM_UNFUSED:
-        fewest_keys_ = kUnfusedSplitKeys;
+        fewest_keys_ = most_usual_keys_ = kUnfusedSplitKeys;
         most_ = kMostSplits;
         break;
     default:
@@ -53,7 +60,8 @@ int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t 
         return 0;
     }
     if (tile_rows_ == 0) {
-        return cut(kv_length, fewest_keys_, most_);
+        const int64_t keys_of_many = problem.kv_heads * kv_length / kManySplits / kStep * kStep;
+        return cut(kv_length, std::clamp(keys_of_many, fewest_keys_, most_usual_keys_), most_);
     }
     const int64_t splits = most_ / ceil_div(problem.query_heads * query_length, tile_rows_);
     const bool few_tasks = problem.kv_heads * ceil_div(kv_length, fewest_keys_) < kFlashTasks;
@@ -75,7 +83,7 @@ int64_t UsualSplits::longest(int64_t kv_length) const {
     if (fewest_keys_ == 0) {
         return 0;
     }
-    return tile_rows_ == 0 ? cut(kv_length, fewest_keys_, most_) : kMaxKeysPerCall;
+    return tile_rows_ == 0 ? cut(kv_length, most_usual_keys_, most_) : kMaxKeysPerCall;
 }
 
 }  // namespace hattn

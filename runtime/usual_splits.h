@@ -7,7 +7,8 @@
 
 namespace hattn {
 
-// Splits have a number of keys, or more where there would be too many of them. Tiles of flash are split where a
+// Splits have a number of keys, or more where there would be too many of them, and up to twice as many where there are
+// many. Tiles of flash are split where a
 // sequence has few: by its rows and not by its tiles, so that all flash kernels split at the same keys.
 class UsualSplits {
 public:
@@ -21,9 +22,10 @@ public:
     int64_t longest(int64_t kv_length) const;  // keys per split
 
 private:
-    int64_t fewest_keys_ = 0;  // of a split; 0: the algorithm has none
-    int64_t most_ = 1;         // over all tiles
-    int64_t tile_rows_ = 0;    // 0: each unit is split by itself
+    int64_t fewest_keys_ = 0;      // of a split; 0: the algorithm has none
+    int64_t most_usual_keys_ = 0;  // of a split where there are not too many
+    int64_t most_ = 1;             // over all tiles
+    int64_t tile_rows_ = 0;        // 0: each unit is split by itself
 };
 
 }  // namespace hattn

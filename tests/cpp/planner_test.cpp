@@ -248,6 +248,26 @@ TEST(Rule, TilesOfFlashHaveNoMoreHeadsThanFewTilesTake) {
     }
 }
 
+// A sequence that makes many splits has longer ones, whatever the batch.
+TEST(Rule, ManySplitsOfDecodeAreLonger) {
+    test::ContextPtr context = test::make_context(1, "algorithm=split_kv");
+    const auto split = [&](int64_t kv_heads, int64_t keys, int64_t batch = 1) {
+        hattn_attention_desc desc = some_desc(1, keys);
+        desc.batch = batch;
+        desc.query_heads = 2 * kv_heads;
+        desc.kv_heads = kv_heads;
+        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("split_keys").get<int64_t>();
+    };
+    EXPECT_EQ(split(8, 4096), 512);
+    EXPECT_EQ(split(8, 8191), 512);
+    EXPECT_EQ(split(8, 8192), 1024);
+    EXPECT_EQ(split(8, 1 << 18), 1024);
+    EXPECT_EQ(split(1, 1 << 15), 512);
+    EXPECT_EQ(split(1, 1 << 16), 1024);
+    EXPECT_EQ(split(8, 1 << 21), 2048);
+    EXPECT_EQ(split(8, 4096, 100), split(8, 4096));
+}
+
 // What few tiles of flash leave to few threads is split, at keys that depend neither on the kernel nor on the batch.
 TEST(Rule, FewTilesOfFlashAreSplit) {
     test::ContextPtr context = test::make_context(1, "algorithm=flash");
