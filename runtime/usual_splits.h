@@ -8,8 +8,8 @@
 namespace hattn {
 
 // Splits have a number of keys, or more where there would be too many of them, and up to twice as many where there are
-// many. Tiles of flash are split where a
-// sequence has few: by its rows and not by its tiles, so that all flash kernels split at the same keys.
+// many. Tiles of flash are split where a sequence has few: by its rows and not by its tiles, so that all flash kernels
+// split at the same keys.
 class UsualSplits {
 public:
     explicit UsualSplits(hattn_algorithm algorithm);
