@@ -248,6 +248,27 @@ TEST(Rule, TilesOfFlashHaveNoMoreHeadsThanFewTilesTake) {
     }
 }
 
+// 65 to 96 rows make two tiles of 64, or three of 32.
+TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
+    const char *target = "target=x86-avx512";
+    if (!test::new_context(target).outcome.ok()) {
+        GTEST_SKIP() << "this CPU has no AVX-512";
+    }
+    test::ContextPtr context = test::make_context(1, target);
+    const auto algorithm = [&](int64_t rows, int64_t keys, int64_t heads = 1) {
+        hattn_attention_desc desc = some_desc(rows, keys);
+        desc.query_heads = 2 * heads;
+        desc.kv_heads = 2;
+        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("algorithm");
+    };
+    EXPECT_EQ(algorithm(96, 256), "split_kv");
+    EXPECT_EQ(algorithm(65, 256), "split_kv");
+    EXPECT_EQ(algorithm(24, 256, 4), "split_kv");
+    EXPECT_EQ(algorithm(64, 256), "flash");
+    EXPECT_EQ(algorithm(97, 256), "flash");
+    EXPECT_EQ(algorithm(96, 1025), "flash");
+}
+
 // A sequence that makes many splits has longer ones, whatever the batch.
 TEST(Rule, ManySplitsOfDecodeAreLonger) {
     test::ContextPtr context = test::make_context(1, "algorithm=split_kv");
