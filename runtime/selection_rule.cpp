@@ -35,8 +35,8 @@ constexpr int64_t kShortKeys = 1024;
 // Up to this many rows per head it matters how they fill tiles.
 constexpr int64_t kFewRows = 96;
 
-// Over this many keys at most such rows are for split_kv, whose tiles are smaller, if they fill no more than 3/4 of the
-// rows that flash takes for them, and that has float32. Measured, see docs/decisions/0065.
+// Over this many keys at most so many rows of a kv head are for split_kv, whose tiles are smaller, if they fill no more
+// than 3/4 of the rows that flash takes for them, and that multiplies no matrices. Measured, see docs/decisions/0065.
 constexpr int64_t kFewRowsKeys = 1024;
 
 // What tiles of matrices do for a key, whatever rows they have, takes as long as so many rows more: on a Xeon with AMX
@@ -124,8 +124,9 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
         return naive;
     }
     const bool is_draft = rows <= draft_rows && filled(split_kv) <= filled(flash);
-    const bool fills_badly = rows <= kFewRows && kv_length <= kFewRowsKeys && 4 * filled(split_kv) <= 3 * filled(flash);
-    return is_draft || (fills_badly && !multiplies_matrices(flash.kernel->storage)) ? split_kv : flash;
+    const bool fills_badly = rows <= kFewRows && kv_length <= kFewRowsKeys &&
+                             !multiplies_matrices(flash.kernel->storage) && 4 * filled(split_kv) <= 3 * filled(flash);
+    return is_draft || fills_badly ? split_kv : flash;
 }
 
 }  // namespace

@@ -26,9 +26,8 @@ constexpr int64_t kFlashSplitKeys = 2048;
 constexpr int64_t kFlashTasks = 4;
 constexpr int64_t kSplitKeysOfFewTasks = kFlashSplitKeys / 2;
 
-constexpr int64_t kStep = 512;
-
 int64_t cut(int64_t kv_length, int64_t fewest_keys, int64_t most) {
+    constexpr int64_t kStep = 512;
     return std::clamp(round_up(ceil_div(kv_length, most), kStep), fewest_keys, kMaxKeysPerCall);
 }
 
@@ -37,17 +36,17 @@ int64_t cut(int64_t kv_length, int64_t fewest_keys, int64_t most) {
 UsualSplits::UsualSplits(hattn_algorithm algorithm) {
     switch (algorithm) {
     case HATTN_ALGORITHM_FLASH:
-        fewest_keys_ = most_usual_keys_ = kFlashSplitKeys;
+        fewest_keys_ = keys_of_many_ = kFlashSplitKeys;
         most_ = kFlashTiles;
         tile_rows_ = kFlashTileRows;
         break;
     case HATTN_ALGORITHM_SPLIT_KV:
         fewest_keys_ = kSplitKeys;
-        most_usual_keys_ = kLongSplitKeys;
+        keys_of_many_ = kLongSplitKeys;
         most_ = kMostSplits;
         break;
     case HATTN_ALGORITHM_UNFUSED:
-        fewest_keys_ = most_usual_keys_ = kUnfusedSplitKeys;
+        fewest_keys_ = keys_of_many_ = kUnfusedSplitKeys;
         most_ = kMostSplits;
         break;
     default:
@@ -60,8 +59,8 @@ int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t 
         return 0;
     }
     if (tile_rows_ == 0) {
-        const int64_t keys_of_many = problem.kv_heads * kv_length / kManySplits / kStep * kStep;
-        return cut(kv_length, std::clamp(keys_of_many, fewest_keys_, most_usual_keys_), most_);
+        const bool many = problem.kv_heads * kv_length >= kManySplits * keys_of_many_;
+        return cut(kv_length, many ? keys_of_many_ : fewest_keys_, most_);
     }
     const int64_t splits = most_ / ceil_div(problem.query_heads * query_length, tile_rows_);
     const bool few_tasks = problem.kv_heads * ceil_div(kv_length, fewest_keys_) < kFlashTasks;
@@ -83,7 +82,7 @@ int64_t UsualSplits::longest(int64_t kv_length) const {
     if (fewest_keys_ == 0) {
         return 0;
     }
-    return tile_rows_ == 0 ? cut(kv_length, most_usual_keys_, most_) : kMaxKeysPerCall;
+    return tile_rows_ == 0 ? cut(kv_length, keys_of_many_, most_) : kMaxKeysPerCall;
 }
 
 }  // namespace hattn

@@ -22,10 +22,10 @@ public:
     int64_t longest(int64_t kv_length) const;  // keys per split
 
 private:
-    int64_t fewest_keys_ = 0;      // of a split; 0: the algorithm has none
-    int64_t most_usual_keys_ = 0;  // of a split where there are not too many
-    int64_t most_ = 1;             // over all tiles
-    int64_t tile_rows_ = 0;        // 0: each unit is split by itself
+    int64_t fewest_keys_ = 0;   // of a split; 0: the algorithm has none
+    int64_t keys_of_many_ = 0;  // of a split where there are many
+    int64_t most_ = 1;          // over all tiles
+    int64_t tile_rows_ = 0;     // 0: each unit is split by itself
 };
 
 }  // namespace hattn

@@ -23,6 +23,18 @@ hattn_attention_desc some_desc(int64_t query_length = 40, int64_t kv_length = 70
     return cases::Problem(c).desc;
 }
 
+struct Heads {
+    int64_t query, kv;
+};
+
+nlohmann::json planned(const test::ContextPtr &context, Heads heads, int64_t rows, int64_t keys, int64_t batch = 1) {
+    hattn_attention_desc desc = some_desc(rows, keys);
+    desc.batch = batch;
+    desc.query_heads = heads.query;
+    desc.kv_heads = heads.kv;
+    return test::explanation_of(test::make_plan(context.get(), desc).get());
+}
+
 TEST(Explain, SaysWhatThePlanIs) {
     test::ContextPtr context = test::make_context();
     test::PlanPtr plan = test::make_plan(context.get(), some_desc());
@@ -231,10 +243,7 @@ TEST(Rule, TilesOfFlashHaveNoMoreHeadsThanFewTilesTake) {
     test::ContextPtr context = test::make_context(1, "algorithm=flash");
     for (const int64_t group : {2, 6, 8}) {
         for (int64_t rows = 1; rows <= 96; ++rows) {
-            hattn_attention_desc desc = some_desc(rows, 4096);
-            desc.query_heads = group;
-            desc.kv_heads = 1;
-            const auto plan = test::explanation_of(test::make_plan(context.get(), desc).get());
+            const nlohmann::json plan = planned(context, {group, 1}, rows, 4096);
             const int64_t tile = plan.at("tile").at("rows"), heads = plan.at("heads_per_tile");
             const auto tiles = [&](int64_t of_heads) {
                 const int64_t tile_rows = tile / of_heads;
@@ -255,11 +264,8 @@ TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
         GTEST_SKIP() << "this CPU has no AVX-512";
     }
     test::ContextPtr context = test::make_context(1, target);
-    const auto algorithm = [&](int64_t rows, int64_t keys, int64_t heads = 1) {
-        hattn_attention_desc desc = some_desc(rows, keys);
-        desc.query_heads = 2 * heads;
-        desc.kv_heads = 2;
-        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("algorithm");
+    const auto algorithm = [&](int64_t rows, int64_t keys, int64_t group = 1) {
+        return planned(context, {2 * group, 2}, rows, keys).at("algorithm");
     };
     EXPECT_EQ(algorithm(96, 256), "split_kv");
     EXPECT_EQ(algorithm(65, 256), "split_kv");
@@ -273,11 +279,7 @@ TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
 TEST(Rule, ManySplitsOfDecodeAreLonger) {
     test::ContextPtr context = test::make_context(1, "algorithm=split_kv");
     const auto split = [&](int64_t kv_heads, int64_t keys, int64_t batch = 1) {
-        hattn_attention_desc desc = some_desc(1, keys);
-        desc.batch = batch;
-        desc.query_heads = 2 * kv_heads;
-        desc.kv_heads = kv_heads;
-        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("split_keys").get<int64_t>();
+        return planned(context, {2 * kv_heads, kv_heads}, 1, keys, batch).at("split_keys").get<int64_t>();
     };
     EXPECT_EQ(split(8, 4096), 512);
     EXPECT_EQ(split(8, 8191), 512);
@@ -293,11 +295,7 @@ TEST(Rule, ManySplitsOfDecodeAreLonger) {
 TEST(Rule, FewTilesOfFlashAreSplit) {
     test::ContextPtr context = test::make_context(1, "algorithm=flash");
     const auto split = [&](int64_t query_heads, int64_t rows, int64_t keys, int64_t batch = 1, int64_t kv_heads = 1) {
-        hattn_attention_desc desc = some_desc(rows, keys);
-        desc.batch = batch;
-        desc.query_heads = query_heads;
-        desc.kv_heads = kv_heads;
-        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("split_keys").get<int64_t>();
+        return planned(context, {query_heads, kv_heads}, rows, keys, batch).at("split_keys").get<int64_t>();
     };
     EXPECT_EQ(split(64, 1, 1024), 0);
     EXPECT_EQ(split(64, 1, 1025), 1024);
