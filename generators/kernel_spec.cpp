@@ -77,6 +77,21 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
     }
 }
 
+namespace {
+
+const std::vector<Tile> &halved_flash_tiles(const TargetRow &target, KeyStorage storage) {
+    return storage == KeyStorage::kFloat32 ? target.halved.flash_tiles : target.halved.stored_flash_tiles;
+}
+
+bool is_for_halved_vectors(const KernelSpec &spec, const TargetRow &target) {
+    const bool is_flash =
+        spec.kind == KernelKind::kFlash && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAny);
+    return is_flash && std::ranges::find(halved_flash_tiles(target, spec.storage), spec.tile) !=
+                           halved_flash_tiles(target, spec.storage).end();
+}
+
+}  // namespace
+
 std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
     // Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
     static constexpr int kStoredUnfusedRows[] = {8, 32};
@@ -100,6 +115,10 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     }
     const bool stored_split = family.storage == KeyStorage::kAny && family.kind == KernelKind::kSplitKv;
     std::vector<Tile> tiles = stored_split ? target.stored_split_kv_tiles : tiles_of(target, family.kind);
+    if (family.kind == KernelKind::kFlash) {
+        const std::vector<Tile> &halved = halved_flash_tiles(target, family.storage);
+        tiles.insert(tiles.end(), halved.begin(), halved.end());
+    }
     if (family.storage == KeyStorage::kAny &&
         (family.kind == KernelKind::kUnfusedScores || family.kind == KernelKind::kUnfusedValues)) {
         std::erase_if(tiles, [](const Tile &tile) {
@@ -218,7 +237,7 @@ Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
         }
         [[fallthrough]];
     default:
-        return {target.halide_target, ""};
+        return {target.halide_target, is_for_halved_vectors(spec, target) ? target.halved.cpu_features : ""};
     }
 }
 

@@ -77,6 +77,16 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
     return found;
 }
 
+// Those for this CPU, if there are any: else for all that have the target's instructions.
+std::vector<const KernelInfo *> flash_kernels_of_cpu(const TargetInfo &target, KeyStorage storage, uint32_t hooks) {
+    std::vector<const KernelInfo *> found = find_kernels(target, KernelKind::kFlash, storage, hooks);
+    const auto is_general = [](const KernelInfo *kernel) { return *kernel->cpu_features == '\0'; };
+    if (!std::ranges::all_of(found, is_general)) {
+        std::erase_if(found, is_general);
+    }
+    return found;
+}
+
 // Where the CPU multiplies bfloat16 numbers, in matrices or else in pairs, and sums up in float32.
 std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, const Problem &problem) {
     std::vector<KeyStorage> storages;
@@ -185,7 +195,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.target = &target;
     const KeyStorage any = problem.any_storage() ? KeyStorage::kAny : KeyStorage::kFloat32;
     kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
-    kernels.flash = find_kernels(target, KernelKind::kFlash, any, problem.hooks);
+    kernels.flash = flash_kernels_of_cpu(target, any, problem.hooks);
     const std::vector<const KernelInfo *> plain_flash = kernels.flash;
     if (const auto native = native_flash_kernels(target, problem); !native.empty()) {
         kernels.flash = native;

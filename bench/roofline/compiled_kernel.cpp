@@ -17,7 +17,7 @@ using generators::KernelSpec;
 void compile(const KernelSpec &spec, const std::string &target_name, bool profiled, const std::string &symbol,
              const std::filesystem::path &object) {
     const schedules::TargetRow row = schedules::resolve_target(schedules::host_architecture(), target_name);
-    Halide::Target target = Halide::Target(row.halide_target).without_feature(Halide::Target::NoRuntime);
+    Halide::Target target = Halide::Target(halide_target(spec, row)).without_feature(Halide::Target::NoRuntime);
     if (profiled) {
         target.set_feature(Halide::Target::Profile);
     }

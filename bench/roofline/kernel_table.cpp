@@ -40,14 +40,14 @@ struct Tables {
         }
         generators::for_each_kernel(
             schedules::host_architecture(),
-            [this](const KernelSpec &spec, const schedules::TargetRow &target) { add(spec, target.name); });
+            [this](const KernelSpec &spec, const schedules::TargetRow &target) { add(spec, target); });
     }
 
-    void add(const KernelSpec &spec, const std::string &target) {
-        specs.push_back({spec, target});
-        names.push_back(spec.name(target));
+    void add(const KernelSpec &spec, const schedules::TargetRow &target) {
+        specs.push_back({spec, target.name});
+        names.push_back(spec.name(target.name));
         const char *name = names.back().c_str();
-        names.push_back(target);
+        names.push_back(target.name);
         const schedules::Tile &tile = spec.tile;
         const bool merges = spec.kind == KernelKind::kMerge;
         // Both lists of kinds are in one order, see generators/kernel_table_writer.cpp.
@@ -55,7 +55,7 @@ struct Tables {
                            names.back().c_str(),
                            spec.kind,
                            spec.storage,
-                           "",
+                           generators::further_cpu_features(spec, target),
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
                            merges ? call_merge : call_attention});
@@ -73,7 +73,7 @@ Tables &tables() {
 }  // namespace
 
 void add_kernel(const KernelSpec &spec, const std::string &target) {
-    tables().add(spec, target);
+    tables().add(spec, schedules::resolve_target(schedules::host_architecture(), target));
 }
 
 NamedSpec find_spec(const std::string &kernel) {

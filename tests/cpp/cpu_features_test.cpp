@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -79,6 +80,15 @@ TEST(CpuFeatures, AreThoseTheSystemReports) {
     for (const auto &[feature, flag] : features) {
         EXPECT_EQ(cpu_has_features(feature), flags.contains(flag)) << feature;
     }
+}
+
+// Of AMD's CPUs, those of family 25, which are Zen 3 and Zen 4, with AVX-512, which Zen 3 has not.
+TEST(CpuFeatures, KnowZen4) {
+    std::ifstream info("/proc/cpuinfo");
+    const std::string text(std::istreambuf_iterator<char>(info), {});
+    const auto has = [&](const char *pattern) { return std::regex_search(text, std::regex(pattern)); };
+    EXPECT_EQ(cpu_has_features("amd_zen4"),
+              has("vendor_id\\s*: AuthenticAMD\n") && has("cpu family\\s*: 25\n") && has(" avx512f "));
 }
 
 TEST(CpuFeatures, AreGrantedWhereTheyAreThere) {

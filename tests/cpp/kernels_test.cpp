@@ -25,6 +25,7 @@ struct Kernel {
     std::string algorithm;
     std::vector<std::string> hooks;
     bool any_storage = false;
+    std::string needs;  // features of the CPU beside the target's
     bool runnable = false;
 };
 
@@ -48,7 +49,7 @@ std::vector<Kernel> kernels() {
             continue;
         }
         list.push_back({row.at("name"), row.at("target"), row.at("algorithm"), row.at("hooks"), storage == "any",
-                        row.at("runnable")});
+                        row.at("needs"), row.at("runnable")});
     }
     return list;
 }
@@ -186,9 +187,13 @@ TEST(KernelTable, HasItsSetsOfHooksForEveryTargetAndNoNameTwice) {
     }
 }
 
+// Of a target that runs, kernels may still need more than it does.
 TEST(KernelTable, UnrunnableTargetsAreThoseTheLibraryRefuses) {
     for (const Kernel &kernel : kernels()) {
-        EXPECT_EQ(kernel.runnable, test::context_for(kernel.target).context != nullptr) << kernel.name;
+        const bool opens = test::context_for(kernel.target).context != nullptr;
+        if (kernel.needs.empty() || !opens) {
+            EXPECT_EQ(kernel.runnable, opens) << kernel.name;
+        }
     }
 }
 

@@ -267,9 +267,12 @@ TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
     const auto algorithm = [&](int64_t rows, int64_t keys, int64_t group = 1) {
         return planned(context, {2 * group, 2}, rows, keys).at("algorithm");
     };
-    EXPECT_EQ(algorithm(96, 256), "split_kv");
-    EXPECT_EQ(algorithm(65, 256), "split_kv");
-    EXPECT_EQ(algorithm(24, 256, 4), "split_kv");
+    // On CPUs whose tiles of flash have 32 rows it fills them as well.
+    const int tile_rows = planned(context, {2, 2}, 512, 256).at("tile").at("rows");
+    const char *badly_filled = tile_rows == 64 ? "split_kv" : "flash";
+    EXPECT_EQ(algorithm(96, 256), badly_filled);
+    EXPECT_EQ(algorithm(65, 256), badly_filled);
+    EXPECT_EQ(algorithm(24, 256, 4), badly_filled);
     EXPECT_EQ(algorithm(64, 256), "flash");
     EXPECT_EQ(algorithm(97, 256), "flash");
     EXPECT_EQ(algorithm(96, 1025), "flash");
