@@ -64,8 +64,7 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
-    const bool is_large =
-        multiplies_matrices(storage) || (storage != KeyStorage::kFloat32 && kv_length > kShortKeys);
+    const bool is_large = multiplies_matrices(storage) || (storage == KeyStorage::kAny && kv_length > kShortKeys);
     return fill_flash_tiles(by_rows, is_large ? by_rows.back() : by_rows.front(), problem, query_length);
 }
 

@@ -5,6 +5,7 @@ every FMA the register block asks for, no stack traffic, no gathers, full vector
 where there are any, and compiled for the test otherwise.
 """
 
+import math
 import os
 import pathlib
 import re
@@ -22,6 +23,7 @@ UNFUSED_NAME = re.compile(r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w
 HOOK_SETS = ("", "_softcap_bias_alibi_mask")
 UNFUSED_HOOK_SETS = (*HOOK_SETS, "_bias_mask")
 LINE_FLOATS = 16  # of a cache line
+LINE_BYTES = 64  # of a mask, a byte for each key
 ARCHITECTURES = sorted({isa.architecture for isa in INSTRUCTION_SETS.values()})
 
 
@@ -120,7 +122,8 @@ def test_fetches_once_per_line(name, emit):
     assert len(re.findall(isa.kept, text)) == fetches, f"{name}: lines are asked for that caches do not keep"
     # And once each chunk for what the next has of a row of the bias, and of the mask. Of the loop over lines there is a copy for whole ones
     # and one for the rest of a head that is none; of all of it one copy, or two with softcap and without.
-    operands = 1 + int(match["keys"]) // LINE_FLOATS if match["hooks"] else 0
+    keys = int(match["keys"])
+    operands = math.ceil(keys / LINE_BYTES) + keys // LINE_FLOATS if match["hooks"] else 0
     expected = {copies * 2 * per_line + operands for copies in (1, 2)}
     assert fetches in expected, f"{name}: {fetches} fetches, {per_line} a line, {operands} for operands of hooks"
     for loop in innermost_loops(text, isa):
