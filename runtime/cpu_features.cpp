@@ -32,7 +32,8 @@ __attribute__((target("xsave"))) bool has_amx_bf16() {
 }
 
 // AMD's CPUs of family 19h that have AVX-512 do its vectors in two steps of 256 bits: Software Optimization Guide for
-// the AMD Zen4 Microarchitecture (57647), "Floating-Point Unit". The family is of CPUID leaf 1, base and extension added.
+// the AMD Zen4 Microarchitecture (57647), "Floating-Point Unit". The family is that of CPUID leaf 1, base and
+// extension added.
 bool is_amd_zen4() {
     constexpr unsigned kAuth = 0x68747541, kFamily = 0x19;  // "Auth", the first letters of "AuthenticAMD"
     unsigned a = 0, b = 0, c = 0, d = 0;
