@@ -79,15 +79,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
 
 namespace {
 
+// Further tiles of flash, of float32 or of any storage.
 const std::vector<Tile> &halved_flash_tiles(const TargetRow &target, KeyStorage storage) {
     return storage == KeyStorage::kFloat32 ? target.halved.flash_tiles : target.halved.stored_flash_tiles;
-}
-
-bool is_for_halved_vectors(const KernelSpec &spec, const TargetRow &target) {
-    const bool is_flash =
-        spec.kind == KernelKind::kFlash && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAny);
-    return is_flash && std::ranges::find(halved_flash_tiles(target, spec.storage), spec.tile) !=
-                           halved_flash_tiles(target, spec.storage).end();
 }
 
 }  // namespace
@@ -237,7 +231,7 @@ Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
         }
         [[fallthrough]];
     default:
-        return {target.halide_target, is_for_halved_vectors(spec, target) ? target.halved.cpu_features : ""};
+        return {target.halide_target, ""};
     }
 }
 
@@ -249,6 +243,16 @@ const char *halide_target(const KernelSpec &spec, const TargetRow &target) {
 
 const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target) {
     return instructions_of(spec, target).further_cpu_features;
+}
+
+const char *made_for(const KernelSpec &spec, const TargetRow &target) {
+    const bool may_be_halved =
+        spec.kind == KernelKind::kFlash && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAny);
+    if (!may_be_halved) {
+        return "";
+    }
+    const std::vector<Tile> &tiles = halved_flash_tiles(target, spec.storage);
+    return std::ranges::find(tiles, spec.tile) != tiles.end() ? target.halved.cpu : "";
 }
 
 }  // namespace hattn::generators

@@ -61,6 +61,8 @@ KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &
 // What a kernel's instructions are, and what they ask of a CPU beside what the target asks.
 const char *halide_target(const KernelSpec &spec, const schedules::TargetRow &target);
 const char *further_cpu_features(const KernelSpec &spec, const schedules::TargetRow &target);
+// Which CPUs take a kernel of the library in place of the target's others, see runtime/kernel_table.h.
+const char *made_for(const KernelSpec &spec, const schedules::TargetRow &target);
 
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 

@@ -31,16 +31,6 @@ __attribute__((target("xsave"))) bool has_amx_bf16() {
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kBf16) && (d & kTile);
 }
 
-// AMD's CPUs of family 19h that have AVX-512 do its vectors in two steps of 256 bits: Software Optimization Guide for
-// the AMD Zen4 Microarchitecture (57647), "Floating-Point Unit". The family is that of CPUID leaf 1, base and
-// extension added.
-bool is_amd_zen4() {
-    constexpr unsigned kAuth = 0x68747541, kFamily = 0x19;  // "Auth", the first letters of "AuthenticAMD"
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid(0, &a, &b, &c, &d) && b == kAuth && __get_cpuid(1, &a, &b, &c, &d) &&
-           ((a >> 8) & 0xf) + ((a >> 20) & 0xff) == kFamily && __builtin_cpu_supports("avx512f");
-}
-
 bool cpu_has(const std::string &feature) {
     // The compiler's builtin takes literals alone. It includes the operating system's support for the wider registers.
     __builtin_cpu_init();
@@ -74,8 +64,10 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512bf16");
     if (feature == "gfni")
         return __builtin_cpu_supports("gfni");
+    // Of family 19h, which is Zen 3 and Zen 4, the latter, which does vectors of 512 bits in two steps: Software
+    // Optimization Guide for the AMD Zen4 Microarchitecture (57647), "Floating-Point Unit".
     if (feature == "amd_zen4")
-        return is_amd_zen4();
+        return __builtin_cpu_is("amdfam19h") && __builtin_cpu_supports("avx512f");
     if (feature == "amx_bf16")
         return has_amx_bf16();
     return false;

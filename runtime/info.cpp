@@ -45,6 +45,7 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
             {"hooks", hook_name_list(kernel.hooks)},
             {"tile", tile_json(kernel.tile)},
             {"needs", kernel.cpu_features},
+            {"made_for", kernel.made_for},
             {"runnable", is_runnable(kernel)},
             {"pack", origin_json(pack)}};
 }

@@ -109,6 +109,9 @@ struct KernelInfo {
     // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as
     // halide_buffer_t *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);
+    // Which CPUs take it in place of the target's others of its kind and storage, in the words of cpu_features; empty:
+    // those that no other is made for. It runs on all that have what it needs.
+    const char *made_for = "";
 };
 
 struct TargetInfo {

@@ -1,6 +1,7 @@
 #include "selection.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -77,12 +78,17 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
     return found;
 }
 
-// Those for this CPU, if there are any: else for all that have the target's instructions.
+// Those made for this CPU, if there are any.
 std::vector<const KernelInfo *> flash_kernels_of_cpu(const TargetInfo &target, KeyStorage storage, uint32_t hooks) {
     std::vector<const KernelInfo *> found = find_kernels(target, KernelKind::kFlash, storage, hooks);
-    const auto is_general = [](const KernelInfo *kernel) { return *kernel->cpu_features == '\0'; };
-    if (!std::ranges::all_of(found, is_general)) {
-        std::erase_if(found, is_general);
+    const auto is_for_all = [](const KernelInfo *kernel) { return *kernel->made_for == '\0'; };
+    const auto is_for_this = [&](const KernelInfo *kernel) {
+        return !is_for_all(kernel) && cpu_has_features(kernel->made_for);
+    };
+    if (std::ranges::any_of(found, is_for_this)) {
+        std::erase_if(found, std::not_fn(is_for_this));
+    } else {
+        std::erase_if(found, std::not_fn(is_for_all));
     }
     return found;
 }

@@ -58,7 +58,8 @@ struct Tables {
                            generators::further_cpu_features(spec, target),
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
-                           merges ? call_merge : call_attention});
+                           merges ? call_merge : call_attention,
+                           generators::made_for(spec, target)});
         // Without candidates, and packs do not fit.
         table = {
             targets.data(), targets.size(), hooks.data(), hooks.size(), kernels.data(), kernels.size(), nullptr, 0, 0};
