@@ -37,9 +37,10 @@ bool computes(const json &kernel, const Shape &shape, const std::string &algorit
            (shape.device != HATTN_CPU && algorithm == "split_kv" && kind == "flash");
 }
 
-// Whether a kernel can take the place of another of its algorithm, with another tile.
+// Whether a kernel can take the place of another of its algorithm, with another tile. Where a CPU has kernels made for
+// it, plans take no others of their family.
 bool can_replace(const json &kernel, const json &usual) {
-    for (const char *name : {"target", "hooks", "storage", "matrix_type"}) {
+    for (const char *name : {"target", "hooks", "storage", "matrix_type", "made_for"}) {
         if (kernel.value(name, json()) != usual.value(name, json())) {
             return false;
         }
