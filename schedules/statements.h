@@ -15,6 +15,13 @@ inline Halide::Internal::Stmt without_lets(const Halide::Internal::Stmt &stateme
     return let ? without_lets(substitute(let->name, let->value, let->body)) : statement;
 }
 
+// What Halide's profiler puts between stages.
+inline bool is_profiling(const Halide::Internal::Stmt &statement) {
+    const auto *evaluate = statement.as<Halide::Internal::Evaluate>();
+    const auto *call = evaluate ? evaluate->value.as<Halide::Internal::Call>() : nullptr;
+    return call && call->name.starts_with("halide_profiler_");
+}
+
 // Values under names of their own, lest an expression that is used twice is computed twice.
 class NamedValues {
 public:

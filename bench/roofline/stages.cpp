@@ -20,24 +20,28 @@ struct StageRow {
 // The one place that knows Funcs by name; see generators/attention_stages.h and score_hooks.cpp.
 const std::vector<StageRow> &stage_rows() {
     static const std::vector<StageRow> rows = {
-        {"query transpose", Product::kNone, {"query_tile"}},
+        {"query transpose", Product::kNone, {"query_tile", "query_pairs"}},
         {"fetching ahead",
          Product::kNone,
          {"fetched", "fetch_lines", "fetch_starts", "fetched_line", "granule_lines", "next_granule", "next_lines",
           "next_start", "next_keys"}},
-        {"QK dot", Product::kKeys, {"dot", "dot_intm"}},
+        {"QK dot", Product::kKeys, {"dot", "dot_intm", "dot_global_wrapper", "block_seen", "seen_blocks"}},
         {"bias and mask tiles", Product::kNone, {"bias_tile", "mask_tile", "bias_tile_fetched", "mask_tile_fetched"}},
         {"logits, mask, hooks", Product::kNone, {"logits"}},
         {"maxima", Product::kNone, {"chunk_max", "chunk_max_intm", "running_max"}},
         {"weights (exp2)", Product::kNone, {"weights"}},
+        {"weights into bfloat16", Product::kNone, {"weight_rows", "weight_pairs"}},
         {"chunk sum", Product::kNone, {"chunk_sum", "chunk_sum_intm"}},
-        {"keys into float32", Product::kNone, {"key_rows"}},
+        {"keys into float32, bfloat16", Product::kNone, {"key_rows", "key_terms"}},
+        {"values into bfloat16", Product::kNone, {"value_pairs", "value_rows"}},
         {"values of unseen keys",
          Product::kNone,
          {"key_seen", "seen_in_lane", "seen_keys", "seen_key", "value_starts", "chunk_value"}},
-        {"PV", Product::kValues, {"chunk_output"}},
-        {"rescale, state", Product::kNone, {"rescale", "state", "statistics"}},
-        {"output transpose", Product::kNone, {"normaliser", "output", "lse"}},
+        {"PV",
+         Product::kValues,
+         {"chunk_output", "chunk_output_global_wrapper", "panel_output", "panel_output_global_wrapper"}},
+        {"rescale, state", Product::kNone, {"rescale", "state", "statistics", "statistics_before"}},
+        {"output transpose", Product::kNone, {"normaliser", "state_in_output", "output", "not_finite", "lse"}},
         {"row limits", Product::kNone, {"row", "head", "position", "first", "last", "alibi_slope"}},
         {"call, allocation",
          Product::kNone,
@@ -46,7 +50,8 @@ const std::vector<StageRow> &stage_rows() {
     return rows;
 }
 
-size_t row_of(const std::string &func) {
+size_t row_of(const std::string &name) {
+    const std::string func = name.substr(0, name.find('$'));  // Halide numbers Funcs of one name
     const std::vector<StageRow> &rows = stage_rows();
     for (size_t i = 0; i < rows.size(); ++i) {
         if (std::find(rows[i].funcs.begin(), rows[i].funcs.end(), func) != rows[i].funcs.end()) {

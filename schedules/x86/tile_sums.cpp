@@ -154,6 +154,9 @@ void take_product(const Stmt &statement, Sums &sums) {
 void take_products(const Stmt &statement, Sums &sums) {
     const Stmt inside = without_lets(statement);
     const For *loop = inside.as<For>();
+    if (is_profiling(inside)) {
+        return;
+    }
     if (const Block *block = inside.as<Block>()) {
         take_products(block->first, sums);
         take_products(block->rest, sums);
@@ -196,7 +199,7 @@ void take(const Stmt &statement, Sums &sums) {
         }
     } else if (inside.as<For>()) {
         take_products(inside, sums);
-    } else if (!inside.as<Free>()) {
+    } else if (!inside.as<Free>() && !is_profiling(inside)) {
         refuse("another statement", inside);
     }
 }
