@@ -75,7 +75,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       normaliser("normaliser"),
       output("output"),
       lse("lse"),
-      hides_keys(can_hide_keys(options.hooks)),
+      // Of several terms what is not finite is computed otherwise, whoever sees it: runtime/kernel_call.cpp.
+      hides_keys(can_hide_keys(options.hooks) && bfloat16_terms == 1),
       values_in_place(options.values_in_place && hides_keys),
       value_type(inputs.stored_value.type) {
     if (options.slices == 0) {
@@ -86,11 +87,19 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_max(r, c) = kMaskedScore;
     chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
 
+    if (bfloat16_terms > 1) {
+        statistics_before = Func("statistics_before");
+        statistics_before(r) = Tuple(undef<float>(), undef<float>());
+    }
     // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
     // which Halide's sliding window computes once per chunk.
-    earlier_chunks.where(earlier_chunks <= c);
-    running_max(r, c) = kMaskedScore;
-    running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
+    if (statistics_before.defined()) {
+        running_max(r, c) = max(statistics_before(r)[1], chunk_max(r, c));
+    } else {
+        earlier_chunks.where(earlier_chunks <= c);
+        running_max(r, c) = kMaskedScore;
+        running_max(r, c) = max(running_max(r, c), chunk_max(r, earlier_chunks));
+    }
     const Func &relative_to = options.one_loop_nest ? chunk_max : running_max;
 
     Expr maximum = relative_to(r, c);
@@ -292,12 +301,6 @@ Expr AttentionStages::value_of_pair(const Expr &element, const Expr &of_chunk) c
 }
 
 void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
-    value_pairs = Func("value_pairs");
-    panel_output = Func("panel_output");
-    value_pairs(side, lane, pair, panel, term, c) =
-        bfloat16_term(value_of_pair(panel * kMatrixColumns + lane, pair), term, bfloat16_terms);
-    weight_rows = Func("weight_rows");
-    weight_rows(k, r, term, c) = bfloat16_term(weights(r, k, c), term, bfloat16_terms);
     const auto blocks = [](Expr keys) { return (std::move(keys) + (kMatrixDepth - 1)) / kMatrixDepth; };
     over_key_blocks =
         RDom({{0, kMatrixDepth}, {0, products_of_terms(bfloat16_terms)}, {0, blocks(chunk_keys)}}, "over_key_blocks");
@@ -305,6 +308,29 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
     over_key_blocks.where(over_key_blocks.z < seen_blocks(r / kMatrixColumns, c));
     const TermPair terms = term_pair(over_key_blocks.y, bfloat16_terms);
     Expr key = over_key_blocks.z * kMatrixDepth + over_key_blocks.x;
+    if (bfloat16_terms > 1) {
+        // Weights have rows side by side, as they are computed, and values are turned, once for all rows of the tile.
+        Expr value = chunk_value(d, k % kGranuleKeys, k / kGranuleKeys, c);
+        if (!any_storage) {
+            value_starts = Func("value_starts");
+            value_starts(k, c) = inputs.value_start(clamp(c * chunk_keys + k, inputs.key_skip, inputs.key_count - 1));
+            value = inputs.value_from(value_starts(k, c), element_of_head(inputs, d));
+        }
+        value_rows = Func("value_rows");
+        value_rows(k, d, term, c) = bfloat16_term(value, term, bfloat16_terms);
+        weight_pairs = Func("weight_pairs");
+        weight_pairs(side, r, pair, term, c) = bfloat16_term(weights(r, 2 * pair + side, c), term, bfloat16_terms);
+        chunk_output(r, d, c) = 0.0f;
+        chunk_output(r, d, c) += cast<float>(value_rows(key, d, terms.first, c)) *
+                                 cast<float>(weight_pairs(key % 2, r, key / 2, terms.second, c));
+        return;
+    }
+    value_pairs = Func("value_pairs");
+    panel_output = Func("panel_output");
+    value_pairs(side, lane, pair, panel, term, c) =
+        bfloat16_term(value_of_pair(panel * kMatrixColumns + lane, pair), term, bfloat16_terms);
+    weight_rows = Func("weight_rows");
+    weight_rows(k, r, term, c) = bfloat16_term(weights(r, k, c), term, bfloat16_terms);
     panel_output(r, lane, panel, c) = 0.0f;
     panel_output(r, lane, panel, c) += cast<float>(weight_rows(key, r, terms.first, c)) *
                                        cast<float>(value_pairs(key % 2, lane, key / 2, panel, terms.second, c));
@@ -313,8 +339,9 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
 
 void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptions &options) {
     multiply_values(inputs, options);
-    rescale(r, c) =
-        exp2_nonpositive(relative_exponent(select(c > 0, running_max(r, c - 1), kMaskedScore), running_max(r, c)));
+    const bool carried = statistics_before.defined();
+    Expr before = carried ? statistics_before(r)[1] : select(c > 0, running_max(r, c - 1), kMaskedScore);
+    rescale(r, c) = exp2_nonpositive(relative_exponent(before, running_max(r, c)));
 
     state(r, d) = 0.0f;
     Expr of_chunk = chunk_output(r, d, over_chunks);
@@ -323,18 +350,28 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     }
     state(r, d) = state(r, d) * rescale(r, over_chunks) + of_chunk;
     statistics(r) = Tuple(0.0f, kMaskedScore);
+    const auto in_exponents = [&](const Expr &maximum) {
+        return scales_exponents() ? select(maximum > kLowestReference, maximum * exponent_unit, kMaskedScore) : maximum;
+    };
     Expr maximum = running_max(r, over_chunks);
-    if (scales_exponents()) {
-        maximum = select(maximum > kLowestReference, maximum * exponent_unit, kMaskedScore);
-    }
-    statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks), maximum);
+    statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks),
+                          carried ? maximum : in_exponents(maximum));
 
-    normaliser(r) = normalise(statistics(r)[0], statistics(r)[1], inputs.sinks(head_index()));
+    Expr last_maximum = statistics(r)[1];
+    normaliser(r) =
+        normalise(statistics(r)[0], carried ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
     Expr sum = in_steps ? inputs.value_steps().sum(at, d) : in_integers ? inputs.value_pairs().sum(at, d) : state(r, d);
     output(d, r) = scaled_output(inputs, sum * normaliser(r)[0], d);
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
+    if (bfloat16_terms > 1) {
+        over_elements = RDom(0, inputs.value_dim(), "over_elements");
+        not_finite = Func("not_finite");
+        not_finite(r) = 0.0f;
+        not_finite(r) += strict_float(state(r, over_elements) - state(r, over_elements));
+        lse(r) += not_finite(r);
+    }
     allow_any_stride(lse);
 }
 

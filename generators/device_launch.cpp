@@ -62,7 +62,7 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     }
     pipeline.add_custom_lowering_pass(new schedules::gpu::ThreadRegisters());
     if (passes.carried) {
-        pipeline.add_custom_lowering_pass(new schedules::gpu::CarriedState(*passes.carried));
+        pipeline.add_custom_lowering_pass(new schedules::CarriedState(*passes.carried));
     }
     pipeline.add_custom_lowering_pass(new schedules::gpu::UnitLaunch(units, columns));
     if (of_matrices) {

@@ -12,8 +12,8 @@
 #include "kernel_inputs.h"
 #include "kernel_spec.h"
 #include "merge.h"
+#include "schedules/carried_state.h"
 #include "schedules/cuda/early_tiles.h"
-#include "schedules/gpu/carried_state.h"
 #include "schedules/gpu/targets.h"
 #include "schedules/gpu/typed_loops.h"
 #include "schedules/gpu/unit_launch.h"
@@ -51,7 +51,7 @@ TypeMacros type_macros(const AttentionInputs &inputs);
 // Lowering passes, beside those of all kernels.
 struct OwnPasses {
     std::optional<schedules::cuda::Tiles> of_matrices;  // with products for tensor cores: the tiles they take early
-    std::optional<schedules::gpu::Carried> carried;     // where a stage reads the state
+    std::optional<schedules::Carried> carried;          // where a stage reads the state
     std::unique_ptr<schedules::gpu::TypedLoops> typed_loops;
 };
 

@@ -2,12 +2,14 @@
 #include <algorithm>
 
 #include "kernel_spec.h"
+#include "schedules/carried_state.h"
 #include "schedules/simd/adjacent_sums.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/masked_rows.h"
 #include "schedules/simd/turned_stores.h"
 #include "schedules/simd/upper_halves.h"
 #include "schedules/x86/matrix_tiles.h"
+#include "schedules/x86/overlapped_bands.h"
 #include "softmax_math.h"
 #include "unfused.h"
 
@@ -77,7 +79,18 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                           : matrices                        ? target.matrices.flash
                                                             : target.flash;
     schedule(stages, spec.tile, target.lanes);
-    return {Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
+    KernelPipeline kernel{Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
+    if (multiplies_terms(spec.storage)) {
+        kernel.bands = {.weights = stages.weights.name(),
+                        .terms = stages.weight_pairs.name(),
+                        .rescale = stages.rescale.name(),
+                        .state = stages.state.name()};
+    }
+    if (stages.statistics_before.defined()) {
+        kernel.pipeline.add_custom_lowering_pass(
+            new schedules::CarriedState({stages.statistics_before.name(), stages.statistics.name()}));
+    }
+    return kernel;
 }
 
 KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
@@ -161,6 +174,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
     if (multiplies_matrices(spec.storage) && target.stand_in.empty()) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::MatrixTiles());
+        kernel.pipeline.add_custom_lowering_pass(new schedules::x86::OverlappedBands(kernel.bands));
     }
     return kernel;
 }

@@ -143,8 +143,8 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
     }
     std::vector<HookMask> sets = kernel_hook_sets();
     if (multiplies_terms(family.storage)) {
-        // With hooks that can hide keys float32 takes less time, see docs/decisions/0062.
-        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1 || can_hide_keys(set); });
+        // With several hooks these are most of the work.
+        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
         return sets;
     }
     const bool stored = family.storage != KeyStorage::kFloat32 && family.kind != KernelKind::kScores;

@@ -8,6 +8,7 @@
 #include "Halide.h"
 #include "runtime/kernel_table.h"
 #include "schedules/targets.h"
+#include "schedules/x86/overlapped_bands.h"
 #include "score_hooks.h"
 
 namespace hattn::generators {
@@ -53,6 +54,7 @@ void for_each_kernel(const schedules::Architecture &architecture,
 struct KernelPipeline {
     Halide::Pipeline pipeline;
     std::vector<Halide::Argument> arguments;
+    schedules::x86::BandStages bands;  // of kernels that have some
 
     Halide::Module compile(const std::string &symbol, const char *target);
 };
@@ -66,8 +68,8 @@ const char *made_for(const KernelSpec &spec, const schedules::TargetRow &target)
 
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
-// Modules in one, of which Halide's own linking forgets whether any is strict about floats: LLVM would take it then that
-// no number anywhere is a NaN. For kernels that multiply terms: others are made for that.
+// Modules in one, of which Halide's own linking forgets whether any is strict about floats: LLVM would take it then
+// that no number anywhere is a NaN. For kernels that multiply terms: others are made for that.
 Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules);
 
 // A kernel that can be compiled, whether or not it is one of the library's.

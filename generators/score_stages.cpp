@@ -114,7 +114,11 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (in_pairs) {
         query_pairs = Func("query_pairs");
         Expr query = query_tile(r, 2 * pair + side);
-        if (in_matrices) {
+        if (bfloat16_terms > 1) {
+            query_pairs(side, r, pair, term, band) =
+                bfloat16_term(query_tile(band * joined_rows + r, 2 * pair + side), term, bfloat16_terms);
+            multiply_matrices();
+        } else if (in_matrices) {
             query_pairs(side, r, pair, term) = bfloat16_term(query, term, bfloat16_terms);
             multiply_matrices();
         } else {
@@ -249,7 +253,8 @@ Expr ScoreStages::key_of_steps() {
         key_words = Func("key_words");
         key_words(lane, step, k, c) = steps.word(byte, lane, step);
     }
-    return steps.number(byte, [&](Expr of_lane, Expr of_step) { return key_words(of_lane, of_step, k, c); }, d);
+    return steps.number(
+        byte, [&](Expr of_lane, Expr of_step) { return key_words(of_lane, of_step, k, c); }, d);
 }
 
 // A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
@@ -312,7 +317,10 @@ void ScoreStages::multiply_matrices() {
         Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
         key = select(keys_fit(), inputs_.bfloat16_key(element, granule, k % kGranuleKeys), key);
     }
-    dot(r, k, c) += cast<float>(key) * cast<float>(query_pairs(element % 2, r, element / 2, terms.second));
+    Expr query = bfloat16_terms > 1
+                     ? query_pairs(element % 2, r % joined_rows, element / 2, terms.second, r / joined_rows)
+                     : query_pairs(element % 2, r, element / 2, terms.second);
+    dot(r, k, c) += cast<float>(key) * cast<float>(query);
 }
 
 Expr ScoreStages::keys_fit() const {

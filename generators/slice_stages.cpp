@@ -33,7 +33,7 @@ Expr AttentionStages::state_element(const Tuple &of_slice, const Expr &which) {
     return result;
 }
 
-// What an update has made of a Func so far, no other Func can say: schedules/gpu/carried_state.h puts the state in its
+// What an update has made of a Func so far, no other Func can say: schedules/carried_state.h puts the state in its
 // place.
 void AttentionStages::stand_for_state(int elements) {
     state_before = Func("what_was");  // a name behind those of values and weights

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "checked.h"
 #include "convert.h"
@@ -101,6 +102,26 @@ void attend(const CallSite &site, const Execution &run, const Task &task, const 
     }
 }
 
+// Rows of several heads, which lie head by head in the result, from where they take turns.
+void scatter_rows(const RowOutput &rows, const Task &task, int64_t value_dim, const HeadOutput &result) {
+    for (int64_t i = 0; i < task.rows; ++i) {
+        for (int64_t h = 0; h < task.heads; ++h) {
+            const int64_t row = i * task.heads + h;
+            std::memcpy(result.output + i * result.row_stride + h * result.head_stride,
+                        rows.output + row * rows.row_stride, static_cast<size_t>(value_dim) * sizeof(float));
+            result.lse[i * result.lse_row_stride + h * result.lse_head_stride] = rows.lse[row * rows.lse_stride];
+        }
+    }
+}
+
+// Keys of one call, for a result that a kernel cannot write by itself.
+void run_apart(const CallSite &site, const Execution &run, const Task &task, float *own, const HeadOutput &result) {
+    const int64_t value_dim = run.plan.problem.value_dim;
+    const RowOutput rows = partial_state(own, int64_t{task.rows} * task.heads, 1, 0, value_dim);
+    attend(site, run, task, {task.key, int64_t{task.key} + task.keys}, run.sinks(task.head), rows);
+    scatter_rows(rows, task, value_dim, result);
+}
+
 // A long key range in segments of bounded size: state 0 gathers, state 1 is the next segment.
 void run_segments(const CallSite &site, const Execution &run, const Task &task, float *own, const HeadOutput &result) {
     const int64_t value_dim = run.plan.problem.value_dim;
@@ -112,12 +133,7 @@ void run_segments(const CallSite &site, const Execution &run, const Task &task, 
         const KeyRange keys{key, std::min(key + kMaxKeysPerCall, end)};
         attend(site, run, task, keys, run.no_sinks, partial_state(own, rows, 2, segment == 0 ? 0 : 1, value_dim));
         const bool last = keys.end == end;
-        if (segment == 0) {
-            // A single segment is merged with an empty state.
-            const RowOutput second = partial_state(own, rows, 2, 1, value_dim);
-            std::fill(second.lse, second.lse + rows, kNegativeInfinity);
-        }
-        if (segment > 0 || last) {
+        if (segment > 0) {
             call_merge(site, task, own, 2, last ? run.sinks(task.head) : run.no_sinks, last ? result : gathered);
         }
     }
@@ -146,6 +162,8 @@ void run_attention(const Execution &run, const CallSite &site, const Task &task,
     } else if (to.direct && task.keys <= kMaxKeysPerCall) {
         const KeyRange keys{task.key, int64_t{task.key} + task.keys};
         attend(site, run, task, keys, run.sinks(task.head), to.rows);
+    } else if (task.keys <= kMaxKeysPerCall) {
+        run_apart(site, run, task, own, to.heads);
     } else {
         run_segments(site, run, task, own, to.heads);
     }
@@ -166,8 +184,8 @@ void run_task(const Execution &run, const Task &task, int32_t worker) {
         run_fill(run, task);
         return;
     }
-    // An lse that nobody wants goes behind the worker's own states.
-    float *unwanted_lse = own + 2 * state_floats(rows, 1, value_dim);
+    // An lse that nobody wants goes before the worker's own states.
+    float *unwanted_lse = std::exchange(own, own + rows);
     const hattn_tensor &out = run.args.out;
     if (out.dtype == HATTN_FLOAT32) {
         run_attention(run, site, task, own, destination(run, task, nullptr, unwanted_lse));

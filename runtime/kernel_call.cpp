@@ -197,20 +197,16 @@ const float *sinks_of(const Task &part, const Task &task, const float *sinks) {
     return sinks ? sinks + (part.head - task.head) : nullptr;
 }
 
-// Sums of bfloat16 numbers have none that is infinite: where queries, keys or values are, or their products, the result
-// is a NaN, which need not be what float32 makes of them.
-bool has_nan(const RowOutput &result, int64_t rows, int64_t value_dim) {
+// Sums of bfloat16 numbers have none that is infinite: where queries, keys or values are, or their products, the state
+// is a NaN, which need not be what float32 makes of them, and so is the log-sum-exp, as kernels that multiply terms
+// have it.
+bool has_nan(const RowOutput &result, int64_t rows) {
+    bool any = false;
     for (int64_t r = 0; r < rows; ++r) {
-        const float *row = result.output + r * result.row_stride;
-        bool any = false;
-        for (int64_t d = 0; d < value_dim; ++d) {
-            any |= row[d] != row[d];
-        }
-        if (any) {
-            return true;
-        }
+        const float lse = result.lse[r * result.lse_stride];
+        any |= lse != lse;
     }
-    return false;
+    return any;
 }
 
 // What a part writes: rows of its task's result from `first` on.
@@ -235,7 +231,7 @@ void call_attention(const CallSite &site, const Task &task, const KeyRange &keys
         };
     };
     for_each_part(site, task, attend(*task.kernel));
-    if (multiplies_terms(task.kernel->storage) && has_nan(result, rows_of(task), site.plan.problem.value_dim)) {
+    if (multiplies_terms(task.kernel->storage) && has_nan(result, rows_of(task))) {
         const KernelInfo &plain = *site.plan.kernels.plain_flash.back();
         for_each_part(task, most_heads_per_call(site.args), plain.tile.rows, attend(plain));
     }
@@ -317,33 +313,57 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
+// Of both families of matrices: registers of sums, and what keys and head elements are rounded up to.
+constexpr int64_t kMatrixSide = 16, kMatrixDepth = 32;
+
 // What schedules/x86/matrices.cpp stores, with its gaps. Keys are gone when weights are stored, and scores too when the
 // halves of these and what a chunk adds to the state are: these come into the places of those, if they fit
-// (ScratchArena). Queries, keys, values and the halves of weights are bfloat16, by terms.
+// (ScratchArena). Queries, keys, values and the halves of weights are bfloat16.
 int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
-    constexpr int64_t kSide = 16, kDepth = 32, kJoinedPanels = 4, kSpreadPanels = 9, kFewSets = 128, kTerms = 3;
+    constexpr int64_t kJoinedPanels = 4, kSpreadPanels = 9, kFewSets = 128;
     const int64_t rows = kernel.tile.rows, chunk = kernel.tile.keys;
-    const int64_t spread = rows % kFewSets == 0 ? rows + kSide : rows;
-    const int64_t terms = multiplies_terms(kernel.storage) ? kTerms : 1;
-    const int64_t key_row = round_up(key_dim, kDepth);
-    const int64_t panels = round_up(ceil_div(value_dim, kSide), kJoinedPanels);
+    const int64_t spread = rows % kFewSets == 0 ? rows + kMatrixSide : rows;
+    const int64_t key_row = round_up(key_dim, kMatrixDepth);
+    const int64_t panels = round_up(ceil_div(value_dim, kMatrixSide), kJoinedPanels);
     const auto beside = [](int64_t floats, int64_t gone) { return floats > gone || 2 * floats <= gone ? floats : 0; };
 
-    const int64_t queries = terms * spread * key_row / 2;
-    const int64_t values = terms * panels * kSide * (chunk + 2) / 2;
-    const int64_t keys = terms * chunk * key_row / 2;
+    const int64_t queries = spread * key_row / 2;
+    const int64_t values = panels * kMatrixSide * (chunk + 2) / 2;
+    const int64_t keys = chunk * key_row / 2;
     const int64_t scores = spread * chunk;
     const int64_t weights = rows * chunk;
-    const int64_t weight_halves = terms * rows * chunk / 2;
-    const int64_t state = rows * panels * kSide;
-    const int64_t added = rows * kSide * round_up(panels, kSpreadPanels);
+    const int64_t weight_halves = rows * chunk / 2;
+    const int64_t state = rows * panels * kMatrixSide;
+    const int64_t added = rows * kMatrixSide * round_up(panels, kSpreadPanels);
     // Products by themselves, and two operands.
-    const int64_t of_hooks = kernel.hooks != 0 ? spread * chunk + 2 * rows * (chunk + kSide) : 0;
-    // Of a key and of values of another type, in float32; those of values are gone before keys and scores are there.
-    const int64_t stored = kernel.storage == KeyStorage::kAnyMatrices ? key_row + 2 * panels * kSide + 8 * kDepth : 0;
+    const int64_t of_hooks = kernel.hooks != 0 ? spread * chunk + 2 * rows * (chunk + kMatrixSide) : 0;
     const int64_t weights_apart = scores + weights + beside(weight_halves, keys) + beside(added, scores);
     const int64_t weights_for_keys = std::max(scores, weight_halves + added);
-    return queries + state + values + keys + std::max(weights_apart, weights_for_keys) + of_hooks + stored + chunk;
+    return queries + state + values + keys + std::max(weights_apart, weights_for_keys) + of_hooks + chunk;
+}
+
+// What schedules/x86/term_matrices.cpp stores, and schedules/x86/overlapped_bands.h twice. The state is turned when
+// queries are gone, in whose place it may come.
+int64_t term_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
+    constexpr int64_t kTerms = 3, kBand = 2 * kMatrixSide;
+    const int64_t rows = kernel.tile.rows, chunk = kernel.tile.keys;
+    const int64_t key_row = round_up(key_dim, kMatrixDepth), value_row = round_up(value_dim, kMatrixDepth);
+
+    const int64_t queries = kTerms * rows * key_row / 2;
+    const int64_t state = (rows + kMatrixSide) * value_row;
+    const int64_t values = kTerms * (chunk + kMatrixDepth) * value_row / 2 + chunk;
+    const int64_t keys = kTerms * chunk * key_row / 2;
+    // Of a band.
+    const int64_t scores = (kernel.hooks != 0 ? 3 : 2) * kBand * chunk;
+    const int64_t weights = kBand * chunk + 2 * (kTerms * kBand * chunk / 2 + 1);
+    const int64_t added = 2 * kBand * value_row;
+    // A key, and values of as many keys as are turned at once, of another type, in float32.
+    const int64_t stored =
+        kernel.storage == KeyStorage::kAnyMatrices ? key_row + kMatrixDepth * value_row + 8 * kMatrixDepth : 0;
+    const int64_t of_chunks = values + keys + scores + weights + added + stored;
+    const int64_t turned = rows * round_up(value_dim, kMatrixSide);
+    const int64_t beside = turned <= queries && 2 * turned > queries ? 0 : turned;
+    return queries + state + std::max(of_chunks, beside);
 }
 
 }  // namespace
@@ -351,16 +371,19 @@ int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t
 int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys) {
     constexpr int64_t kLanes = 16;        // widest vector, to which extents are rounded up
     constexpr int64_t kAllocations = 40;  // more than any kernel makes, each rounded up
-    constexpr int64_t kRowArrays = 24;    // limits, positions, statistics
+    constexpr int64_t kRowArrays = 16;    // limits, positions, statistics
     const KernelTile &tile = kernel.tile;
     const int64_t rows = round_up(tile.rows, kLanes);
     const int64_t chunk = round_up(tile.keys > 0 ? tile.keys : keys, kLanes) + kLanes;
     const int64_t chunks = tile.keys > 0 ? ceil_div(keys, tile.keys) + 2 : 2;
-    // Chunk maxima, and all that is one number a row; and what allocations waste.
-    const int64_t of_rows = 3 * rows * chunks + kRowArrays * rows;
+    // Chunk maxima, which kernels that multiply terms carry along, and all that is one number a row; and what
+    // allocations waste.
+    const int64_t of_rows = (multiplies_terms(kernel.storage) ? 0 : 3 * rows * chunks) + kRowArrays * rows;
     constexpr int64_t kWaste = kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
     if (multiplies_matrices(kernel.storage)) {
-        return (matrix_scratch_floats(kernel, key_dim, value_dim) + of_rows) * kFloatBytes + kWaste;
+        const int64_t floats = multiplies_terms(kernel.storage) ? term_scratch_floats(kernel, key_dim, value_dim)
+                                                                : matrix_scratch_floats(kernel, key_dim, value_dim);
+        return (floats + of_rows) * kFloatBytes + kWaste;
     }
     // The first kernel of unfused keeps all scores, as logits and as weights.
     const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;

@@ -99,6 +99,18 @@ int64_t weights_of(const KernelSet &kernels, int64_t head_rows, int32_t threads)
     return rows < wanted / row ? std::max(task, rows * row) : wanted;
 }
 
+// One gathers what others add, where a task may have more keys than a call; else it holds rows that a kernel cannot
+// write where they belong.
+int64_t states_of_worker(const KernelSet &kernels) {
+    const auto is_long = [&](hattn_algorithm algorithm) {
+        const Reach &reach = kernels.reach(algorithm);
+        return reach.chosen && reach.most_keys > kMaxKeysPerCall;
+    };
+    const bool any_long = is_long(HATTN_ALGORITHM_NAIVE) || is_long(HATTN_ALGORITHM_FLASH) ||
+                          is_long(HATTN_ALGORITHM_SPLIT_KV) || is_long(HATTN_ALGORITHM_UNFUSED);
+    return any_long ? 2 : 1;
+}
+
 WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kernels, int32_t threads) {
     WorkspaceLayout layout;
     constexpr int64_t kElementBytes = sizeof(float);
@@ -113,7 +125,7 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
             std::max(unit, std::min(checked_multiply(unit, head_rows, "workspace"), kStatePoolFloats * threads));
     }
     const int64_t rows = most_tile_rows(kernels);
-    layout.segment_floats = round_up(state_floats(rows, 2, problem.value_dim) + rows, 16);
+    layout.segment_floats = round_up(rows + state_floats(rows, states_of_worker(kernels), problem.value_dim), 16);
     layout.scratch_bytes = round_up(std::max(scratch_of(problem, kernels), merge_scratch(problem, kernels)) +
                                         conversion_scratch(problem, kernels),
                                     64);

@@ -19,7 +19,7 @@ struct WorkspaceLayout {
     int64_t task_capacity = 0;   // tasks of one wave
     int64_t state_floats = 0;    // pool of partial states of one wave
     int64_t weight_floats = 0;   // pool of weights of one batch of unfused tasks
-    int64_t segment_floats = 0;  // per worker: two partial states and an unwanted lse
+    int64_t segment_floats = 0;  // per worker: an unwanted lse, and one or two partial states
     int64_t scratch_bytes = 0;   // per worker: intermediates of a kernel
     size_t tasks_offset = 0, states_offset = 0, weights_offset = 0, sinks_offset = 0, lse_offset = 0,
            workers_offset = 0;
@@ -28,7 +28,7 @@ struct WorkspaceLayout {
 };
 
 // Waves keep the task list and the pool of partial states from growing with the problem, batches that of weights.
-inline constexpr int64_t kMaxTasksPerWave = 2048;
+inline constexpr int64_t kMaxTasksPerWave = 1024;
 inline constexpr int64_t kStatePoolFloats = int64_t{1} << 15;  // per thread
 inline constexpr int64_t kWeightPoolFloats = int64_t{1} << 20;
 

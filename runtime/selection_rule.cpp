@@ -44,9 +44,16 @@ constexpr int64_t kFewRowsKeys = 1024;
 constexpr int64_t kMatrixRows = 32;
 
 // From so many keys on flash takes less time with sums of bfloat16 numbers than with float32: of short heads products
-// are less of the work. Measured, see docs/decisions/0062.
-constexpr int64_t kTermKeys = 512, kTermKeysOfShortHeads = 1536;
+// are less of the work. The first of a class of tunings, whose flash kernels then are of one family. Measured, see
+// docs/decisions/0067.
+constexpr int64_t kTermKeys = 257, kTermKeysOfShortHeads = 513;
 constexpr int64_t kShortHead = 96;
+
+// Rows of one head in a tile that multiplies terms and has room for more: those of a second head share what is made of
+// keys and values, and see the same of them. Up to kFewTermRows rows per head it matters how they fill tiles. See
+// docs/decisions/0067.
+constexpr int64_t kTermPositions = 128;
+constexpr int64_t kFewTermRows = 512;
 
 int64_t more_rows(const KernelInfo &kernel) {
     return multiplies_matrices(kernel.storage) ? kMatrixRows : 0;
@@ -154,7 +161,9 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
 Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const KernelInfo *usual, const Problem &problem,
                         int64_t query_length) {
     Choice best{HATTN_ALGORITHM_FLASH, usual, nullptr, 1, 0};
-    if (query_length > kFewRows) {
+    const bool of_terms = multiplies_terms(usual->storage);
+    if (query_length > (of_terms ? kFewTermRows : kFewRows)) {
+        best.heads = of_terms ? std::clamp<int64_t>(usual->tile.rows / kTermPositions, 1, problem.group_size()) : 1;
         return best;
     }
     int64_t least = std::numeric_limits<int64_t>::max();
@@ -164,7 +173,10 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
         for (int64_t heads = 1, blocks = problem.group_size(); heads <= most_heads;) {
             const int64_t tiles = ceil_div(query_length, kernel->tile.rows / heads) * blocks;
             const int64_t cost = tiles * (kernel->tile.rows + more_rows(*kernel));
-            if (cost < least || (cost == least && kernel == usual && best.kernel != usual)) {
+            // Of many rows more heads see less that their last rows alone see.
+            const bool more_heads = of_terms && query_length > kFewRows;
+            const bool as_good = cost == least && kernel == usual && (best.kernel != usual || more_heads);
+            if (cost < least || as_good) {
                 least = cost;
                 best.kernel = kernel;
                 best.heads = heads;

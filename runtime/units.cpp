@@ -6,6 +6,7 @@
 
 #include "checked.h"
 #include "status.h"
+#include "usual_splits.h"
 
 namespace hattn {
 
@@ -23,7 +24,7 @@ int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
     int64_t floats = 0;
     for (hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         if (const Reach &reach = kernels.reach(algorithm); reach.most_splits > 1) {
-            const int64_t rows = kernels.most_rows(algorithm);
+            const int64_t rows = std::min(kernels.most_rows(algorithm), UsualSplits(algorithm).most_rows(problem));
             floats = std::max(floats, state_floats(rows, reach.most_splits, problem.value_dim));
         }
     }

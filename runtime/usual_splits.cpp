@@ -1,6 +1,7 @@
 #include "usual_splits.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "checked.h"
 #include "selection.h"
@@ -76,6 +77,10 @@ int64_t UsualSplits::most(int64_t kv_length) const {
         tile_rows_ > 0 ? ceil_div(std::min(kv_length, (kFlashTasks - 1) * fewest_keys_), kSplitKeysOfFewTasks) : 0;
     const int64_t splits = std::max(ceil_div(kv_length, fewest_keys_), of_few_tasks);
     return std::max(std::min(splits, most_), ceil_div(kv_length, kMaxKeysPerCall));
+}
+
+int64_t UsualSplits::most_rows(const Problem &problem) const {
+    return tile_rows_ == 0 ? std::numeric_limits<int64_t>::max() : most_ / 2 * tile_rows_ / problem.kv_heads + 1;
 }
 
 int64_t UsualSplits::longest(int64_t kv_length) const {

@@ -20,6 +20,8 @@ public:
     // Bounds over all sequences of up to so many keys.
     int64_t most(int64_t kv_length) const;     // splits of a unit
     int64_t longest(int64_t kv_length) const;  // keys per split
+    // Rows of a unit that is split, which tiles may have more of: of flash, sequences that are cut have few.
+    int64_t most_rows(const Problem &problem) const;
 
 private:
     int64_t fewest_keys_ = 0;   // of a split; 0: the algorithm has none

@@ -36,12 +36,16 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
 }
 
 void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    schedule_hook_tiles(s, chunk_loop, chunk_loop, tile.rows, lanes);
+}
+
+void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const LoopLevel &row_loop, int rows, int lanes) {
     for (generators::HookTile &operand : s.hook_tiles) {
         // Operands have keys innermost in memory: read along them, and turned on their way as turned_stores.h does.
         Func f = operand.func;
         Var keys("k_block");
-        f.compute_at(chunk_loop)
-            .bound_extent(s.r, tile.rows)
+        f.compute_at(row_loop)
+            .bound_extent(s.r, rows)
             .bound_extent(s.c, 1)
             .split(s.k, keys, s.k, lanes, TailStrategy::RoundUp)
             .reorder(s.k, s.r, keys, s.c)
@@ -57,6 +61,20 @@ void schedule_statistics(AttentionStages &s, const Tile &tile, int lanes) {
     s.statistics.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
     s.statistics.update().reorder(s.r, s.over_chunks.x).vectorize(s.r, lanes).unroll(s.r);
     s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
+}
+
+void schedule_turned_output(AttentionStages &s, const Tile &tile, int lanes) {
+    Var blocks("d_blocks"), parts("r_parts");
+    s.state.in(s.output)
+        .compute_root()
+        .bound(s.r, 0, tile.rows)
+        .reorder_storage(s.d, s.r)
+        .split(s.d, blocks, s.d, lanes, TailStrategy::GuardWithIf)
+        .split(s.r, parts, s.r, lanes)
+        .reorder(s.r, s.d, parts, blocks)
+        .vectorize(s.r)
+        .partition(blocks, Partition::Always);
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
 }
 
 namespace {

@@ -9,11 +9,16 @@ namespace hattn::schedules::simd {
 // Per-row operands and the transposed query tile, once per call.
 void schedule_rows(generators::ScoreStages &s, const Tile &tile, int lanes);
 
-// Operands of hooks, for the keys of a chunk.
+// Operands of hooks, for the keys of a chunk; the second for so many rows at a time.
 void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &chunk_loop, const Tile &tile, int lanes);
+void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &chunk_loop,
+                         const Halide::LoopLevel &row_loop, int rows, int lanes);
 
 // Sum and maximum share the chunk loop of the state.
 void schedule_statistics(generators::AttentionStages &s, const Tile &tile, int lanes);
+
+// Of a state with rows in the lanes, by the vector, see turned_stores.h.
+void schedule_turned_output(generators::AttentionStages &s, const Tile &tile, int lanes);
 
 // From logits to weights, and the values that are multiplied with them.
 void schedule_softmax(generators::AttentionStages &s, const Tile &tile, int lanes);

@@ -57,18 +57,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         }
     }
 
-    // By the vector, see turned_stores.h.
-    Var blocks("d_blocks"), parts("r_parts");
-    s.state.in(s.output)
-        .compute_root()
-        .bound(s.r, 0, tile.rows)
-        .reorder_storage(s.d, s.r)
-        .split(s.d, blocks, s.d, lanes, TailStrategy::GuardWithIf)
-        .split(s.r, parts, s.r, lanes)
-        .reorder(s.r, s.d, parts, blocks)
-        .vectorize(s.r)
-        .partition(blocks, Partition::Always);
-    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    schedule_turned_output(s, tile, lanes);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
     schedule_statistics(s, tile, lanes);
 }

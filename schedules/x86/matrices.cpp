@@ -1,8 +1,8 @@
 #include "matrices.h"
 
+#include "matrix_sums.h"
 #include "schedules/simd/row_stages.h"
-#include "schedules/stored.h"
-#include "tile_sums.h"
+#include "term_matrices.h"
 
 namespace hattn::schedules::x86 {
 
@@ -11,10 +11,8 @@ using generators::AttentionStages;
 
 namespace {
 
-// Registers of sums that are computed together: along the rows of a tile, which has two of them or one, along keys and
-// along head elements. No more keys, so that keys in place are read in the order of memory.
-constexpr int kJoinedKeys = 2;
-
+// Registers of sums that are computed together: along the rows of a tile, which has two of them or one, and along head
+// elements.
 int joined_rows(const AttentionStages &s) {
     return s.joined_rows / kSide;
 }
@@ -35,13 +33,6 @@ int spread_pairs(int pairs) {
 }
 constexpr int kSpreadPanels = 9;  // of 64 bytes: the same for rows of head elements
 
-// Sums in a register, that `stored` brings into memory, as matrix_tiles.h wants it: `joined` is the innermost of the
-// loops around it, which become as many registers. over: (element of a block, product of terms, block).
-void schedule_sums(Func sums, const Func &stored, const Var &joined, const Var &column, const Var &row, RDom over) {
-    sums.compute_at(stored, joined).store_in(MemoryType::Stack).vectorize(column);
-    sums.update().reorder(column, over.x, row, over.y, over.z).vectorize(column).unroll(over.y);
-}
-
 void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     simd::schedule_hook_tiles(s, chunk_loop, tile, lanes);
     s.logits.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
@@ -61,21 +52,9 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .split(s.k, s.k, keys, kJoinedKeys)
         .reorder(column, row, rows, keys, s.r, s.k, s.c)
         .vectorize(column);
-    if (s.bfloat16_terms > 1) {
-        s.key_terms.compute_at(chunk_loop)
-            .bound(s.term, 0, s.bfloat16_terms)
-            .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
-            .reorder(s.term, s.d, s.k)
-            .unroll(s.term)
-            .partition(s.d, s.any_storage ? Partition::Auto : Partition::Always);
-        if (s.any_storage) {
-            schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
-        }
-    } else {
-        s.key_rows.compute_at(chunk_loop);
-        Stage copies = s.over_copies.defined() ? s.key_rows.update() : Stage(s.key_rows);
-        copies.vectorize(s.d, 2 * lanes, TailStrategy::RoundUp).partition(s.d, Partition::Always);
-    }
+    s.key_rows.compute_at(chunk_loop);
+    Stage copies = s.over_copies.defined() ? s.key_rows.update() : Stage(s.key_rows);
+    copies.vectorize(s.d, 2 * lanes, TailStrategy::RoundUp).partition(s.d, Partition::Always);
     for (Func f : {s.block_seen, s.seen_blocks}) {
         f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / kSide);
     }
@@ -148,6 +127,10 @@ void schedule_queries(AttentionStages &s, const Tile &tile, int lanes) {
 }  // namespace
 
 void schedule_matrices(AttentionStages &s, const Tile &tile, int lanes) {
+    if (s.bfloat16_terms > 1) {
+        schedule_term_matrices(s, tile, lanes);
+        return;
+    }
     const LoopLevel chunk_loop(s.state, s.over_chunks.x);
     simd::schedule_rows(s, tile, lanes);
     schedule_queries(s, tile, lanes);
@@ -164,10 +147,7 @@ void schedule_matrices(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(s.lane)
         .unroll(s.side)
         .unroll(s.term)
-        .partition(s.panel, s.any_storage ? Partition::Auto : Partition::Always);
-    if (s.any_storage) {
-        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.value_pairs, s.pair), lanes);
-    }
+        .partition(s.panel, Partition::Always);
 }
 
 }  // namespace hattn::schedules::x86

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "overlapped_bands.h"
 #include "schedules/statements.h"
 #include "tile_sums.h"
 
@@ -225,6 +226,10 @@ Stmt MatrixTiles::visit(const For *loop) {
     std::vector<std::pair<Asked, Stmt>> products;
     Sides sides;
     Addresses addresses;
+    // After every second one, of terms, and the last.
+    constexpr size_t kBetweenRooms = 2;
+    const Stmt room = Evaluate::make(Call::make(Int(32), kRoomCall, {}, Call::Intrinsic));
+    size_t products_left = sums.products.size();
     for (const Product &product : sums.products) {
         struct Part {
             size_t of_sums;
@@ -251,6 +256,9 @@ Stmt MatrixTiles::visit(const For *loop) {
             products.emplace_back(sides.take_asked(), set_register(name, sum));
         }
         sides.next_step();
+        if (--products_left % kBetweenRooms == 0) {
+            products.back().second = Block::make(products.back().second, room);
+        }
     }
     Stmt added;
     for (auto product = products.rbegin(); product != products.rend(); ++product) {
@@ -258,7 +266,8 @@ Stmt MatrixTiles::visit(const For *loop) {
     }
     for (auto over = sums.loops.rbegin(); over != sums.loops.rend(); ++over) {
         const For *blocks = over->as<For>();
-        Expr extent = blocks->extent;
+        // Of all passes, whose conditions are the same.
+        Expr extent = in_pass(blocks->extent, joined->loops, passes.front());
         if (over == sums.loops.rbegin() && sums.condition.defined()) {
             extent = limited_extent(blocks, in_pass(sums.condition, joined->loops, passes.front()));
         }

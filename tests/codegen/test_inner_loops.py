@@ -351,21 +351,23 @@ AMX_NAME = re.compile(
 
 def test_there_are_amx_kernels_to_read():
     tiles = {AMX_NAME.match(name).group("of", "rows") for name in kernel_names(AMX_NAME)}
-    assert len(tiles) == 7 or not KERNELGEN.exists()
+    assert len(tiles) == 9 or not KERNELGEN.exists()
 
 
 @pytest.mark.parametrize("name", kernel_names(AMX_NAME))
 def test_kernels_for_amx(name, emit):
     """Both products are those of matrices, four sums in a loop that loads sides for them, see schedules/x86/matrix_tiles.h:
     two by two for one product each, in tiles of 16 rows two or four that share one side, and for the six of sums of three
-    terms seven by two, since each pair of terms shares one with the pair before; none is kept in memory, none fell back to vectors. Numbers that change places do so by the vector,
-    see simd/turned_stores.h."""
+    terms seven by two, since each pair of terms shares one with the pair before; none is kept in memory, none fell back to
+    vectors. Of terms there are rooms after every eight products. Numbers that change places do so by the vector, see
+    simd/turned_stores.h."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     text = emit(name, isa)
     assert not re.search(r"\bvdpbf16ps\b", text), f"{name} multiplies pairs"
     assert not re.search(r"\b(extrq|insertq|movnts[sd])\b", text), f"{name} needs SSE4a"
     parts = AMX_NAME.match(name)
-    expected = [(24, 14)] if parts["of"] else [(2, 3), (4, 5)] if parts["rows"] == "16" else [(4, 4)]
+    of_terms = [(24, 14), (8, 6), (8, 4)]
+    expected = of_terms if parts["of"] else [(2, 3), (4, 5)] if parts["rows"] == "16" else [(4, 4)]
     # That of values is on a condition, and no innermost loop then.
     runs = [run for run in straight_runs(text, isa) if run.count(r"\btdpbf16ps\b")]
     assert len(runs) >= 2, f"{name}: scores and values need a run of tdpbf16ps each, but there are {len(runs)}"
@@ -378,3 +380,29 @@ def test_kernels_for_amx(name, emit):
     assert len(turned) >= 2, f"{name}: queries and weights are turned in registers, but {len(turned)} loops do"
     single = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvpextrw\b") > 8]
     assert not single, f"{name} stores number by number:\n" + "\n".join(loop.text() for loop in single)
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(AMX_NAME) if AMX_NAME.match(name)["of"]])
+def test_weights_are_computed_among_products(name, emit):
+    """Loops of weights, of their terms and of the state stand between products of one loop, in each of its three rooms, see
+    schedules/x86/overlapped_bands.h. No tile is kept in memory for it."""
+    isa = INSTRUCTION_SETS["x86_avx512"]
+    text = emit(name, isa)
+    stores = re.findall(r"\btilestored\b.*\(%r[sb]p", text)
+    assert not stores, f"{name} keeps tiles on the stack: {stores}"
+    lines = text.splitlines()
+    products = [number for number, line in enumerate(lines) if re.search(r"\btdpbf16ps\b", line)]
+    assert products, f"{name} multiplies no matrices"
+    rooms = [
+        "\n".join(lines[first:last])
+        for first, last in zip(products, products[1:])
+        if not any(re.search(r"\btile(zero|stored)\b", line) for line in lines[first:last])
+    ]
+    # The third room of a loop has no product after it.
+    for what, pattern in (
+        ("weights", r"\bvcvttps2dq\b[^$]*%zmm"),
+        ("terms", r"\bvpermt2w\b[^$]*%zmm"),
+        ("state", r"\bvfmadd\w+ps\b[^$]*%zmm"),
+    ):
+        count = sum(bool(re.search(pattern, room)) for room in rooms)
+        assert count >= 2, f"{name}: {what} in {count} rooms of {len(rooms)}, not in two or more"

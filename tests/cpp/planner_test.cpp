@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "problem.h"
 #include "runtime/cpu_features.h"
@@ -259,6 +261,30 @@ TEST(Rule, TilesOfFlashHaveNoMoreHeadsThanFewTilesTake) {
 }
 
 // 65 to 96 rows make two tiles of 64, or three of 32.
+TEST(Rule, TilesThatMultiplyTermsHaveTwoHeadsOrFewRows) {
+    test::ContextPtr context = test::make_context();
+    const std::string usual = planned(context, {16, 8}, 2048, 2048)["kernel"];
+    if (!usual.starts_with("amx_float32_flash_")) {
+        GTEST_SKIP() << usual << " multiplies no terms";
+    }
+    struct Expected {
+        Heads heads;
+        int64_t rows, tile_rows, heads_per_tile;
+    };
+    for (const auto &[heads, rows, tile_rows, heads_per_tile] : std::vector<Expected>{
+             {{16, 8}, 2048, 256, 2},
+             {{8, 8}, 2048, 256, 1},
+             {{32, 8}, 1024, 256, 2},  // long prompts
+             {{8, 8}, 128, 128, 1},
+             {{16, 8}, 128, 256, 2},
+             {{16, 8}, 40, 128, 2},  // few rows
+         }) {
+        const nlohmann::json plan = planned(context, heads, rows, 2048);
+        EXPECT_EQ(plan["tile"]["rows"], tile_rows) << heads.query << " heads, " << rows << " rows: " << plan["kernel"];
+        EXPECT_EQ(plan["heads_per_tile"], heads_per_tile) << heads.query << " heads, " << rows << " rows";
+    }
+}
+
 TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
     const char *target = "target=x86-avx512";
     if (!test::new_context(target).outcome.ok()) {

@@ -6,16 +6,17 @@
 
 #include "Halide.h"
 
-namespace hattn::schedules::gpu {
+namespace hattn::schedules {
 
-// Names of Funcs, both Tuples in registers: `before` is one of undefined values that stands for what a chunk finds in
+// Names of Funcs, both Tuples: `before` is one of undefined values that stands for what a chunk finds in
 // `state`, with the same dimensions.
 struct Carried {
     std::string before, state;
 };
 
 // No pure definition says what an update has made of a Func so far: loads of the arrays of `before` become loads of the
-// state's. Runs where indices are those of a thread, after thread_registers.h.
+// state's. On GPUs it runs where indices are those of a thread, after
+// gpu/thread_registers.h.
 class CarriedState : public Halide::Internal::IRMutator {
 public:
     explicit CarriedState(Carried carried) : before_(std::move(carried.before)), state_(std::move(carried.state)) {}
@@ -31,4 +32,4 @@ private:
     std::map<std::string, std::string> arrays_;  // of the state, by their number
 };
 
-}  // namespace hattn::schedules::gpu
+}  // namespace hattn::schedules

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace hattn::schedules::gpu {
+namespace hattn::schedules {
 
 using namespace Halide;
 using namespace Halide::Internal;
@@ -45,4 +45,4 @@ Expr CarriedState::visit(const Load *load) {
                       load->alignment);
 }
 
-}  // namespace hattn::schedules::gpu
+}  // namespace hattn::schedules

@@ -1,0 +1,75 @@
+// What a loop over bands says, for overlapped_bands.h.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "Halide.h"
+#include "overlapped_bands.h"
+
+namespace hattn::schedules::x86 {
+
+[[noreturn]] void cannot_overlap(const char *what, const Halide::Internal::Stmt &statement);
+
+bool is_room(const Halide::Internal::Call *call);
+
+class Contents : public Halide::Internal::IRVisitor {
+public:
+    explicit Contents(const Halide::Internal::Stmt &statement) {
+        statement.accept(this);
+    }
+
+    bool loops = false, sums = false, profiling = false;
+    int rooms = 0;
+    std::set<std::string> products;  // arrays that these are stored in
+
+private:
+    using IRVisitor::visit;
+
+    void visit(const Halide::Internal::For *loop) override;
+    void visit(const Halide::Internal::Allocate *allocation) override;
+    void visit(const Halide::Internal::Call *call) override;
+};
+
+// One of the statements of a band.
+struct Part {
+    Halide::Internal::Stmt statement;
+    Halide::Expr condition;  // or undefined
+
+    const Halide::Internal::For *loop() const {
+        return statement.as<Halide::Internal::For>();
+    }
+};
+
+Halide::Internal::Stmt only_if(const Halide::Expr &condition, const Halide::Internal::Stmt &statement);
+
+// Statements one after the other, by what they are, and what is allocated for them.
+class Band {
+public:
+    Band(const Halide::Internal::For *loop, const BandStages &stages);
+
+    Part scores, weights, terms, values, state;
+    std::vector<Part> maxima, sums;
+
+    // Of a band with this number.
+    Part of(const Part &part, const Halide::Expr &band) const;
+    Halide::Internal::Stmt statement_of(const Part &part, const Halide::Expr &band) const;
+    Halide::Internal::Stmt all_of(const std::vector<Part> &parts, const Halide::Expr &band) const;
+
+    // The allocations around a statement made of such.
+    Halide::Internal::Stmt allocated(Halide::Internal::Stmt statement) const;
+
+private:
+    void read(const Halide::Internal::Stmt &statement, const Halide::Expr &condition);
+    void take_roles(const BandStages &stages);
+    void double_arrays(const std::set<std::string> &arrays);
+
+    const Halide::Internal::For *loop_;
+    std::vector<Part> parts_;
+    std::vector<Halide::Internal::Stmt> allocations_;
+    std::map<std::string, Halide::Expr> doubled_;  // sizes of arrays that are there twice, in elements
+};
+
+}  // namespace hattn::schedules::x86

@@ -1,0 +1,20 @@
+// Sums of small matrices in a register, as matrix_tiles.h wants them.
+#pragma once
+
+#include "generators/attention_stages.h"
+#include "tile_sums.h"
+
+namespace hattn::schedules::x86 {
+
+// Sums that `stored` brings into memory: `joined` is the innermost of the loops around it, which become as many
+// registers. over: (element of a block, product of terms, block).
+inline void schedule_sums(Halide::Func sums, const Halide::Func &stored, const Halide::Var &joined,
+                          const Halide::Var &column, const Halide::Var &row, Halide::RDom over) {
+    sums.compute_at(stored, joined).store_in(Halide::MemoryType::Stack).vectorize(column);
+    sums.update().reorder(column, over.x, row, over.y, over.z).vectorize(column).unroll(over.y);
+}
+
+// Registers of keys that are computed together. No more, so that keys in place are read in the order of memory.
+inline constexpr int kJoinedKeys = 2;
+
+}  // namespace hattn::schedules::x86

@@ -1,0 +1,56 @@
+// A lowering pass: what stands between the products of small matrices is computed while others are multiplied.
+#pragma once
+
+#include <string>
+
+#include "Halide.h"
+
+namespace hattn::schedules::x86 {
+
+// The loop over bands of rows.
+inline constexpr const char *kBandLoop = "bands";
+
+// A call of this name stands where matrix_tiles.h leaves room among products.
+inline constexpr const char *kRoomCall = "hattn_room_among_products";
+
+// Names of Funcs, whose loops go into such rooms: from scores to weights, from these to their terms, and what is added
+// to the state.
+struct BandStages {
+    std::string weights, terms, rescale, state;
+};
+
+// AMX multiplies on its own: a product starts once in sixteen cycles, and between two of them both vector units are
+// idle. But a core looks no further ahead than some hundred instructions, so that loops one after the other take the
+// sum of their times, and loops that are mixed hardly more than the longer one.
+//
+// A band goes through scores, their maxima, weights, terms of these, weighted values, sums of weights, state. Only
+// maxima and sums, which are short, stay between products:
+//
+//     for each band i, and two more
+//         scores(i)              with weights(i-1)
+//         weighted values(i-2)   with terms(i-1), state(i-3)
+//         sums(i-1), maxima(i)
+//     state of the last band
+//
+// each as far as there is such a band; weights of the last band and terms of the first have no products beside them.
+// "With" means: passes of the loop are dealt evenly to the rooms among products. Where no product is computed, since no
+// row sees a key, they come one after the other. Nothing is computed twice, or otherwise than without this pass.
+//
+// Where Halide's profiler tells stages apart, they stay apart.
+//
+// What is stored of a band while that of the one before is read is there twice; all that a band allocates moves out of
+// the loop. Loops over bands in which stages are in another order are refused, as an error says.
+class OverlappedBands : public Halide::Internal::IRMutator {
+public:
+    explicit OverlappedBands(BandStages stages) : stages_(std::move(stages)) {}
+
+private:
+    using IRMutator::visit;
+
+    Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::Evaluate *evaluate) override;
+
+    const BandStages stages_;
+};
+
+}  // namespace hattn::schedules::x86

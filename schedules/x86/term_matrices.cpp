@@ -1,0 +1,167 @@
+#include "term_matrices.h"
+
+#include "matrix_sums.h"
+#include "overlapped_bands.h"
+#include "schedules/simd/row_stages.h"
+#include "schedules/stored.h"
+
+namespace hattn::schedules::x86 {
+
+using namespace Halide;
+using generators::AttentionStages;
+
+namespace {
+
+// Numbers of a chunk in terms, once for all bands.
+void schedule_keys_and_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    s.key_terms.compute_at(chunk_loop)
+        .bound(s.term, 0, s.bfloat16_terms)
+        .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
+        .reorder(s.term, s.d, s.k)
+        .unroll(s.term)
+        .partition(s.d, s.any_storage ? Partition::Auto : Partition::Always);
+    // Turned on their way, as turned_stores.h does.
+    Var key("k_of_words"), blocks("d_blocks"), both("k_and_d_blocks");
+    s.value_rows.compute_at(chunk_loop)
+        .bound(s.term, 0, s.bfloat16_terms)
+        .bound_extent(s.k, tile.keys)
+        .align_storage(s.k, tile.keys + generators::kMatrixDepth)
+        .split(s.k, s.k, key, generators::kMatrixDepth)
+        .split(s.d, blocks, s.d, lanes, TailStrategy::RoundUp)
+        .vectorize(s.d);
+    if (s.any_storage) {
+        s.value_rows.reorder(s.d, key, s.term, blocks, s.k).unroll(s.term);
+    } else {
+        s.value_starts.compute_at(chunk_loop).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
+        s.value_rows.fuse(blocks, s.k, both)
+            .reorder(s.d, key, s.term, both)
+            .unroll(s.term)
+            .partition(both, Partition::Never);
+    }
+    if (s.any_storage) {
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.value_rows, s.k), lanes);
+    }
+}
+
+void schedule_query_terms(AttentionStages &s, const Tile &tile, int lanes) {
+    Var rows("r_block"), pass("pass"), pairs("pair_block");
+    s.query_pairs.compute_root()
+        .bound(s.side, 0, 2)
+        .bound(s.r, 0, s.joined_rows)
+        .bound(s.band, 0, tile.rows / s.joined_rows)
+        .bound(s.term, 0, s.bfloat16_terms)
+        .split(s.r, rows, s.r, lanes)
+        .split(s.pair, pairs, s.pair, lanes)
+        .fuse(s.side, s.r, pass)
+        .reorder(s.pair, pass, pairs, rows, s.term, s.band)
+        .vectorize(s.pair)
+        .unroll(s.term)
+        .partition(pairs, Partition::Always);
+}
+
+void schedule_band_scores(AttentionStages &s, const LoopLevel &band_loop, const LoopLevel &chunk_loop, const Tile &tile,
+                          int lanes) {
+    s.logits.compute_at(band_loop).bound_extent(s.r, s.joined_rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
+    s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
+    // Without hooks logits are what the product is, which is stored as that.
+    Func scores = s.logits;
+    if (!s.scales_exponents()) {
+        scores = s.dot.in();
+        scores.compute_at(band_loop).bound_extent(s.r, s.joined_rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
+        s.logits.vectorize(s.r, lanes).unroll(s.r);
+    }
+    Var column("matrix_column"), row("matrix_row"), rows("joined_rows"), keys("joined_keys");
+    scores.split(s.r, s.r, column, kSide)
+        .split(s.k, s.k, row, kSide)
+        .split(s.r, s.r, rows, s.joined_rows / kSide)
+        .split(s.k, s.k, keys, kJoinedKeys)
+        .reorder(column, row, rows, keys, s.r, s.k, s.c)
+        .vectorize(column);
+    for (Func f : {s.block_seen, s.seen_blocks}) {
+        f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / kSide);
+    }
+    schedule_sums(s.dot, scores, rows, s.r, s.k, s.over_dim_blocks);
+}
+
+void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const Tile &tile, int lanes) {
+    s.statistics_before.compute_root().bound(s.r, 0, tile.rows);
+    for (Func f : {s.chunk_max, s.running_max, s.rescale, s.chunk_sum, s.weights}) {
+        f.compute_at(band_loop).bound_extent(s.r, s.joined_rows).vectorize(s.r, lanes).unroll(s.r);
+    }
+    for (Func f : {s.chunk_max, s.chunk_sum}) {
+        f.update()
+            .reorder(s.r, s.over_keys.x, s.over_keys.y)
+            .vectorize(s.r, lanes)
+            .unroll(s.r)
+            .unroll(s.over_keys.x, 4);
+    }
+    for (Func f : {s.logits, s.weights}) {
+        f.bound_storage(s.k, tile.keys);
+    }
+    Var rows("r_block");
+    s.weight_pairs.compute_at(band_loop)
+        .bound(s.side, 0, 2)
+        .bound(s.term, 0, s.bfloat16_terms)
+        .bound_extent(s.r, s.joined_rows)
+        .bound_extent(s.pair, tile.keys / 2)
+        .split(s.r, rows, s.r, lanes)
+        .reorder(s.side, s.r, s.term, rows, s.pair)
+        .vectorize(s.r)
+        .unroll(s.side)
+        .unroll(s.term)
+        .unroll(rows);
+}
+
+void schedule_band_state(AttentionStages &s, const LoopLevel &band_loop, const Var &bands, const Tile &tile,
+                         int lanes) {
+    Func sums = s.chunk_output.in();
+    Var column("matrix_column"), row("matrix_row"), rows("joined_rows"), elements("joined_elements");
+    sums.compute_at(band_loop)
+        .bound_extent(s.r, s.joined_rows)
+        .bound_extent(s.c, 1)
+        .split(s.r, s.r, column, kSide)
+        .split(s.d, s.d, row, kSide, TailStrategy::RoundUp)
+        .split(s.r, s.r, rows, s.joined_rows / kSide)
+        .split(s.d, s.d, elements, kJoinedKeys, TailStrategy::RoundUp)
+        .reorder(column, row, rows, elements, s.r, s.d, s.c)
+        .vectorize(column);
+    schedule_sums(s.chunk_output, sums, rows, s.r, s.d, s.over_key_blocks);
+
+    s.state.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes).unroll(s.r, 2);
+    s.state.align_storage(s.r, tile.rows + kSide);
+    s.state.update()
+        .split(s.r, bands, s.r, s.joined_rows)
+        .reorder(s.r, s.d, bands, s.over_chunks.x)
+        .partition(s.over_chunks.x, Partition::Never)
+        .vectorize(s.r, lanes)
+        .unroll(s.r);
+    s.statistics.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    s.statistics.update()
+        .split(s.r, bands, s.r, s.joined_rows)
+        .reorder(s.r, bands, s.over_chunks.x)
+        .vectorize(s.r, lanes)
+        .unroll(s.r)
+        .compute_with(s.state.update(), bands);
+    s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+
+    simd::schedule_turned_output(s, tile, lanes);
+    s.not_finite.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    s.not_finite.update().reorder(s.r, s.over_elements).vectorize(s.r, lanes);
+}
+
+}  // namespace
+
+void schedule_term_matrices(AttentionStages &s, const Tile &tile, int lanes) {
+    const Var bands(kBandLoop);
+    const LoopLevel chunk_loop(s.state, s.over_chunks.x), band_loop(s.state, bands);
+    simd::schedule_rows(s, tile, lanes);
+    schedule_query_terms(s, tile, lanes);
+    schedule_band_state(s, band_loop, bands, tile, lanes);
+    schedule_keys_and_values(s, chunk_loop, tile, lanes);
+    simd::schedule_hook_tiles(s, chunk_loop, band_loop, s.joined_rows, lanes);
+    schedule_band_scores(s, band_loop, chunk_loop, tile, lanes);
+    schedule_band_softmax(s, band_loop, tile, lanes);
+}
+
+}  // namespace hattn::schedules::x86
