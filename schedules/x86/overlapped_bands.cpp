@@ -16,14 +16,15 @@ using namespace Halide::Internal;
 namespace {
 
 // Passes of a loop, from one to before another.
-Stmt passes(const For *loop, const Expr &first, const Expr &end) {
+Stmt passes(const Stmt &statement, const Expr &first, const Expr &end) {
+    const For *loop = statement.as<For>();
     return For::make(loop->name, simplify(loop->min + first), end - first, ForType::Serial, Partition::Never,
                      DeviceAPI::None, loop->body);
 }
 
 // A loop whose passes are dealt to rooms, all or some of them.
 struct Rider {
-    const For *loop;
+    Stmt loop;
     Expr first, count;
 };
 
@@ -92,18 +93,6 @@ Stmt with_riders(const Part &products, const std::vector<Rider> &riders) {
                                                               tiles->partition_policy, tiles->device_api, body)));
 }
 
-// Loops that riders come from, which they only point to.
-class Held {
-public:
-    const For *operator()(Stmt statement) {
-        statements_.push_back(std::move(statement));
-        return statements_.back().as<For>();
-    }
-
-private:
-    std::vector<Stmt> statements_;
-};
-
 Stmt overlapped(const For *loop, const BandStages &stages) {
     const auto extent = as_const_int(loop->extent);
     if (!extent) {
@@ -114,14 +103,12 @@ Stmt overlapped(const For *loop, const BandStages &stages) {
         cannot_overlap("there is but one band", loop);
     }
     const Band band(loop, stages);
-    Held held;
-    const auto loop_of = [&](const Part &part, const Expr &which) { return held(band.of(part, which).statement); };
     const std::string name = unique_name("overlapped_band");
     const Expr i = Variable::make(Int(32), name);
     // Their conditions say that there is such a chunk, which the loop over chunks says too.
     const auto some_of = [&](const Part &part, int bands_ago, const Expr &wanted) {
-        const For *loop = loop_of(part, max(i - bands_ago, 0));
-        return Rider{loop, 0, select(wanted, loop->extent, 0)};
+        const Part own = band.of(part, max(i - bands_ago, 0));
+        return Rider{own.statement, 0, select(wanted, own.loop()->extent, 0)};
     };
     const Stmt scores = with_riders(band.of(band.scores, i), {some_of(band.weights, 1, i > 0)});
     const Stmt values = with_riders(band.of(band.values, i - 2),

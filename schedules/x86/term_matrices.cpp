@@ -31,16 +31,14 @@ void schedule_keys_and_values(AttentionStages &s, const LoopLevel &chunk_loop, c
         .vectorize(s.d);
     if (s.any_storage) {
         s.value_rows.reorder(s.d, key, s.term, blocks, s.k).unroll(s.term);
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
+        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.value_rows, s.k), lanes);
     } else {
         s.value_starts.compute_at(chunk_loop).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
         s.value_rows.fuse(blocks, s.k, both)
             .reorder(s.d, key, s.term, both)
             .unroll(s.term)
             .partition(both, Partition::Never);
-    }
-    if (s.any_storage) {
-        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
-        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.value_rows, s.k), lanes);
     }
 }
 

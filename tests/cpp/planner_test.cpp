@@ -260,7 +260,6 @@ TEST(Rule, TilesOfFlashHaveNoMoreHeadsThanFewTilesTake) {
     }
 }
 
-// 65 to 96 rows make two tiles of 64, or three of 32.
 TEST(Rule, TilesThatMultiplyTermsHaveTwoHeadsOrFewRows) {
     test::ContextPtr context = test::make_context();
     const std::string usual = planned(context, {16, 8}, 2048, 2048)["kernel"];
@@ -285,6 +284,7 @@ TEST(Rule, TilesThatMultiplyTermsHaveTwoHeadsOrFewRows) {
     }
 }
 
+// 65 to 96 rows make two tiles of 64, or three of 32.
 TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
     const char *target = "target=x86-avx512";
     if (!test::new_context(target).outcome.ok()) {
