@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "kernel_tiles.h"
 #include "verify.h"
@@ -35,6 +36,14 @@ hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dt
         return row.at("target") == target && row.at("storage") == "bfloat16" && row.at("runnable");
     });
     return dtype == HATTN_BFLOAT16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
+}
+
+// Whether some multiply sums of two bfloat16 numbers.
+bool multiplies_two_terms(const json &info, const std::string &target) {
+    const json &kernels = info.at("kernels");
+    return std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
+        return row.at("target") == target && row.at("storage") == "halves_matrices" && row.at("runnable");
+    });
 }
 
 // Whether some multiply pairs of integers.
@@ -101,11 +110,12 @@ std::vector<Entrant> ranked(const Model &model, const Request &request, std::vec
 // Holds results against the oracle and, where asked for, against the default's bits.
 class Judge {
 public:
-    // weight_type: to which candidates may round weights. integers: whether they may multiply these.
-    Judge(Problems &problems, hattn_dtype weight_type, bool integers, bool invariant, Trial &usual)
+    // rounding: what candidates may round of a problem.
+    Judge(Problems &problems, const std::function<cases::Rounding(const cases::TypedProblem &)> &rounding,
+          bool invariant, Trial &usual)
         : problems_(problems), invariant_(invariant) {
         for (const auto &problem : problems) {
-            verifications_.emplace_back(problem->twin, kOracleBudget, problem->rounding(weight_type, integers));
+            verifications_.emplace_back(problem->twin, kOracleBudget, rounding(*problem));
         }
         for (size_t i = 0; i < problems.size() && invariant; ++i) {
             usual.execute(i);
@@ -187,8 +197,12 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
 
     const std::string target = field.usual.at("target");
     const hattn_dtype dtype = request.shapes.front().dtype;
-    Judge judge(problems, weight_type_of(bench.info, target, dtype), multiplies_integers(bench.info, target, dtype),
-                request.invariant, field.trials.front());
+    const auto rounding = [&](const cases::TypedProblem &problem) {
+        return problem.rounding(weight_type_of(bench.info, target, dtype),
+                                multiplies_integers(bench.info, target, dtype),
+                                multiplies_two_terms(bench.info, target));
+    };
+    Judge judge(problems, rounding, request.invariant, field.trials.front());
     std::vector<Candidate> space = space_of(request.shapes.front(), kernels_for(bench, request, problems));
     if (request.invariant) {
         space = invariant_space(space, usual);

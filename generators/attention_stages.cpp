@@ -73,6 +73,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       state("state"),
       statistics("statistics"),
       normaliser("normaliser"),
+      output_scale("output_scale"),
       output("output"),
       lse("lse"),
       // Of several terms what is not finite is computed otherwise, whoever sees it: runtime/kernel_call.cpp.
@@ -87,7 +88,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_max(r, c) = kMaskedScore;
     chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
 
-    if (bfloat16_terms > 1) {
+    if (in_bands) {
         statistics_before = Func("statistics_before");
         statistics_before(r) = Tuple(undef<float>(), undef<float>());
     }
@@ -122,7 +123,15 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         row_weights(k, r, c) = weights(r, k, c);
     }
     chunk_sum(r, c) = 0.0f;
-    chunk_sum(r, c) += weights(r, key, c);
+    if (in_bands) {
+        pair_sums = Func("pair_sums");
+        pair_sums(r, pair, c) = weights(r, 2 * pair, c) + weights(r, 2 * pair + 1, c);
+        over_key_pairs = RDom({{0, kGranuleKeys / 2}, {0, granules(chunk_keys)}}, "over_key_pairs");
+        over_key_pairs.where(over_key_pairs.y < granules(inputs.key_count - c * chunk_keys));
+        chunk_sum(r, c) += pair_sums(r, over_key_pairs.y * (kGranuleKeys / 2) + over_key_pairs.x, c);
+    } else {
+        chunk_sum(r, c) += weights(r, key, c);
+    }
 
     Expr stored_granule = c * granules(chunk_keys) + granule;
     if (options.slices > 0 || in_matrices) {
@@ -302,13 +311,14 @@ Expr AttentionStages::value_of_pair(const Expr &element, const Expr &of_chunk) c
 
 void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
     const auto blocks = [](Expr keys) { return (std::move(keys) + (kMatrixDepth - 1)) / kMatrixDepth; };
+    const auto products = products_of_values(bfloat16_terms);
     over_key_blocks =
-        RDom({{0, kMatrixDepth}, {0, products_of_terms(bfloat16_terms)}, {0, blocks(chunk_keys)}}, "over_key_blocks");
+        RDom({{0, kMatrixDepth}, {0, static_cast<int>(products.size())}, {0, blocks(chunk_keys)}}, "over_key_blocks");
     over_key_blocks.where(over_key_blocks.z < blocks(inputs.key_count - c * chunk_keys));
     over_key_blocks.where(over_key_blocks.z < seen_blocks(r / kMatrixColumns, c));
-    const TermPair terms = term_pair(over_key_blocks.y, bfloat16_terms);
+    const TermPair terms = term_pair(over_key_blocks.y, products);
     Expr key = over_key_blocks.z * kMatrixDepth + over_key_blocks.x;
-    if (bfloat16_terms > 1) {
+    if (in_bands) {
         // Weights have rows side by side, as they are computed, and values are turned, once for all rows of the tile.
         Expr value = chunk_value(d, k % kGranuleKeys, k / kGranuleKeys, c);
         if (!any_storage) {
@@ -317,9 +327,10 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
             value = inputs.value_from(value_starts(k, c), element_of_head(inputs, d));
         }
         value_rows = Func("value_rows");
-        value_rows(k, d, term, c) = bfloat16_term(value, term, bfloat16_terms);
+        value_rows(k, d, term, c) =
+            bfloat16_terms > 1 ? bfloat16_term(value, term, bfloat16_terms) : upper_half(cast<float>(value));
         weight_pairs = Func("weight_pairs");
-        weight_pairs(side, r, pair, term, c) = bfloat16_term(weights(r, 2 * pair + side, c), term, bfloat16_terms);
+        weight_pairs(side, r, pair, term, c) = weight_term(weights(r, 2 * pair + side, c), term, bfloat16_terms);
         chunk_output(r, d, c) = 0.0f;
         chunk_output(r, d, c) += cast<float>(value_rows(key, d, terms.first, c)) *
                                  cast<float>(weight_pairs(key % 2, r, key / 2, terms.second, c));
@@ -362,7 +373,8 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
         normalise(statistics(r)[0], carried ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
     Expr sum = in_steps ? inputs.value_steps().sum(at, d) : in_integers ? inputs.value_pairs().sum(at, d) : state(r, d);
-    output(d, r) = scaled_output(inputs, sum * normaliser(r)[0], d);
+    output_scale(d) = scaled_output(inputs, 1.0f, d);
+    output(d, r) = sum * normaliser(r)[0] * output_scale(d);
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
     if (bfloat16_terms > 1) {

@@ -38,6 +38,8 @@ struct StageOptions {
     bool values_in_place = false;
     // Of bfloat16 matrices: keys are multiplied where they lie, but for chunks that are not whole.
     bool keys_in_place = false;
+    // Of bfloat16 matrices: rows go from scores to the state joined_rows at a time.
+    bool bands = false;
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.
@@ -183,6 +185,7 @@ struct ScoreStages {
     int joined_rows = 0;                          // of sums that are computed together; in_matrices
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_matrices = false;                     // and run over whole blocks of kMatrixDepth: multiplies_matrices()
+    bool in_bands = false;                        // likewise, as StageOptions
     int bfloat16_terms = 1;                       // that keys, values, queries and weights are a sum of, in_matrices
     hattn_dtype matrix_type = HATTN_FLOAT32;      // else: both products are of matrices, of bits of this type
     bool in_fragments() const {                   // and their results are fragments that the threads of a warp hold
@@ -243,6 +246,7 @@ struct AttentionStages : ScoreStages {
     Halide::Func weights;    // (r, k, c) 2^(logits - running_max), 0 where masked
     Halide::Func rescale;    // (r, c) 2^(running_max of the chunk before - running_max)
     Halide::Func chunk_sum;  // (r, c) of weights
+    Halide::Func pair_sums;  // (r, pair, c) of the weights of two keys; defined in_bands
     Halide::Func key_seen;   // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     // In its place with values_in_place:
     Halide::RDom over_lane_rows;  // (vector of rows, slot)
@@ -298,6 +302,7 @@ struct AttentionStages : ScoreStages {
     Halide::Func state;               // (r, d) unnormalised output, updated over chunks
     Halide::Func statistics;          // (r) Tuple(sum, maximum), updated beside it
     Halide::Func normaliser;          // (r) Tuple(factor on state, lse)
+    Halide::Func output_scale;        // (d) of weighted values, see scaled_output()
     Halide::Func output;              // (d, r)
     Halide::Func lse;                 // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
                                       // what is not finite

@@ -26,7 +26,8 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
       query_type("query_type"),
       query_halves(UInt(16), 3, "query_halves"),
       row_layout("row_layout"),
-      any_storage(storage == KeyStorage::kAny || storage == KeyStorage::kAnyMatrices),
+      any_storage(storage == KeyStorage::kAny || storage == KeyStorage::kAnyMatrices ||
+                  storage == KeyStorage::kHalvesMatrices),
       all_type(type_of_all(storage)),
       stored_key("key", lanes),
       stored_value("value", lanes),
@@ -174,7 +175,9 @@ Expr AttentionInputs::key_start(const Expr &key_index) const {
 }
 
 Expr AttentionInputs::value_start(const Expr &key_index) const {
-    return row_start(fetched_storage(in_bytes(), value, stored_value), value_granules, key_index);
+    const bool halves = multiplies_stored(storage);
+    return row_start(halves ? stored_value.halves : fetched_storage(in_bytes(), value, stored_value), value_granules,
+                     key_index);
 }
 
 Expr AttentionInputs::key_line(const Expr &line, int rows) const {
@@ -216,6 +219,7 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
     switch (storage) {
     case KeyStorage::kAny:
     case KeyStorage::kAnyMatrices:
+    case KeyStorage::kHalvesMatrices:
         return stored.element(floats, granules, d, granule, slot);
     case KeyStorage::kAllFloat16:
     case KeyStorage::kAllBfloat16:
@@ -279,8 +283,11 @@ Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
 }
 
 Expr AttentionInputs::value_from(const Expr &start, const Expr &d) const {
-    Expr last = value.dim(2).max() * value.dim(2).stride();
-    return value(unsafe_promise_clamped(start, 0, last) + d, value.dim(1).min(), value.dim(2).min());
+    const bool halves = multiplies_stored(storage);
+    const ImageParam &storage = halves ? stored_value.halves : value;
+    Expr last = storage.dim(2).max() * storage.dim(2).stride();
+    Expr element = storage(unsafe_promise_clamped(start, 0, last) + d, storage.dim(1).min(), storage.dim(2).min());
+    return halves ? reinterpret(BFloat(16), element) : element;
 }
 
 Expr AttentionInputs::in_blocks(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,

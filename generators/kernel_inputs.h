@@ -40,7 +40,7 @@ struct AttentionInputs {
     // whose keys and values are any_float are whole blocks of kAlignedElements besides.
     Halide::Param<int> row_layout;
     bool any_float = false;     // keys and values are not quantised
-    bool any_storage;           // storage is kAny or kAnyMatrices
+    bool any_storage;           // storage is kAny, kAnyMatrices or kHalvesMatrices
     hattn_dtype all_type;       // type_of_all(storage)
     bool whole_heads() const {  // heads are multiples of kWholeHead
         return all_type != HATTN_FLOAT32;
@@ -98,7 +98,7 @@ struct AttentionInputs {
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     // key_element() where storage is bfloat16, for loops that are vectorized under a condition of each lane.
     Halide::Expr bfloat16_key(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
-    Halide::Expr value_from(const Halide::Expr &start, const Halide::Expr &d) const;  // value_start(), of float32
+    Halide::Expr value_from(const Halide::Expr &start, const Halide::Expr &d) const;  // value_start()
     // Of a matrix_type: the bits of a value, which is that of the key where rows are side by side.
     Halide::Expr value_half(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
                             const Halide::Expr &key) const;

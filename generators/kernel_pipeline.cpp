@@ -58,7 +58,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                                      : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
-    const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && target.stand_in.empty();
+    const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
+    const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && !bands && target.stand_in.empty();
     const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
@@ -72,7 +73,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .fetch_operands = fetches_operands,
                                                 .integer_pairs = multiplies_integers(spec, target),
                                                 .values_in_place = in_place,
-                                                .keys_in_place = keys_in_place});
+                                                .keys_in_place = keys_in_place,
+                                                .bands = bands});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive
@@ -80,11 +82,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                             : target.flash;
     schedule(stages, spec.tile, target.lanes);
     KernelPipeline kernel{Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
-    if (multiplies_terms(spec.storage)) {
-        kernel.bands = {.weights = stages.weights.name(),
-                        .terms = stages.weight_pairs.name(),
-                        .rescale = stages.rescale.name(),
-                        .state = stages.state.name()};
+    if (bands) {
+        kernel.bands = {
+            .weights = stages.weight_pairs.name(), .rescale = stages.rescale.name(), .state = stages.state.name()};
     }
     if (stages.statistics_before.defined()) {
         kernel.pipeline.add_custom_lowering_pass(

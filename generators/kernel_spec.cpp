@@ -35,6 +35,7 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
     {KernelKind::kFlash, "amx_float32_flash", KeyStorage::kFloat32Matrices},
     {KernelKind::kFlash, "amx_stored_flash", KeyStorage::kAnyMatrices},
+    {KernelKind::kFlash, "amx_halves_flash", KeyStorage::kHalvesMatrices},
     {KernelKind::kWiden, "widen"},
     {KernelKind::kNarrow, "narrow"},
     {KernelKind::kBlockScales, "block_scales"},
@@ -93,7 +94,12 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
         return target.bfloat16.flash_tiles;
     }
     if (family.storage == KeyStorage::kBfloat16Matrices) {
-        return target.matrices.flash_tiles;
+        std::vector<Tile> tiles = target.matrices.flash_tiles;
+        tiles.insert(tiles.end(), target.matrices.band_flash_tiles.begin(), target.matrices.band_flash_tiles.end());
+        return tiles;
+    }
+    if (family.storage == KeyStorage::kAnyMatrices) {
+        return target.matrices.any_term_flash_tiles;
     }
     if (multiplies_terms(family.storage)) {
         return target.matrices.term_flash_tiles;
@@ -185,7 +191,8 @@ std::string KernelSpec::name(const std::string &target) const {
 std::vector<KernelSpec> kernels_of(const TargetRow &target, const KernelFamily &family) {
     std::vector<KernelSpec> specs;
     for (const Tile &tile : tiles_of(target, family)) {
-        for (HookMask hooks : hook_sets_of(family)) {
+        const bool without_hooks = !multiplies_terms(family.storage) && goes_in_bands(family.storage, tile.rows);
+        for (HookMask hooks : without_hooks ? std::vector<HookMask>{0} : hook_sets_of(family)) {
             specs.push_back({family.kind, family.storage, hooks, tile});
         }
     }
@@ -223,6 +230,7 @@ Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
     case KeyStorage::kBfloat16Matrices:
     case KeyStorage::kFloat32Matrices:
     case KeyStorage::kAnyMatrices:
+    case KeyStorage::kHalvesMatrices:
         return {target.matrices.halide_target, target.matrices.cpu_features};
     case KeyStorage::kAllInt8:
     case KeyStorage::kAllInt4:

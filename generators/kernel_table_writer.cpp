@@ -60,6 +60,8 @@ const char *enumerator(KeyStorage storage) {
         return "KeyStorage::kFloat32Matrices";
     case KeyStorage::kAnyMatrices:
         return "KeyStorage::kAnyMatrices";
+    case KeyStorage::kHalvesMatrices:
+        return "KeyStorage::kHalvesMatrices";
     case KeyStorage::kAllFloat16:
         return "KeyStorage::kAllFloat16";
     case KeyStorage::kAllBfloat16:

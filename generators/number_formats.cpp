@@ -1,7 +1,7 @@
 #include "number_formats.h"
 
-#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "hattn/hattn.h"
 
@@ -62,27 +62,65 @@ Expr float16_bits(Expr value) {
     return reinterpret<uint16_t>(cast(Float(16), std::move(value)));
 }
 
-Expr bfloat16_term(const Expr &value, const Expr &term, int terms) {
-    if (terms == 1) {
-        return cast<bfloat16_t>(value);
-    }
-    const auto upper = [](const Expr &number) {
-        return reinterpret<float>(reinterpret<uint32_t>(number) & Expr(uint32_t{0xffff0000}));
-    };
-    Expr after_first = value - upper(value);
-    Expr rounded = reinterpret<float>(reinterpret<uint32_t>(after_first) + Expr(uint32_t{0x8000}));
-    Expr number = select(term == 0, value, term == 1, rounded, after_first - upper(rounded));  // whose upper half it is
+Expr upper_half(const Expr &number) {
     Expr half = Internal::Call::make(UInt(16), kUpperHalfCall, {number}, Internal::Call::PureExtern);
     return reinterpret(BFloat(16), half);
 }
 
-TermPair term_pair(const Expr &product, int terms) {
-    // From each to the next one term changes, so that the other one may stay where it is.
-    constexpr std::pair<int, int> kPairs[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
-    static_assert(std::size(kPairs) == products_of_terms(kFloat32Terms));
-    TermPair pair{0, 0};  // the last
-    for (int i = products_of_terms(terms) - 2; i >= 0; --i) {
-        pair = {select(product == i, kPairs[i].first, pair.first), select(product == i, kPairs[i].second, pair.second)};
+namespace {
+
+// Whose upper half is the nearest bfloat16 number. Of a NaN with all bits set it is none.
+Expr rounded_up(const Expr &number) {
+    return reinterpret<float>(reinterpret<uint32_t>(number) + Expr(uint32_t{0x8000}));
+}
+
+Expr upper(const Expr &number) {
+    return reinterpret<float>(reinterpret<uint32_t>(number) & Expr(uint32_t{0xffff0000}));
+}
+
+}  // namespace
+
+Expr bfloat16_term(const Expr &value, const Expr &term, int terms) {
+    if (terms == 1) {
+        return value.type() == BFloat(16) ? value : upper_half(rounded_up(value));
+    }
+    if (terms == 2) {
+        Expr first = rounded_up(value);
+        return upper_half(select(term == 0, first, value - upper(first)));
+    }
+    Expr after_first = value - upper(value);
+    Expr rounded = rounded_up(after_first);
+    Expr number = select(term == 0, value, term == 1, rounded, after_first - upper(rounded));  // whose upper half it is
+    return upper_half(number);
+}
+
+Expr weight_term(const Expr &weight, const Expr &term, int terms) {
+    if (terms != 2) {
+        return bfloat16_term(weight, term, terms);
+    }
+    return upper_half(rounded_up(select(term == 0, weight, weight - upper(rounded_up(weight)))));
+}
+
+std::vector<std::pair<int, int>> products_of_scores(int terms) {
+    return terms == 2 ? std::vector<std::pair<int, int>>{{0, 1}, {1, 1}, {1, 0}, {0, 0}} : products_of_values(terms);
+}
+
+std::vector<std::pair<int, int>> products_of_values(int terms) {
+    switch (terms) {
+    case 1:
+        return {{0, 0}};
+    case 2:
+        return {{0, 1}, {0, 0}, {1, 0}};
+    default:
+        return {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
+    }
+}
+
+TermPair term_pair(const Expr &product, const std::vector<std::pair<int, int>> &products) {
+    TermPair pair{products.back().first, products.back().second};
+    for (int i = static_cast<int>(products.size()) - 2; i >= 0; --i) {
+        pair = {select(product == i, products[i].first, pair.first),
+                select(product == i, products[i].second, pair.second)};
     }
     return pair;
 }

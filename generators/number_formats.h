@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "Halide.h"
 #include "hattn/hattn.h"
@@ -17,21 +19,28 @@ Halide::Expr float16_value(Halide::Expr bits);                     // uint16: IE
 Halide::Expr bfloat16_value(Halide::Expr bits);                    // uint16: the upper half of a float32
 Halide::Expr half_value(hattn_dtype type, Halide::Expr bits);      // either of these
 inline constexpr const char *kUpperHalfCall = "hattn_upper_half";  // 16 bits, for schedules/simd/upper_halves.h
-inline constexpr int kFloat32Terms = 3;
-// A number as a sum of bfloat16 ones: as one term the nearest, as kFloat32Terms exact but for what is below the
-// smallest normal number. Then the first is what it is cut off at 8 bits, the second the nearest to what is left, the
-// last the rest; one of them is a NaN where the number is not finite.
+Halide::Expr upper_half(const Halide::Expr &number);               // a call of it, in bfloat16
+// A number as a sum of bfloat16 ones; one of several is a NaN where the number is not finite.
+//   One term: the nearest.
+//   Two: the nearest, and what is left, cut off at 8 bits. Exact for float16, else to 2^-15.
+//   Three: exact but for what is below the smallest normal number. The first is the number cut off at 8 bits, the
+//   second the nearest to what is left, the last the rest.
 Halide::Expr bfloat16_term(const Halide::Expr &value, const Halide::Expr &term, int terms);
 
-// A product of two such sums: the products of terms that are worth keeping, which are those whose numbers add up to
-// less than `terms`. The next ones are 2^-23 of the whole at most, as three terms are rounded.
+// The same of what arithmetic makes, whose NaNs may be rounded: of two terms the second is the nearest too, to 2^-16.
+Halide::Expr weight_term(const Halide::Expr &weight, const Halide::Expr &term, int terms);
+
+// A product of two such sums: products of terms, (first, second) of each, so that from each to the next one term
+// changes. Of three terms, and of two where weights are multiplied, those whose numbers add up to less than the terms'
+// count: the next ones are 2^-23 of the whole at most, or 2^-16. Of two terms of queries and keys all, since logits may
+// be large.
+std::vector<std::pair<int, int>> products_of_scores(int terms);
+std::vector<std::pair<int, int>> products_of_values(int terms);
+
 struct TermPair {
     Halide::Expr first, second;
 };
-constexpr int products_of_terms(int terms) {
-    return terms * (terms + 1) / 2;
-}
-TermPair term_pair(const Halide::Expr &product, int terms);
+TermPair term_pair(const Halide::Expr &product, const std::vector<std::pair<int, int>> &products);
 
 // Float32: element d of a row of four-bit integers, the first in the low half of a byte. lanes: of the vectors along d
 // in which it is computed, at most 16.

@@ -51,7 +51,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || multiplies_matrices(inputs.storage)),
       in_matrices(multiplies_matrices(inputs.storage)),
-      bfloat16_terms(multiplies_terms(inputs.storage) ? kFloat32Terms : 1),
+      in_bands(options.bands),
+      bfloat16_terms(hattn::bfloat16_terms(inputs.storage)),
       matrix_type(inputs.matrix_type),
       row_layout(inputs.row_layout),
       key_groups(options.key_groups),
@@ -114,7 +115,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (in_pairs) {
         query_pairs = Func("query_pairs");
         Expr query = query_tile(r, 2 * pair + side);
-        if (bfloat16_terms > 1) {
+        if (in_bands) {
             query_pairs(side, r, pair, term, band) =
                 bfloat16_term(query_tile(band * joined_rows + r, 2 * pair + side), term, bfloat16_terms);
             multiply_matrices();
@@ -293,8 +294,9 @@ void ScoreStages::multiply_pairs() {
 // One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs. Keys
 // where they lie are rows of a matrix, as those of a granule are evenly spaced.
 void ScoreStages::multiply_matrices() {
+    const auto products = products_of_scores(bfloat16_terms);
     over_dim_blocks =
-        RDom({{0, kMatrixDepth}, {0, products_of_terms(bfloat16_terms)}, {0, over_dim.x.extent() / kMatrixDepth}},
+        RDom({{0, kMatrixDepth}, {0, static_cast<int>(products.size())}, {0, over_dim.x.extent() / kMatrixDepth}},
              "over_dim_blocks");
     Expr first_key = c * chunk_keys + key_block * kMatrixDepth;
     Expr first_of_block = row_block * kMatrixColumns / joined_rows * joined_rows;
@@ -306,7 +308,7 @@ void ScoreStages::multiply_matrices() {
     seen_blocks = Func("seen_blocks");
     Expr last_key = last(last_of_block) - c * chunk_keys;
     seen_blocks(row_block, c) = (max(last_key, -1) + kMatrixDepth) / kMatrixDepth;
-    const TermPair terms = term_pair(over_dim_blocks.y, bfloat16_terms);
+    const TermPair terms = term_pair(over_dim_blocks.y, products);
     Expr element = over_dim_blocks.z * kMatrixDepth + over_dim_blocks.x;
     Expr key = key_rows(element, k, c);
     if (bfloat16_terms > 1) {
@@ -317,9 +319,8 @@ void ScoreStages::multiply_matrices() {
         Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
         key = select(keys_fit(), inputs_.bfloat16_key(element, granule, k % kGranuleKeys), key);
     }
-    Expr query = bfloat16_terms > 1
-                     ? query_pairs(element % 2, r % joined_rows, element / 2, terms.second, r / joined_rows)
-                     : query_pairs(element % 2, r, element / 2, terms.second);
+    Expr query = in_bands ? query_pairs(element % 2, r % joined_rows, element / 2, terms.second, r / joined_rows)
+                          : query_pairs(element % 2, r, element / 2, terms.second);
     dot(r, k, c) += cast<float>(key) * cast<float>(query);
 }
 

@@ -342,24 +342,25 @@ int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t
     return queries + state + values + keys + std::max(weights_apart, weights_for_keys) + of_hooks + chunk;
 }
 
-// What schedules/x86/term_matrices.cpp stores, and schedules/x86/overlapped_bands.h twice. The state is turned when
+// What schedules/x86/matrix_bands.cpp stores, and schedules/x86/overlapped_bands.h twice. The state is turned when
 // queries are gone, in whose place it may come.
-int64_t term_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
-    constexpr int64_t kTerms = 3, kBand = 2 * kMatrixSide;
+int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
+    constexpr int64_t kBand = 2 * kMatrixSide;
+    const int64_t terms = bfloat16_terms(kernel.storage);
     const int64_t rows = kernel.tile.rows, chunk = kernel.tile.keys;
     const int64_t key_row = round_up(key_dim, kMatrixDepth), value_row = round_up(value_dim, kMatrixDepth);
 
-    const int64_t queries = kTerms * rows * key_row / 2;
+    const int64_t queries = terms * rows * key_row / 2;
     const int64_t state = (rows + kMatrixSide) * value_row;
-    const int64_t values = kTerms * (chunk + kMatrixDepth) * value_row / 2 + chunk;
-    const int64_t keys = kTerms * chunk * key_row / 2;
+    const int64_t values = terms * (chunk + kMatrixDepth) * value_row / 2 + chunk;
+    const int64_t keys = terms * chunk * key_row / 2;
     // Of a band.
     const int64_t scores = (kernel.hooks != 0 ? 3 : 2) * kBand * chunk;
-    const int64_t weights = kBand * chunk + 2 * (kTerms * kBand * chunk / 2 + 1);
+    const int64_t weights = kBand * chunk / 2 + 2 * (terms * kBand * chunk / 2 + 1);
     const int64_t added = 2 * kBand * value_row;
-    // A key, and values of as many keys as are turned at once, of another type, in float32.
-    const int64_t stored =
-        kernel.storage == KeyStorage::kAnyMatrices ? key_row + kMatrixDepth * value_row + 8 * kMatrixDepth : 0;
+    // Over any type: a key, and values of as many keys as are turned at once, in float32; scales of outputs.
+    const bool any = multiplies_terms(kernel.storage) && !reads_float32(kernel.storage);
+    const int64_t stored = any ? key_row + (kMatrixDepth + 1) * value_row + 8 * kMatrixDepth : 0;
     const int64_t of_chunks = values + keys + scores + weights + added + stored;
     const int64_t turned = rows * round_up(value_dim, kMatrixSide);
     const int64_t beside = turned <= queries && 2 * turned > queries ? 0 : turned;
@@ -376,19 +377,19 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t rows = round_up(tile.rows, kLanes);
     const int64_t chunk = round_up(tile.keys > 0 ? tile.keys : keys, kLanes) + kLanes;
     const int64_t chunks = tile.keys > 0 ? ceil_div(keys, tile.keys) + 2 : 2;
-    // Chunk maxima, which kernels that multiply terms carry along, and all that is one number a row; and what
-    // allocations waste.
-    const int64_t of_rows = (multiplies_terms(kernel.storage) ? 0 : 3 * rows * chunks) + kRowArrays * rows;
+    const bool in_bands = goes_in_bands(kernel.storage, tile.rows);
+    // Chunk maxima, which bands carry along, and all that is one number a row; and what allocations waste.
+    const int64_t of_rows = (in_bands ? 0 : 3 * rows * chunks) + kRowArrays * rows;
     constexpr int64_t kWaste = kAllocations * 2 * static_cast<int64_t>(kScratchAlignment);
     if (multiplies_matrices(kernel.storage)) {
-        const int64_t floats = multiplies_terms(kernel.storage) ? term_scratch_floats(kernel, key_dim, value_dim)
-                                                                : matrix_scratch_floats(kernel, key_dim, value_dim);
+        const int64_t floats = in_bands ? band_scratch_floats(kernel, key_dim, value_dim)
+                                        : matrix_scratch_floats(kernel, key_dim, value_dim);
         return (floats + of_rows) * kFloatBytes + kWaste;
     }
     // The first kernel of unfused keeps all scores, as logits and as weights.
     const int64_t kept = kernel.kind == KernelKind::kUnfusedScores ? 2 * rows * chunks * chunk : 0;
-    // Query tile and state; logits, weights and two hook operands; value rows of a chunk where keys can be hidden or
-    // are stored in another type.
+    // Query tile and state; logits, weights and two hook operands; value rows of a chunk, and scales of outputs, where
+    // keys can be hidden or are stored in another type.
     const bool in_registers = kernel.storage == KeyStorage::kFloat32 || type_of_all(kernel.storage) != HATTN_FLOAT32;
     const bool keeps_values = kernel.hooks != 0 || !in_registers;
     // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
@@ -410,7 +411,7 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // Chunks are done with when the state is turned, in the place of what they had.
     const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + of_rows +
-                           (keeps_values ? (chunk + 1) * (value_dim + 2 * kLanes) : 0) + key_rows + chunk * kLanes +
+                           (keeps_values ? (chunk + 2) * (value_dim + 2 * kLanes) : 0) + key_rows + chunk * kLanes +
                            kept + steps + lines + next_lines;
     return floats * kFloatBytes + kWaste;
 }

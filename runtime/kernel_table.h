@@ -32,15 +32,16 @@ enum class KeyStorage {
     kBfloat16Matrices,  // the same types, multiplied by an instruction for small matrices
     kFloat32Matrices,   // float32 as sums of bfloat16 numbers, that are multiplied likewise
     kAnyMatrices,       // any storage type, converted into float32 and then the same
+    kHalvesMatrices,    // likewise, of fewer terms: queries, keys and outputs of 16 bits, values of 16 or fewer
     // This type on both sides, brought into float32 in registers.
     kAllFloat16,
     kAllBfloat16,
     kAllInt8,
     kAllInt4
 };
-inline constexpr const char *kStorageNames[] = {"float32",          "any",          "bfloat16",    "bfloat16_matrices",
-                                                "float32_matrices", "any_matrices", "all_float16", "all_bfloat16",
-                                                "all_int8",         "all_int4"};  // by KeyStorage
+inline constexpr const char *kStorageNames[] = {
+    "float32",         "any",         "bfloat16",     "bfloat16_matrices", "float32_matrices", "any_matrices",
+    "halves_matrices", "all_float16", "all_bfloat16", "all_int8",          "all_int4"};  // by KeyStorage
 
 inline constexpr KeyStorage kAllOfOneType[] = {KeyStorage::kAllFloat16, KeyStorage::kAllBfloat16, KeyStorage::kAllInt8,
                                                KeyStorage::kAllInt4};
@@ -61,13 +62,38 @@ constexpr hattn_dtype type_of_all(KeyStorage storage) {
     }
 }
 
+// Bfloat16 numbers of which kernels for matrices make one of queries, keys, weights and values.
+constexpr int bfloat16_terms(KeyStorage storage) {
+    switch (storage) {
+    case KeyStorage::kFloat32Matrices:
+    case KeyStorage::kAnyMatrices:
+        return 3;
+    case KeyStorage::kHalvesMatrices:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
 // Kernels that multiply float32 numbers as sums of bfloat16 ones: what is not finite becomes a NaN in their results.
 constexpr bool multiplies_terms(KeyStorage storage) {
-    return storage == KeyStorage::kFloat32Matrices || storage == KeyStorage::kAnyMatrices;
+    return bfloat16_terms(storage) > 1;
 }
 
 constexpr bool multiplies_matrices(KeyStorage storage) {
     return storage == KeyStorage::kBfloat16Matrices || multiplies_terms(storage);
+}
+
+// Kernels of so many rows whose rows go from scores to the state in bands, see schedules/x86/matrix_bands.h. Fewer rows
+// of bfloat16 numbers do not: what comes before the first band and after the last is too much beside their products.
+constexpr bool goes_in_bands(KeyStorage storage, int rows) {
+    constexpr int kMostWhole = 128;
+    return multiplies_terms(storage) || (storage == KeyStorage::kBfloat16Matrices && rows > kMostWhole);
+}
+
+// Kernels whose products are of the bfloat16 numbers that keys and values are.
+constexpr bool multiplies_stored(KeyStorage storage) {
+    return storage == KeyStorage::kBfloat16 || storage == KeyStorage::kBfloat16Matrices;
 }
 
 // Kernels that read keys and values as float32, where they lie.

@@ -38,6 +38,11 @@ struct Problem {
     bool all_bfloat16() const {
         return q_dtype == HATTN_BFLOAT16 && k_dtype == HATTN_BFLOAT16 && v_dtype == HATTN_BFLOAT16;
     }
+    // Queries and keys are the sum of two bfloat16 numbers, and no tensor is float32.
+    bool has_two_terms() const {
+        const auto is_half = [](hattn_dtype type) { return type == HATTN_FLOAT16 || type == HATTN_BFLOAT16; };
+        return is_half(q_dtype) && is_half(k_dtype) && v_dtype != HATTN_FLOAT32 && out_dtype != HATTN_FLOAT32;
+    }
     // Keys lie elsewhere than in rows 0, 1, ... of k[b].
     bool scattered() const {
         return page_size > 0 || ring;

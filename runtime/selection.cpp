@@ -49,6 +49,8 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     case KeyStorage::kAny:
     case KeyStorage::kAnyMatrices:
         return true;
+    case KeyStorage::kHalvesMatrices:
+        return problem.has_two_terms();
     default:
         return takes_all(type_of_all(kernel.storage), problem);
     }
@@ -59,6 +61,9 @@ std::string taken_storage(const KernelInfo &kernel) {
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +
                " elements, from " + std::to_string(shortest_head(all)) + " on";
+    }
+    if (kernel.storage == KeyStorage::kHalvesMatrices) {
+        return "queries, keys and outputs of 16 bits and values of 16 or fewer";
     }
     return reads_float32(kernel.storage) ? "float32 keys and values" : "bfloat16 queries, keys and values";
 }
@@ -101,7 +106,7 @@ std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, c
     } else if (!problem.any_storage()) {
         storages = {KeyStorage::kFloat32Matrices};
     } else if (problem.v_dtype != HATTN_BFLOAT16) {  // whose subnormal numbers the instruction takes for zero
-        storages = {KeyStorage::kAnyMatrices};
+        storages = {problem.has_two_terms() ? KeyStorage::kHalvesMatrices : KeyStorage::kAnyMatrices};
     }
     for (KeyStorage storage : storages) {
         const auto found = find_kernels(target, KernelKind::kFlash, storage, problem.hooks);

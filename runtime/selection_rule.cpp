@@ -45,15 +45,18 @@ constexpr int64_t kMatrixRows = 32;
 
 // From so many keys on flash takes less time with sums of bfloat16 numbers than with float32: of short heads products
 // are less of the work. The first of a class of tunings, whose flash kernels then are of one family. Measured, see
-// docs/decisions/0067.
-constexpr int64_t kTermKeys = 257, kTermKeysOfShortHeads = 513;
+// docs/decisions/0068.
+constexpr int64_t kTermKeys = 129, kThreeTermKeysOfShortHeads = 513;
 constexpr int64_t kShortHead = 96;
 
-// Rows of one head in a tile that multiplies terms and has room for more: those of a second head share what is made of
-// keys and values, and see the same of them. Up to kFewTermRows rows per head it matters how they fill tiles. See
+// Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0068.
+constexpr int64_t kFewBandKeys = 512;
+
+// Rows of one head in a tile that multiplies matrices and has room for more: those of a second head share what is made
+// of keys and values, and see the same of them. Up to kFewMatrixRows rows per head it matters how they fill tiles. See
 // docs/decisions/0067.
-constexpr int64_t kTermPositions = 128;
-constexpr int64_t kFewTermRows = 512;
+constexpr int64_t kHeadPositions = 128;
+constexpr int64_t kFewMatrixRows = 512;
 
 int64_t more_rows(const KernelInfo &kernel) {
     return multiplies_matrices(kernel.storage) ? kMatrixRows : 0;
@@ -71,8 +74,13 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
+    std::span<const KernelInfo *const> kernels = by_rows;
+    const auto in_bands = [](const KernelInfo *kernel) { return goes_in_bands(kernel->storage, kernel->tile.rows); };
+    if (storage == KeyStorage::kBfloat16Matrices && kv_length <= kFewBandKeys && !in_bands(kernels.front())) {
+        kernels = std::span(kernels.begin(), std::ranges::find_if(kernels, in_bands));
+    }
     const bool is_large = multiplies_matrices(storage) || (storage == KeyStorage::kAny && kv_length > kShortKeys);
-    return fill_flash_tiles(by_rows, is_large ? by_rows.back() : by_rows.front(), problem, query_length);
+    return fill_flash_tiles(kernels, is_large ? kernels.back() : kernels.front(), problem, query_length, kv_length);
 }
 
 // All heads of a kv head read the same keys, so they share a tile as far as it goes.
@@ -140,7 +148,8 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
 
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
                                                      int64_t kv_length) {
-    const int64_t fewest = problem.key_dim < kShortHead ? kTermKeysOfShortHeads : kTermKeys;
+    const bool of_three = bfloat16_terms(kernels.flash.front()->storage) == 3;
+    const int64_t fewest = of_three && problem.key_dim < kShortHead ? kThreeTermKeysOfShortHeads : kTermKeys;
     const bool is_plain = !kernels.plain_flash.empty() && !kernels.is_flash_forced && kv_length < fewest;
     return is_plain ? kernels.plain_flash : kernels.flash;
 }
@@ -158,12 +167,31 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
     return by_rows.back();
 }
 
+namespace {
+
+// Chunks that all tiles of a head's rows see, with so many positions each; 1 for each tile where these see the same.
+int64_t chunks_of_tiles(const Problem &problem, const KernelInfo &kernel, int64_t positions, int64_t query_length,
+                        int64_t kv_length) {
+    const int64_t tiles = ceil_div(query_length, positions);
+    if (!problem.causal || !multiplies_terms(kernel.storage)) {
+        return tiles;
+    }
+    int64_t chunks = 0;
+    for (int64_t tile = 1; tile <= tiles; ++tile) {
+        const int64_t seen = kv_length - std::max<int64_t>(query_length - tile * positions, 0);
+        chunks += ceil_div(std::max<int64_t>(seen, 1), kernel.tile.keys);
+    }
+    return chunks;
+}
+
+}  // namespace
+
 Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const KernelInfo *usual, const Problem &problem,
-                        int64_t query_length) {
+                        int64_t query_length, int64_t kv_length) {
     Choice best{HATTN_ALGORITHM_FLASH, usual, nullptr, 1, 0};
-    const bool of_terms = multiplies_terms(usual->storage);
-    if (query_length > (of_terms ? kFewTermRows : kFewRows)) {
-        best.heads = of_terms ? std::clamp<int64_t>(usual->tile.rows / kTermPositions, 1, problem.group_size()) : 1;
+    const bool in_bands = goes_in_bands(usual->storage, usual->tile.rows);
+    if (query_length > (in_bands ? kFewMatrixRows : kFewRows)) {
+        best.heads = in_bands ? std::clamp<int64_t>(usual->tile.rows / kHeadPositions, 1, problem.group_size()) : 1;
         return best;
     }
     int64_t least = std::numeric_limits<int64_t>::max();
@@ -171,10 +199,11 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
         const int64_t most_heads = std::min<int64_t>({problem.group_size(), kMaxTileHeads, kernel->tile.rows});
         // By numbers of blocks of heads: of as many blocks, more heads than those that suffice waste rows.
         for (int64_t heads = 1, blocks = problem.group_size(); heads <= most_heads;) {
-            const int64_t tiles = ceil_div(query_length, kernel->tile.rows / heads) * blocks;
-            const int64_t cost = tiles * (kernel->tile.rows + more_rows(*kernel));
+            const int64_t chunks =
+                blocks * chunks_of_tiles(problem, *kernel, kernel->tile.rows / heads, query_length, kv_length);
+            const int64_t cost = chunks * (kernel->tile.rows + more_rows(*kernel));
             // Of many rows more heads see less that their last rows alone see.
-            const bool more_heads = of_terms && query_length > kFewRows;
+            const bool more_heads = in_bands && query_length > kFewRows;
             const bool as_good = cost == least && kernel == usual && (best.kernel != usual || more_heads);
             if (cost < least || as_good) {
                 least = cost;

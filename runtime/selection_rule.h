@@ -21,8 +21,9 @@ Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t 
 const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows);
 
 // Rows of a head fill flash tiles, unless they are few: then rows of several heads of a kv head do, in the kernel and
-// the shape that take the least time for tiles, filled or not; of equally good kernels the usual one.
+// the shape that take the least time for tiles, filled or not, and what they see; of equally good kernels the usual
+// one.
 Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const KernelInfo *usual, const Problem &problem,
-                        int64_t query_length);
+                        int64_t query_length, int64_t kv_length);
 
 }  // namespace hattn

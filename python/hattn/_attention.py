@@ -155,7 +155,8 @@ def explain(
 
     Args:
         q, k, v: as in attention(); shapes and dtypes matter, values do not.
-        out, return_lse: accepted, so that a call of attention() can be explained as it is; they change nothing.
+        out: as in attention(); its dtype matters.
+        return_lse: accepted, so that a call of attention() can be explained as it is; it changes nothing.
         **options: every other option of attention(). Lengths do not change a plan, only the tasks of one execution.
 
     Returns:
@@ -164,7 +165,6 @@ def explain(
     Raises:
         As attention(), for what does not depend on values.
     """
-    del out
     flag("return_lse", return_lse)
     options.pop("stream", None)
     problem = attention_options(**options)
@@ -172,7 +172,7 @@ def explain(
         _devices.check_together(q, k=k, v=v, bias=problem.bias, mask=problem.mask)
     else:
         check_host(q=q, k=k, v=v, bias=problem.bias, mask=problem.mask)
-    plan: Dict[str, Any] = json.loads(_hattn.explain(q, k, v, problem))
+    plan: Dict[str, Any] = json.loads(_hattn.explain(q, k, v, out, problem))
     return plan
 
 

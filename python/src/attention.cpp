@@ -239,10 +239,11 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     return outputs;
 }
 
-std::string explain(nb::handle q, nb::handle k, nb::handle v, const Problem &problem) {
+std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem) {
     std::vector<Array> alive;
     const Keys keys = import_keys(k, v, problem.layout, alive);
-    const AttentionCall call(problem, q, keys);
+    AttentionCall call(problem, q, keys);
+    call.set_out_dtype(out);
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());
     return query_text(session.context(), [plan](char *buffer, size_t capacity, size_t *size) {

@@ -103,7 +103,7 @@ private:
 nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem, bool return_lse);
 
 // The plan's JSON text. Looks at shapes and dtypes only.
-std::string explain(nb::handle q, nb::handle k, nb::handle v, const Problem &problem);
+std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem);
 
 // (out, lse) of states given as sequences of arrays [B, H, S, D] and [B, H, S].
 nb::tuple merge_states(const nb::list &outs, const nb::list &lses);

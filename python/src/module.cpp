@@ -139,6 +139,7 @@ NB_MODULE(_hattn, module) {
     module.def("info", &info);
     module.def("attention", &attention, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
                nb::arg("out").none(), nb::arg("problem"), nb::arg("return_lse"));
-    module.def("explain", &explain, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("problem"));
+    module.def("explain", &explain, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
+               nb::arg("out").none(), nb::arg("problem"));
     module.def("merge_states", &merge_states, nb::arg("outs"), nb::arg("lses"));
 }

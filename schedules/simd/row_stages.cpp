@@ -75,6 +75,9 @@ void schedule_turned_output(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(s.r)
         .partition(blocks, Partition::Always);
     s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    if (s.any_storage) {
+        s.output_scale.compute_root();  // whose stride is not known
+    }
 }
 
 namespace {

@@ -215,10 +215,9 @@ void Band::take_roles(const BandStages &stages) {
         maxima.push_back(*part++);
     }
     weights = next("no weights");
-    terms = next("no terms");
     values = next("no weighted values");
-    if (!is_of(terms, stages.terms, 0) || !has_products(values)) {
-        cannot_overlap("no products after terms of weights", terms.statement);
+    if (!has_products(values)) {
+        cannot_overlap("no products after weights", weights.statement);
     }
     for (; part != parts_.end(); ++part) {
         if (is_of(*part, stages.state, 1)) {
@@ -233,7 +232,7 @@ void Band::take_roles(const BandStages &stages) {
     // What is read of a band when the next one's is there: products, terms, and what the state is multiplied by.
     std::set<std::string> arrays = Contents(scores.statement).products;
     arrays.merge(Contents(values.statement).products);
-    arrays.merge(Stored(terms.statement).arrays);
+    arrays.merge(Stored(weights.statement).arrays);
     arrays.insert(stages.rescale);
     double_arrays(arrays);
 }

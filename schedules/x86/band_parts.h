@@ -50,7 +50,7 @@ class Band {
 public:
     Band(const Halide::Internal::For *loop, const BandStages &stages);
 
-    Part scores, weights, terms, values, state;
+    Part scores, weights, values, state;
     std::vector<Part> maxima, sums;
 
     // Of a band with this number.

@@ -1,8 +1,8 @@
 #include "matrices.h"
 
+#include "matrix_bands.h"
 #include "matrix_sums.h"
 #include "schedules/simd/row_stages.h"
-#include "term_matrices.h"
 
 namespace hattn::schedules::x86 {
 
@@ -127,8 +127,8 @@ void schedule_queries(AttentionStages &s, const Tile &tile, int lanes) {
 }  // namespace
 
 void schedule_matrices(AttentionStages &s, const Tile &tile, int lanes) {
-    if (s.bfloat16_terms > 1) {
-        schedule_term_matrices(s, tile, lanes);
+    if (s.in_bands) {
+        schedule_matrix_bands(s, tile, lanes);
         return;
     }
     const LoopLevel chunk_loop(s.state, s.over_chunks.x);

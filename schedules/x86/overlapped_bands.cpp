@@ -16,7 +16,7 @@ using namespace Halide::Internal;
 namespace {
 
 // Passes of a loop, from one to before another.
-Stmt passes(const Stmt &statement, const Expr &first, const Expr &end) {
+Stmt some_passes(const Stmt &statement, const Expr &first, const Expr &end) {
     const For *loop = statement.as<For>();
     return For::make(loop->name, simplify(loop->min + first), end - first, ForType::Serial, Partition::Never,
                      DeviceAPI::None, loop->body);
@@ -50,7 +50,7 @@ private:
         for (const Rider &rider : riders_) {
             counts.push_back(names(rider.count));
             shares.push_back(names((counts.back() << kFraction) / all_rooms + 1));
-            alone.push_back(passes(rider.loop, rider.first, rider.first + counts.back()));
+            alone.push_back(some_passes(rider.loop, rider.first, rider.first + counts.back()));
         }
         const Expr step = Variable::make(Int(32), loop->name) - loop->min;
         int room = 0;
@@ -61,7 +61,7 @@ private:
                 const auto pass = [&](int of_room) {
                     return riders_[i].first + min(((step * rooms + of_room) * shares[i]) >> kFraction, counts[i]);
                 };
-                filled.push_back(passes(riders_[i].loop, pass(room - 1), pass(room)));
+                filled.push_back(some_passes(riders_[i].loop, pass(room - 1), pass(room)));
             }
             return Block::make(filled);
         };
@@ -93,6 +93,9 @@ Stmt with_riders(const Part &products, const std::vector<Rider> &riders) {
                                                               tiles->partition_policy, tiles->device_api, body)));
 }
 
+// Of weights, what has scores beside it, in eighths: the state stands beside weighted values too.
+constexpr int kBesideScores = 5;
+
 Stmt overlapped(const For *loop, const BandStages &stages) {
     const auto extent = as_const_int(loop->extent);
     if (!extent) {
@@ -106,19 +109,27 @@ Stmt overlapped(const For *loop, const BandStages &stages) {
     const std::string name = unique_name("overlapped_band");
     const Expr i = Variable::make(Int(32), name);
     // Their conditions say that there is such a chunk, which the loop over chunks says too.
-    const auto some_of = [&](const Part &part, int bands_ago, const Expr &wanted) {
-        const Part own = band.of(part, max(i - bands_ago, 0));
-        return Rider{own.statement, 0, select(wanted, own.loop()->extent, 0)};
+    const auto some_of = [&](const Part &part, int bands_ago, const Expr &wanted, const Expr &first, const Expr &end) {
+        const Part own = band.of(part, clamp(i - bands_ago, 0, last));
+        return Rider{own.statement, first, select(wanted, end - first, 0)};
     };
-    const Stmt scores = with_riders(band.of(band.scores, i), {some_of(band.weights, 1, i > 0)});
-    const Stmt values = with_riders(band.of(band.values, i - 2),
-                                    {some_of(band.terms, 1, i <= last + 1), some_of(band.state, 3, i > 2)});
+    const Expr passes = band.weights.loop()->extent, beside_scores = passes * kBesideScores / 8;
+    const Expr elements = band.state.loop()->extent;
+    const Expr of_last = i >= 1 && i <= last + 1;
+    const Stmt scores = with_riders(band.of(band.scores, i), {some_of(band.weights, 1, i > 0, 0, beside_scores)});
+    const Stmt values =
+        with_riders(band.of(band.values, i - 2), {some_of(band.weights, 1, of_last, beside_scores, passes),
+                                                  some_of(band.state, 3, i > 2, 0, elements)});
+    const auto alone = [&](const Expr &first, const Expr &end) {
+        const Part own = band.of(band.weights, i - 1);
+        return only_if(own.condition, some_passes(own.statement, first, end));
+    };
     const Stmt in_loop = Block::make({
         IfThenElse::make(i <= last, scores),
-        IfThenElse::make(i == last + 1, band.statement_of(band.weights, i - 1)),
-        IfThenElse::make(i == 1, band.statement_of(band.terms, i - 1)),
+        IfThenElse::make(i == last + 1, alone(0, beside_scores)),
+        IfThenElse::make(i == 1, alone(beside_scores, passes)),
         IfThenElse::make(i >= 2, values),
-        IfThenElse::make(i >= 1 && i <= last + 1, band.all_of(band.sums, i - 1)),
+        IfThenElse::make(of_last, band.all_of(band.sums, i - 1)),
         IfThenElse::make(i <= last, band.all_of(band.maxima, i)),
     });
     const Stmt all = Block::make({

@@ -13,26 +13,26 @@ inline constexpr const char *kBandLoop = "bands";
 // A call of this name stands where matrix_tiles.h leaves room among products.
 inline constexpr const char *kRoomCall = "hattn_room_among_products";
 
-// Names of Funcs, whose loops go into such rooms: from scores to weights, from these to their terms, and what is added
-// to the state.
+// Names of Funcs, whose loops go into such rooms: from scores to terms of weights, and what is added to the state. But
+// for `rescale`, which the latter reads.
 struct BandStages {
-    std::string weights, terms, rescale, state;
+    std::string weights, rescale, state;
 };
 
 // AMX multiplies on its own: a product starts once in sixteen cycles, and between two of them both vector units are
 // idle. But a core looks no further ahead than some hundred instructions, so that loops one after the other take the
 // sum of their times, and loops that are mixed hardly more than the longer one.
 //
-// A band goes through scores, their maxima, weights, terms of these, weighted values, sums of weights, state. Only
-// maxima and sums, which are short, stay between products:
+// A band goes through scores, their maxima, weights, weighted values, sums of weights, state. Only maxima and sums,
+// which are short, stay between products:
 //
 //     for each band i, and two more
-//         scores(i)              with weights(i-1)
-//         weighted values(i-2)   with terms(i-1), state(i-3)
+//         scores(i)              with most of weights(i-1)
+//         weighted values(i-2)   with the rest of weights(i-1), state(i-3)
 //         sums(i-1), maxima(i)
 //     state of the last band
 //
-// each as far as there is such a band; weights of the last band and terms of the first have no products beside them.
+// each as far as there is such a band; of the first and the last band some weights have no products beside them.
 // "With" means: passes of the loop are dealt evenly to the rooms among products. Where no product is computed, since no
 // row sees a key, they come one after the other. Nothing is computed twice, or otherwise than without this pass.
 //

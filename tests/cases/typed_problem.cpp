@@ -198,6 +198,8 @@ Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &
     Expected expected = evaluate(desc, args, rounding.integers);
     if (rounding.weights != HATTN_FLOAT32) {
         add_weight_rounding(desc, args, roundoff(rounding.weights), expected);
+    } else if (rounding.two_terms) {
+        add_weight_rounding(desc, args, kTwoTerms, expected);
     }
     for (size_t i = 0; i < expected.out.size(); ++i) {
         double &value = expected.out[i], &bound = expected.out_bound[i];
@@ -236,8 +238,13 @@ TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_
     }
 }
 
-Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers) const {
-    Rounding rounding{args.out.dtype, weight_type};
+bool TypedProblem::may_have_two_terms() const {
+    const auto is_half = [](hattn_dtype type) { return type == HATTN_FLOAT16 || type == HATTN_BFLOAT16; };
+    return is_half(desc.q_dtype) && is_half(desc.k_dtype) && is_half(desc.out_dtype) && desc.v_dtype != HATTN_FLOAT32;
+}
+
+Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers, bool two_terms) const {
+    Rounding rounding{args.out.dtype, weight_type, {}, two_terms && may_have_two_terms()};
     if (integers) {
         const bool of_channels = k_scale.given() && k_scale.view.extent[3] == desc.key_dim;
         const bool of_blocks = v_scale.given() && v_scale.view.extent[2] > 1;
@@ -246,8 +253,8 @@ Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers) const {
     return rounding;
 }
 
-Expected TypedProblem::evaluate(hattn_dtype weight_type, bool integers) const {
-    return cases::evaluate(twin.desc, twin.args, rounding(weight_type, integers));
+Expected TypedProblem::evaluate(hattn_dtype weight_type, bool integers, bool two_terms) const {
+    return cases::evaluate(twin.desc, twin.args, rounding(weight_type, integers, two_terms));
 }
 
 void TypedProblem::fill_outputs() {

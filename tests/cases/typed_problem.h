@@ -22,7 +22,13 @@ struct Rounding {
     hattn_dtype out = HATTN_FLOAT32;
     hattn_dtype weights = HATTN_FLOAT32;  // after their sum is taken, which adds roundoff * sum_j p_j |v_j|
     ScaleRatios integers = {};
+    // Weights, and integers as values, are sums of two bfloat16 numbers, of which the smallest products are left out:
+    // adds kTwoTerms * sum_j p_j |v_j|.
+    bool two_terms = false;
 };
+
+// 2^-16 of weights, 2^-16 for the products, 2^-15 of values.
+inline constexpr double kTwoTerms = 1.0 / (1 << 14);
 
 // The oracle's numbers, with bounds that allow for it.
 Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const Rounding &rounding);
@@ -32,9 +38,11 @@ class TypedProblem {
 public:
     TypedProblem(const Case &c, const StoredTypes &types);
 
-    // As kernels that round weights to a type, or multiply integers, may have it.
-    Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32, bool integers = false) const;
-    Rounding rounding(hattn_dtype weight_type, bool integers) const;
+    // As kernels that round weights to a type, multiply integers, or sums of two bfloat16 numbers, may have it.
+    Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32, bool integers = false, bool two_terms = false) const;
+    Rounding rounding(hattn_dtype weight_type, bool integers, bool two_terms = false) const;
+    // Whether queries, keys and the output are float16 or bfloat16, and values of 16 bits or fewer.
+    bool may_have_two_terms() const;
     // Every byte of the twin's outputs, and NaN into the one in its type.
     void fill_outputs();
     // Brings the output into the twin's, where difference() looks for it.

@@ -15,7 +15,7 @@ NATIVE_BFLOAT16, NATIVE_MATRICES = (
     {k["target"] for k in hattn.info()["kernels"] if k["storage"] == storage and k["runnable"]} for storage in ("bfloat16", "bfloat16_matrices")
 )
 HALVES = ("float16", "bfloat16")
-MATRICES = ("bfloat16_matrices", "float32_matrices", "any_matrices")  # of storage
+MATRICES = ("bfloat16_matrices", "float32_matrices", "any_matrices", "halves_matrices")  # of storage
 BFLOAT16 = ml_dtypes.bfloat16
 
 
@@ -43,7 +43,7 @@ def check(out, expected, dtype):
     np.testing.assert_allclose(out.astype(np.float64), expected, rtol=RTOL + unit, atol=ATOL + rounded)
 
 
-@pytest.mark.parametrize("types", [("bfloat16",) * 3, ("float32", "bfloat16", "bfloat16"), ("bfloat16", "bfloat16", "float16")])
+@pytest.mark.parametrize("types", [("bfloat16",) * 3, ("float32", "bfloat16", "bfloat16"), ("bfloat16", "float16", "bfloat16")])
 def test_kernels_for_bfloat16_alone_serve_it_where_the_cpu_can(rng, types):
     q, k, v = inputs(rng, types, queries=200, keys=200)
     plan = hattn.explain(q.array, k.array, v.array, algorithm="flash")
@@ -55,14 +55,37 @@ def test_kernels_for_bfloat16_alone_serve_it_where_the_cpu_can(rng, types):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_long_prompts_are_multiplied_as_sums_of_bfloat16_numbers_where_the_cpu_has_matrices(rng, dtype):
     kernels = []
-    for keys in (256, 300):
-        q, k, v = inputs(rng, ("float16" if dtype == "float16" else "float32", dtype, dtype), queries=keys, keys=keys, dim=96)
+    for keys in (128, 160):
+        q, k, v = inputs(rng, ("float32", dtype, dtype), queries=keys, keys=keys, dim=96)
         scales = {} if k.scale is None else {"k_scale": k.scale, "v_scale": v.scale}
         kernels.append(hattn.explain(q.array, k.array, v.array, algorithm="flash", **scales))
     family = "flash_" if dtype == "float32" else "stored_flash_"
     matrices = "amx_float32_flash_" if dtype == "float32" else "amx_stored_flash_"
     assert kernels[0]["kernel"].startswith(family)
     assert kernels[1]["kernel"].startswith(matrices if kernels[1]["target"] in NATIVE_MATRICES else family)
+
+
+@pytest.mark.parametrize("types", [("float16",) * 3, ("bfloat16", "float16", "float16"), ("float16", "float16", "int4"), ("float16", "bfloat16", "float16")])
+def test_two_terms_do_where_all_is_of_16_bits(rng, types):
+    q, k, v = inputs(rng, types, queries=65, keys=200, dim=96)
+    arrays, scales = (q.array, k.array, v.array), scales_of(k, v)
+    plan = hattn.explain(*arrays, algorithm="flash", **scales)
+    matrices = plan["target"] in NATIVE_MATRICES
+    assert plan["kernel"].startswith("amx_halves_flash_" if matrices else "stored_flash_")
+    expected = oracle.attention(q.numbers, k.numbers, v.numbers, causal=True)
+    out, lse = hattn.attention(*arrays, algorithm="flash", causal=True, return_lse=True, **scales)
+    check(out, expected.out, types[0])
+    np.testing.assert_allclose(lse, expected.lse, rtol=RTOL, atol=ATOL)
+
+
+def test_an_output_in_float32_takes_three_terms(rng):
+    q, k, v = inputs(rng, ("float16",) * 3, queries=300, keys=300, dim=96)
+    for dtype, family in (("float32", "amx_stored_flash_"), ("float16", "amx_halves_flash_")):
+        out = np.empty(q.array.shape, dtype)
+        plan = hattn.explain(q.array, k.array, v.array, algorithm="flash", out=out)
+        assert plan["kernel"].startswith(family if plan["target"] in NATIVE_MATRICES else "stored_flash_")
+        hattn.attention(q.array, k.array, v.array, algorithm="flash", out=out)
+        check(out, oracle.attention(q.numbers, k.numbers, v.numbers).out, dtype)
 
 
 def test_what_kernels_need_beside_their_target():

@@ -24,6 +24,8 @@ constexpr cases::StoredTypes kToFloat32 = {"to_float32", HATTN_BFLOAT16, HATTN_B
 constexpr cases::StoredTypes kFloat32 = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32};
 constexpr cases::StoredTypes kFloat16 = {"float16", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT32};
 constexpr cases::StoredTypes kMixed = {"mixed", HATTN_FLOAT32, HATTN_INT8, HATTN_INT4, HATTN_FLOAT32};
+constexpr cases::StoredTypes kHalves = {"halves", HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT16};
+constexpr cases::StoredTypes kShort = {"short", HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_INT8, HATTN_BFLOAT16};
 
 struct Kernel {
     std::string name, storage;
@@ -33,9 +35,10 @@ struct Kernel {
         return storage.starts_with("bfloat16");
     }
     std::vector<cases::StoredTypes> types() const {
-        return takes_bfloat16()            ? std::vector{kToFloat32, kBfloat16}
-               : storage == "any_matrices" ? std::vector{kFloat16, kMixed}
-                                           : std::vector{kFloat32};
+        return takes_bfloat16()               ? std::vector{kToFloat32, kBfloat16}
+               : storage == "any_matrices"    ? std::vector{kFloat16, kMixed}
+               : storage == "halves_matrices" ? std::vector{kHalves, kShort}
+                                              : std::vector{kFloat32};
     }
 };
 
@@ -99,9 +102,10 @@ TEST_P(Bfloat16Kernel, RefusesOtherTypes) {
         const cases::TypedProblem problem(c, {"mixed", q, HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_FLOAT32});
         hattn_plan *plan = nullptr;
         EXPECT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_INVALID_ARGUMENT);
-        EXPECT_NE(std::string(hattn_last_error(context.get()))
-                      .find(GetParam().takes_bfloat16() ? "takes bfloat16" : "takes float32"),
-                  std::string::npos);
+        const char *taken = GetParam().takes_bfloat16()               ? "takes bfloat16"
+                            : GetParam().storage == "halves_matrices" ? "takes queries, keys and outputs of 16 bits"
+                                                                      : "takes float32";
+        EXPECT_NE(std::string(hattn_last_error(context.get())).find(taken), std::string::npos);
     }
 }
 

@@ -1,4 +1,4 @@
-#include "term_matrices.h"
+#include "matrix_bands.h"
 
 #include "matrix_sums.h"
 #include "overlapped_bands.h"
@@ -12,15 +12,34 @@ using generators::AttentionStages;
 
 namespace {
 
-// Numbers of a chunk in terms, once for all bands.
-void schedule_keys_and_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+// Keys of a chunk, once for all bands. Bfloat16 ones are copied too: where they lie, rows may cross cache lines or
+// share few sets of the first-level cache.
+void schedule_band_keys(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    if (s.bfloat16_terms == 1) {
+        constexpr int kCopiedKeys = 4;  // at a time
+        Var copied("copied_keys");
+        s.key_rows.compute_at(chunk_loop)
+            .bound_extent(s.k, tile.keys)
+            .split(s.k, s.k, copied, kCopiedKeys)
+            .reorder(copied, s.d, s.k)
+            .unroll(copied)
+            .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
+            .partition(s.d, Partition::Always);
+        return;
+    }
     s.key_terms.compute_at(chunk_loop)
         .bound(s.term, 0, s.bfloat16_terms)
         .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
         .reorder(s.term, s.d, s.k)
         .unroll(s.term)
         .partition(s.d, s.any_storage ? Partition::Auto : Partition::Always);
-    // Turned on their way, as turned_stores.h does.
+    if (s.any_storage) {
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
+    }
+}
+
+// Values likewise, turned on their way as turned_stores.h does.
+void schedule_band_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     Var key("k_of_words"), blocks("d_blocks"), both("k_and_d_blocks");
     s.value_rows.compute_at(chunk_loop)
         .bound(s.term, 0, s.bfloat16_terms)
@@ -31,7 +50,6 @@ void schedule_keys_and_values(AttentionStages &s, const LoopLevel &chunk_loop, c
         .vectorize(s.d);
     if (s.any_storage) {
         s.value_rows.reorder(s.d, key, s.term, blocks, s.k).unroll(s.term);
-        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.key_terms, s.k), lanes);
         schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.value_rows, s.k), lanes);
     } else {
         s.value_starts.compute_at(chunk_loop).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
@@ -42,7 +60,7 @@ void schedule_keys_and_values(AttentionStages &s, const LoopLevel &chunk_loop, c
     }
 }
 
-void schedule_query_terms(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_band_queries(AttentionStages &s, const Tile &tile, int lanes) {
     Var rows("r_block"), pass("pass"), pairs("pair_block");
     s.query_pairs.compute_root()
         .bound(s.side, 0, 2)
@@ -84,19 +102,21 @@ void schedule_band_scores(AttentionStages &s, const LoopLevel &band_loop, const 
 
 void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const Tile &tile, int lanes) {
     s.statistics_before.compute_root().bound(s.r, 0, tile.rows);
-    for (Func f : {s.chunk_max, s.running_max, s.rescale, s.chunk_sum, s.weights}) {
+    for (Func f : {s.chunk_max, s.running_max, s.rescale, s.chunk_sum}) {
         f.compute_at(band_loop).bound_extent(s.r, s.joined_rows).vectorize(s.r, lanes).unroll(s.r);
     }
-    for (Func f : {s.chunk_max, s.chunk_sum}) {
-        f.update()
-            .reorder(s.r, s.over_keys.x, s.over_keys.y)
-            .vectorize(s.r, lanes)
-            .unroll(s.r)
-            .unroll(s.over_keys.x, 4);
-    }
-    for (Func f : {s.logits, s.weights}) {
-        f.bound_storage(s.k, tile.keys);
-    }
+    s.chunk_max.update()
+        .reorder(s.r, s.over_keys.x, s.over_keys.y)
+        .vectorize(s.r, lanes)
+        .unroll(s.r)
+        .unroll(s.over_keys.x, 4);
+    s.chunk_sum.update()
+        .reorder(s.r, s.over_key_pairs.x, s.over_key_pairs.y)
+        .vectorize(s.r, lanes)
+        .unroll(s.r)
+        .unroll(s.over_key_pairs.x, 4);
+    s.logits.bound_storage(s.k, tile.keys);
+    // Weights of two keys stay in registers.
     Var rows("r_block");
     s.weight_pairs.compute_at(band_loop)
         .bound(s.side, 0, 2)
@@ -109,6 +129,21 @@ void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const
         .unroll(s.side)
         .unroll(s.term)
         .unroll(rows);
+    s.pair_sums.compute_at(band_loop)
+        .bound_extent(s.r, s.joined_rows)
+        .bound_extent(s.pair, tile.keys / 2)
+        .split(s.r, rows, s.r, lanes)
+        .reorder(s.r, rows, s.pair)
+        .vectorize(s.r)
+        .unroll(rows)
+        .compute_with(s.weight_pairs, s.pair);
+    s.weights.compute_at(s.weight_pairs, s.pair)
+        .store_in(MemoryType::Stack)
+        .bound_extent(s.r, s.joined_rows)
+        .bound_extent(s.k, 2)
+        .vectorize(s.r, lanes)
+        .unroll(s.r)
+        .unroll(s.k);
 }
 
 void schedule_band_state(AttentionStages &s, const LoopLevel &band_loop, const Var &bands, const Tile &tile,
@@ -144,19 +179,22 @@ void schedule_band_state(AttentionStages &s, const LoopLevel &band_loop, const V
     s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
 
     simd::schedule_turned_output(s, tile, lanes);
-    s.not_finite.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
-    s.not_finite.update().reorder(s.r, s.over_elements).vectorize(s.r, lanes);
+    if (s.not_finite.defined()) {
+        s.not_finite.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+        s.not_finite.update().reorder(s.r, s.over_elements).vectorize(s.r, lanes);
+    }
 }
 
 }  // namespace
 
-void schedule_term_matrices(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_matrix_bands(AttentionStages &s, const Tile &tile, int lanes) {
     const Var bands(kBandLoop);
     const LoopLevel chunk_loop(s.state, s.over_chunks.x), band_loop(s.state, bands);
     simd::schedule_rows(s, tile, lanes);
-    schedule_query_terms(s, tile, lanes);
+    schedule_band_queries(s, tile, lanes);
     schedule_band_state(s, band_loop, bands, tile, lanes);
-    schedule_keys_and_values(s, chunk_loop, tile, lanes);
+    schedule_band_keys(s, chunk_loop, tile, lanes);
+    schedule_band_values(s, chunk_loop, tile, lanes);
     simd::schedule_hook_tiles(s, chunk_loop, band_loop, s.joined_rows, lanes);
     schedule_band_scores(s, band_loop, chunk_loop, tile, lanes);
     schedule_band_softmax(s, band_loop, tile, lanes);
