@@ -240,7 +240,7 @@ TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_
 
 bool TypedProblem::may_have_two_terms() const {
     const auto is_half = [](hattn_dtype type) { return type == HATTN_FLOAT16 || type == HATTN_BFLOAT16; };
-    return is_half(desc.q_dtype) && is_half(desc.k_dtype) && is_half(desc.out_dtype) && desc.v_dtype != HATTN_FLOAT32;
+    return is_half(args.q.dtype) && is_half(args.k.dtype) && is_half(args.out.dtype) && args.v.dtype != HATTN_FLOAT32;
 }
 
 Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers, bool two_terms) const {
