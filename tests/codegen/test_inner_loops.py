@@ -358,15 +358,15 @@ def test_there_are_amx_kernels_to_read():
 def test_kernels_for_amx(name, emit):
     """Both products are those of matrices, four sums in a loop that loads sides for them, see schedules/x86/matrix_tiles.h:
     two by two for one product each, in tiles of 16 rows two or four that share one side, and for the six of sums of three
-    terms seven by two, for the three of two four by two, since each pair of terms shares one with the pair before; none is
-    kept in memory, none fell back to vectors. Of terms there are rooms after eight products, of two after four as well. Numbers that change places do so by the vector, see
+    terms seven by two, for the four and three of two terms fewer, since each pair of terms shares one with the pair before;
+    none is kept in memory, none fell back to vectors. Of terms there are rooms after eight products, of two after four as well. Numbers that change places do so by the vector, see
     simd/turned_stores.h."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     text = emit(name, isa)
     assert not re.search(r"\bvdpbf16ps\b", text), f"{name} multiplies pairs"
     assert not re.search(r"\b(extrq|insertq|movnts[sd])\b", text), f"{name} needs SSE4a"
     parts = AMX_NAME.match(name)
-    of_terms = {"float32_": [(24, 14), (8, 6), (8, 4)], "stored_": [(24, 14), (8, 6), (8, 4)], "halves_": [(4, 4), (8, 4)]}
+    of_terms = {"float32_": [(24, 14), (8, 6), (8, 4)], "stored_": [(24, 14), (8, 6), (8, 4)], "halves_": [(8, 6), (8, 4), (4, 4)]}
     expected = of_terms.get(parts["of"]) or ([(2, 3), (4, 5)] if parts["rows"] == "16" else [(4, 4)])
     # That of values is on a condition, and no innermost loop then.
     runs = [run for run in straight_runs(text, isa) if run.count(r"\btdpbf16ps\b")]
