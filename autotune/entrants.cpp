@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 
 #include "kernel_tiles.h"
 #include "verify.h"
@@ -18,6 +17,14 @@ using nlohmann::ordered_json;
 constexpr double kOracleBudget = 2e6;        // multiply-adds per problem
 constexpr double kLeastTaskSeconds = 20e-6;  // more tasks than one per so much work help no machine
 
+// Whether a target has kernels over a storage that this CPU runs.
+bool runs_storage(const json &info, const std::string &target, const char *storage) {
+    const json &kernels = info.at("kernels");
+    return std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
+        return row.at("target") == target && row.at("storage") == storage && row.at("runnable");
+    });
+}
+
 // To which kernels of a target may round weights: where they multiply 16-bit numbers as they are.
 hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dtype dtype) {
     const auto &devices = info.at("devices");
@@ -31,19 +38,7 @@ hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dt
         const bool is_half = dtype == HATTN_FLOAT16 || dtype == HATTN_BFLOAT16;
         return is_half && on_tensor_cores ? dtype : HATTN_FLOAT32;
     }
-    const json &kernels = info.at("kernels");
-    const bool is_native = std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
-        return row.at("target") == target && row.at("storage") == "bfloat16" && row.at("runnable");
-    });
-    return dtype == HATTN_BFLOAT16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
-}
-
-// Whether some multiply sums of two bfloat16 numbers.
-bool multiplies_two_terms(const json &info, const std::string &target) {
-    const json &kernels = info.at("kernels");
-    return std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
-        return row.at("target") == target && row.at("storage") == "halves_matrices" && row.at("runnable");
-    });
+    return dtype == HATTN_BFLOAT16 && runs_storage(info, target, "bfloat16") ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
 // Whether some multiply pairs of integers.
@@ -110,12 +105,12 @@ std::vector<Entrant> ranked(const Model &model, const Request &request, std::vec
 // Holds results against the oracle and, where asked for, against the default's bits.
 class Judge {
 public:
-    // rounding: what candidates may round of a problem.
-    Judge(Problems &problems, const std::function<cases::Rounding(const cases::TypedProblem &)> &rounding,
-          bool invariant, Trial &usual)
+    // weight_type: to which candidates may round weights. integers, two_terms: whether they may multiply these.
+    Judge(Problems &problems, hattn_dtype weight_type, bool integers, bool two_terms, bool invariant, Trial &usual)
         : problems_(problems), invariant_(invariant) {
         for (const auto &problem : problems) {
-            verifications_.emplace_back(problem->twin, kOracleBudget, rounding(*problem));
+            verifications_.emplace_back(problem->twin, kOracleBudget,
+                                        problem->rounding(weight_type, integers, two_terms));
         }
         for (size_t i = 0; i < problems.size() && invariant; ++i) {
             usual.execute(i);
@@ -197,12 +192,8 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
 
     const std::string target = field.usual.at("target");
     const hattn_dtype dtype = request.shapes.front().dtype;
-    const auto rounding = [&](const cases::TypedProblem &problem) {
-        return problem.rounding(weight_type_of(bench.info, target, dtype),
-                                multiplies_integers(bench.info, target, dtype),
-                                multiplies_two_terms(bench.info, target));
-    };
-    Judge judge(problems, rounding, request.invariant, field.trials.front());
+    Judge judge(problems, weight_type_of(bench.info, target, dtype), multiplies_integers(bench.info, target, dtype),
+                runs_storage(bench.info, target, "halves_matrices"), request.invariant, field.trials.front());
     std::vector<Candidate> space = space_of(request.shapes.front(), kernels_for(bench, request, problems));
     if (request.invariant) {
         space = invariant_space(space, usual);

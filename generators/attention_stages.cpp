@@ -88,13 +88,11 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_max(r, c) = kMaskedScore;
     chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
 
+    // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
+    // which Halide's sliding window computes once per chunk.
     if (in_bands) {
         statistics_before = Func("statistics_before");
         statistics_before(r) = Tuple(undef<float>(), undef<float>());
-    }
-    // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
-    // which Halide's sliding window computes once per chunk.
-    if (statistics_before.defined()) {
         running_max(r, c) = max(statistics_before(r)[1], chunk_max(r, c));
     } else {
         earlier_chunks.where(earlier_chunks <= c);
@@ -326,6 +324,7 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
             value_starts(k, c) = inputs.value_start(clamp(c * chunk_keys + k, inputs.key_skip, inputs.key_count - 1));
             value = inputs.value_from(value_starts(k, c), element_of_head(inputs, d));
         }
+        // As numbers whose upper half they are, bfloat16 values are turned too: schedules/simd/turned_stores.h.
         value_rows = Func("value_rows");
         value_rows(k, d, term, c) =
             bfloat16_terms > 1 ? bfloat16_term(value, term, bfloat16_terms) : upper_half(cast<float>(value));
@@ -350,8 +349,7 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
 
 void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptions &options) {
     multiply_values(inputs, options);
-    const bool carried = statistics_before.defined();
-    Expr before = carried ? statistics_before(r)[1] : select(c > 0, running_max(r, c - 1), kMaskedScore);
+    Expr before = in_bands ? statistics_before(r)[1] : select(c > 0, running_max(r, c - 1), kMaskedScore);
     rescale(r, c) = exp2_nonpositive(relative_exponent(before, running_max(r, c)));
 
     state(r, d) = 0.0f;
@@ -366,11 +364,11 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     };
     Expr maximum = running_max(r, over_chunks);
     statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks),
-                          carried ? maximum : in_exponents(maximum));
+                          in_bands ? maximum : in_exponents(maximum));
 
     Expr last_maximum = statistics(r)[1];
     normaliser(r) =
-        normalise(statistics(r)[0], carried ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
+        normalise(statistics(r)[0], in_bands ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
     Expr sum = in_steps ? inputs.value_steps().sum(at, d) : in_integers ? inputs.value_pairs().sum(at, d) : state(r, d);
     output_scale(d) = scaled_output(inputs, 1.0f, d);

@@ -133,7 +133,7 @@ struct ScoreStages {
     Halide::Func query_tile;   // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
     Halide::Var term{"term"};  // of bfloat16_terms
     Halide::Func query_pairs;  // (side, r, pair) in bfloat16, in_matrices (side, r, pair, term); defined with in_pairs.
-                               // Of several terms (side, r, pair, term, band), where r counts the rows of a band
+                               // In_bands (side, r, pair, term, band), where r counts the rows of a band
     Halide::Var band{"band"};  // of joined_rows rows
     Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixColumns rows, of kMatrixDepth keys
     // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
@@ -237,17 +237,16 @@ struct AttentionStages : ScoreStages {
     Halide::RDom over_chunks;
     Halide::RDom earlier_chunks;  // chunks up to c
 
-    Halide::Func chunk_max;    // (r, c)
-    Halide::Func running_max;  // (r, c) a prefix maximum, so that every chunk computes it once; or, of several
-                               // bfloat16_terms, from that of the chunk before
-    Halide::Func
-        statistics_before;   // (r) of undefined values, which stand for statistics as the chunk finds them, with
-                             // the maximum not yet in units of exponents; defined with several bfloat16_terms
-    Halide::Func weights;    // (r, k, c) 2^(logits - running_max), 0 where masked
-    Halide::Func rescale;    // (r, c) 2^(running_max of the chunk before - running_max)
-    Halide::Func chunk_sum;  // (r, c) of weights
-    Halide::Func pair_sums;  // (r, pair, c) of the weights of two keys; defined in_bands
-    Halide::Func key_seen;   // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
+    Halide::Func chunk_max;          // (r, c)
+    Halide::Func running_max;        // (r, c) a prefix maximum, so that every chunk computes it once; or, in_bands,
+                                     // from that of the chunk before
+    Halide::Func statistics_before;  // (r) of undefined values, which stand for statistics as the chunk finds them,
+                                     // with the maximum not yet in units of exponents; defined in_bands
+    Halide::Func weights;            // (r, k, c) 2^(logits - running_max), 0 where masked
+    Halide::Func rescale;            // (r, c) 2^(running_max of the chunk before - running_max)
+    Halide::Func chunk_sum;          // (r, c) of weights
+    Halide::Func pair_sums;          // (r, pair, c) of the weights of two keys; defined in_bands
+    Halide::Func key_seen;           // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     // In its place with values_in_place:
     Halide::RDom over_lane_rows;  // (vector of rows, slot)
     Halide::RDom over_granules;   // of a chunk
@@ -261,14 +260,14 @@ struct AttentionStages : ScoreStages {
     Halide::RDom over_key_pairs;   // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side; and
                                    // in_integers
     Halide::RDom over_key_blocks;  // (key of a block, block) of the keys of a chunk; in its place with in_matrices
-    Halide::Func weight_pairs;   // (side, r, pair, c) weights; pairs count through granules. Of several bfloat16_terms
-                                 // (side, r, pair, term, c)
-    Halide::Func weight_rows;    // (k, r, term, c) weights; in its place with in_matrices
-    Halide::Func value_pairs;    // (side, d, pair, c) value rows, likewise. In_integers (side, lane, panel, pair,
-                                 // granule, c) of value_integers, in the order of sums
-    Halide::Var panel{"panel"};  // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
-    Halide::Func panel_output;   // (r, lane, panel, c) weights . values; defined with in_matrices, but not of several
-                                 // terms, whose chunk_output is of value_rows (k, d, term, c) and weight_pairs
+    Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules. In_bands (side, r, pair,
+                                   // term, c)
+    Halide::Func weight_rows;      // (k, r, term, c) weights; in its place with in_matrices
+    Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise. In_integers (side, lane, panel, pair,
+                                   // granule, c) of value_integers, in the order of sums
+    Halide::Var panel{"panel"};    // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
+    Halide::Func panel_output;     // (r, lane, panel, c) weights . values; defined with in_matrices, but not in_bands,
+                                   // whose chunk_output is of value_rows (k, d, term, c) and weight_pairs
     Halide::Expr value_positions;  // of a row; defined with in_steps, in_integers
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
     // itself, lest scales multiply every element.

@@ -26,8 +26,7 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
       query_type("query_type"),
       query_halves(UInt(16), 3, "query_halves"),
       row_layout("row_layout"),
-      any_storage(storage == KeyStorage::kAny || storage == KeyStorage::kAnyMatrices ||
-                  storage == KeyStorage::kHalvesMatrices),
+      any_storage(takes_any_type(storage)),
       all_type(type_of_all(storage)),
       stored_key("key", lanes),
       stored_value("value", lanes),
@@ -140,6 +139,11 @@ const ImageParam &fetched_storage(bool in_bytes, const ImageParam &floats, const
     return in_bytes ? side.bytes : floats;
 }
 
+// Elements as they are: float32, or bfloat16 where kernels multiply that.
+const ImageParam &plain_storage(KeyStorage storage, const ImageParam &floats, const StoredSide &side) {
+    return multiplies_stored(storage) ? side.halves : floats;
+}
+
 // In elements of the storage. Counted in bytes, offsets may be beyond what the indices of elements have to be within.
 Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr &key) {
     const auto wide = [&](const Expr &value) { return storage.type().bytes() == 1 ? cast<int64_t>(value) : value; };
@@ -175,9 +179,8 @@ Expr AttentionInputs::key_start(const Expr &key_index) const {
 }
 
 Expr AttentionInputs::value_start(const Expr &key_index) const {
-    const bool halves = multiplies_stored(storage);
-    return row_start(halves ? stored_value.halves : fetched_storage(in_bytes(), value, stored_value), value_granules,
-                     key_index);
+    const ImageParam &plain = plain_storage(storage, value, stored_value);
+    return row_start(fetched_storage(in_bytes(), plain, stored_value), value_granules, key_index);
 }
 
 Expr AttentionInputs::key_line(const Expr &line, int rows) const {
@@ -283,11 +286,10 @@ Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
 }
 
 Expr AttentionInputs::value_from(const Expr &start, const Expr &d) const {
-    const bool halves = multiplies_stored(storage);
-    const ImageParam &storage = halves ? stored_value.halves : value;
-    Expr last = storage.dim(2).max() * storage.dim(2).stride();
-    Expr element = storage(unsafe_promise_clamped(start, 0, last) + d, storage.dim(1).min(), storage.dim(2).min());
-    return halves ? reinterpret(BFloat(16), element) : element;
+    const ImageParam &plain = plain_storage(storage, value, stored_value);
+    Expr last = plain.dim(2).max() * plain.dim(2).stride();
+    Expr element = plain(unsafe_promise_clamped(start, 0, last) + d, plain.dim(1).min(), plain.dim(2).min());
+    return multiplies_stored(storage) ? reinterpret(BFloat(16), element) : element;
 }
 
 Expr AttentionInputs::in_blocks(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,

@@ -40,7 +40,7 @@ struct AttentionInputs {
     // whose keys and values are any_float are whole blocks of kAlignedElements besides.
     Halide::Param<int> row_layout;
     bool any_float = false;     // keys and values are not quantised
-    bool any_storage;           // storage is kAny, kAnyMatrices or kHalvesMatrices
+    bool any_storage;           // takes_any_type(storage)
     hattn_dtype all_type;       // type_of_all(storage)
     bool whole_heads() const {  // heads are multiples of kWholeHead
         return all_type != HATTN_FLOAT32;

@@ -359,8 +359,8 @@ int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t v
     const int64_t weights = kBand * chunk / 2 + 2 * (terms * kBand * chunk / 2 + 1);
     const int64_t added = 2 * kBand * value_row;
     // Over any type: a key, and values of as many keys as are turned at once, in float32; scales of outputs.
-    const bool any = multiplies_terms(kernel.storage) && !reads_float32(kernel.storage);
-    const int64_t stored = any ? key_row + (kMatrixDepth + 1) * value_row + 8 * kMatrixDepth : 0;
+    const int64_t stored =
+        takes_any_type(kernel.storage) ? key_row + (kMatrixDepth + 1) * value_row + 8 * kMatrixDepth : 0;
     const int64_t of_chunks = values + keys + scores + weights + added + stored;
     const int64_t turned = rows * round_up(value_dim, kMatrixSide);
     const int64_t beside = turned <= queries && 2 * turned > queries ? 0 : turned;

@@ -75,6 +75,11 @@ constexpr int bfloat16_terms(KeyStorage storage) {
     }
 }
 
+// Kernels that bring any storage type into float32.
+constexpr bool takes_any_type(KeyStorage storage) {
+    return storage == KeyStorage::kAny || storage == KeyStorage::kAnyMatrices || storage == KeyStorage::kHalvesMatrices;
+}
+
 // Kernels that multiply float32 numbers as sums of bfloat16 ones: what is not finite becomes a NaN in their results.
 constexpr bool multiplies_terms(KeyStorage storage) {
     return bfloat16_terms(storage) > 1;

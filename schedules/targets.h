@@ -83,8 +83,8 @@ struct MatrixKernels {
     AttentionSchedule flash = nullptr;
     std::vector<Tile> flash_tiles = {};           // empty: the target has no such kernels
     std::vector<Tile> band_flash_tiles = {};      // of bfloat16 numbers without hooks, beside these
-    std::vector<Tile> term_flash_tiles = {};      // likewise, of numbers that are sums of such
-    std::vector<Tile> any_term_flash_tiles = {};  // over any type, of three terms
+    std::vector<Tile> term_flash_tiles = {};      // of numbers that are sums of such; empty: none
+    std::vector<Tile> any_term_flash_tiles = {};  // of three terms, over any type
 };
 
 // A null schedule or an empty candidate list means: the parent's.

@@ -35,30 +35,11 @@ constexpr int kSpreadPanels = 9;  // of 64 bytes: the same for rows of head elem
 
 void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     simd::schedule_hook_tiles(s, chunk_loop, tile, lanes);
-    s.logits.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
-    s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
-    // Without hooks logits are what the product is, which is stored as that.
-    Func scores = s.logits;
-    if (!s.scales_exponents()) {
-        scores = s.dot.in();
-        scores.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
-        s.logits.vectorize(s.r, lanes).unroll(s.r);
-    }
+    Func scores = schedule_score_matrices(s, chunk_loop, chunk_loop, tile.rows, tile, lanes);
     scores.align_storage(s.r, spread_rows(tile.rows));
-    Var column("matrix_column"), row("matrix_row"), rows("joined_rows"), keys("joined_keys");
-    scores.split(s.r, s.r, column, kSide)
-        .split(s.k, s.k, row, kSide)
-        .split(s.r, s.r, rows, joined_rows(s))
-        .split(s.k, s.k, keys, kJoinedKeys)
-        .reorder(column, row, rows, keys, s.r, s.k, s.c)
-        .vectorize(column);
     s.key_rows.compute_at(chunk_loop);
     Stage copies = s.over_copies.defined() ? s.key_rows.update() : Stage(s.key_rows);
     copies.vectorize(s.d, 2 * lanes, TailStrategy::RoundUp).partition(s.d, Partition::Always);
-    for (Func f : {s.block_seen, s.seen_blocks}) {
-        f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / kSide);
-    }
-    schedule_sums(s.dot, scores, rows, s.r, s.k, s.over_dim_blocks);
 }
 
 // Weights are transposed for the second product, whose sums have head elements side by side, as the state then does.

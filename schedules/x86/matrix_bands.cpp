@@ -76,30 +76,6 @@ void schedule_band_queries(AttentionStages &s, const Tile &tile, int lanes) {
         .partition(pairs, Partition::Always);
 }
 
-void schedule_band_scores(AttentionStages &s, const LoopLevel &band_loop, const LoopLevel &chunk_loop, const Tile &tile,
-                          int lanes) {
-    s.logits.compute_at(band_loop).bound_extent(s.r, s.joined_rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
-    s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
-    // Without hooks logits are what the product is, which is stored as that.
-    Func scores = s.logits;
-    if (!s.scales_exponents()) {
-        scores = s.dot.in();
-        scores.compute_at(band_loop).bound_extent(s.r, s.joined_rows).bound_extent(s.k, tile.keys).bound_extent(s.c, 1);
-        s.logits.vectorize(s.r, lanes).unroll(s.r);
-    }
-    Var column("matrix_column"), row("matrix_row"), rows("joined_rows"), keys("joined_keys");
-    scores.split(s.r, s.r, column, kSide)
-        .split(s.k, s.k, row, kSide)
-        .split(s.r, s.r, rows, s.joined_rows / kSide)
-        .split(s.k, s.k, keys, kJoinedKeys)
-        .reorder(column, row, rows, keys, s.r, s.k, s.c)
-        .vectorize(column);
-    for (Func f : {s.block_seen, s.seen_blocks}) {
-        f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / kSide);
-    }
-    schedule_sums(s.dot, scores, rows, s.r, s.k, s.over_dim_blocks);
-}
-
 void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const Tile &tile, int lanes) {
     s.statistics_before.compute_root().bound(s.r, 0, tile.rows);
     for (Func f : {s.chunk_max, s.running_max, s.rescale, s.chunk_sum}) {
@@ -196,7 +172,7 @@ void schedule_matrix_bands(AttentionStages &s, const Tile &tile, int lanes) {
     schedule_band_keys(s, chunk_loop, tile, lanes);
     schedule_band_values(s, chunk_loop, tile, lanes);
     simd::schedule_hook_tiles(s, chunk_loop, band_loop, s.joined_rows, lanes);
-    schedule_band_scores(s, band_loop, chunk_loop, tile, lanes);
+    schedule_score_matrices(s, band_loop, chunk_loop, s.joined_rows, tile, lanes);
     schedule_band_softmax(s, band_loop, tile, lanes);
 }
 

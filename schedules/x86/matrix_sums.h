@@ -1,7 +1,8 @@
-// Sums of small matrices in a register, as matrix_tiles.h wants them.
+// Sums of small matrices in registers, as matrix_tiles.h wants them.
 #pragma once
 
 #include "generators/attention_stages.h"
+#include "schedules/tile.h"
 #include "tile_sums.h"
 
 namespace hattn::schedules::x86 {
@@ -16,5 +17,9 @@ inline void schedule_sums(Halide::Func sums, const Halide::Func &stored, const H
 
 // Registers of keys that are computed together. No more, so that keys in place are read in the order of memory.
 inline constexpr int kJoinedKeys = 2;
+
+// Scores of so many rows, computed at a loop within that over chunks. Returns the Func that stores them.
+Halide::Func schedule_score_matrices(generators::AttentionStages &stages, const Halide::LoopLevel &loop,
+                                     const Halide::LoopLevel &chunk_loop, int rows, const Tile &tile, int lanes);
 
 }  // namespace hattn::schedules::x86

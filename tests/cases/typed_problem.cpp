@@ -192,6 +192,14 @@ void add_weight_rounding(const hattn_attention_desc &desc, const hattn_attention
     }
 }
 
+// Queries, keys and the output are float16 or bfloat16, values of 16 bits or fewer.
+bool may_have_two_terms(const hattn_attention_args &args) {
+    const auto is_half = [](const hattn_tensor &tensor) {
+        return tensor.dtype == HATTN_FLOAT16 || tensor.dtype == HATTN_BFLOAT16;
+    };
+    return is_half(args.q) && is_half(args.k) && is_half(args.out) && args.v.dtype != HATTN_FLOAT32;
+}
+
 }  // namespace
 
 Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const Rounding &rounding) {
@@ -238,13 +246,8 @@ TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_
     }
 }
 
-bool TypedProblem::may_have_two_terms() const {
-    const auto is_half = [](hattn_dtype type) { return type == HATTN_FLOAT16 || type == HATTN_BFLOAT16; };
-    return is_half(args.q.dtype) && is_half(args.k.dtype) && is_half(args.out.dtype) && args.v.dtype != HATTN_FLOAT32;
-}
-
 Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers, bool two_terms) const {
-    Rounding rounding{args.out.dtype, weight_type, {}, two_terms && may_have_two_terms()};
+    Rounding rounding{args.out.dtype, weight_type, {}, two_terms && may_have_two_terms(args)};
     if (integers) {
         const bool of_channels = k_scale.given() && k_scale.view.extent[3] == desc.key_dim;
         const bool of_blocks = v_scale.given() && v_scale.view.extent[2] > 1;

@@ -41,8 +41,6 @@ public:
     // As kernels that round weights to a type, multiply integers, or sums of two bfloat16 numbers, may have it.
     Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32, bool integers = false, bool two_terms = false) const;
     Rounding rounding(hattn_dtype weight_type, bool integers, bool two_terms = false) const;
-    // Whether queries, keys and the output are float16 or bfloat16, and values of 16 bits or fewer.
-    bool may_have_two_terms() const;
     // Every byte of the twin's outputs, and NaN into the one in its type.
     void fill_outputs();
     // Brings the output into the twin's, where difference() looks for it.
