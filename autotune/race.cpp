@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cold_caches.h"
 #include "statistics.h"
@@ -15,6 +16,7 @@ constexpr double kTurn = 1e-3;  // seconds; what is faster runs several times in
 constexpr int kMostRuns = 4;
 constexpr double kWarming = 5e-3;  // seconds; what takes longer hardly notices what ran before it
 constexpr int kRoundsBeforeDrops = 2;
+constexpr int kRunsAfterCold = 3;  // until keys and values are in the caches again that hold them
 
 // What a trial does when its turn comes.
 struct Turn {
@@ -75,18 +77,26 @@ private:
         return trials_[trial].seconds(problem, turns_[setting].runs);
     }
 
-    // The default first, and once more after the others. Every other round the others run backwards.
+    // The default first, and once more after the others. Every other round the others run backwards. Ratios are to the
+    // mean of both times of the default, so that a machine that becomes slower favours nobody.
     void run_setting(size_t setting, int round) {
-        const double usual = time(0, setting);
-        note(0, setting, usual, usual);
+        if (turns_[setting].warms && is_cold_) {
+            trials_.front().seconds(settings_[setting].problem, kRunsAfterCold);
+        }
+        is_cold_ = settings_[setting].cold;
         const size_t count = trials_.size();
+        std::vector<std::pair<size_t, double>> times = {{0, time(0, setting)}};
         for (size_t i = 1; i < count; ++i) {
             const size_t trial = round % 2 == 0 ? i : count - i;
             if (!laps_[trial].dropped) {
-                note(trial, setting, time(trial, setting), usual);
+                times.emplace_back(trial, time(trial, setting));
             }
         }
-        note(count, setting, time(0, setting), usual);
+        const double first = times.front().second, last = time(0, setting);
+        for (const auto &[trial, seconds] : times) {
+            note(trial, setting, seconds, trial == 0 ? seconds : std::sqrt(first * last));
+        }
+        note(count, setting, last, first);
     }
 
     void note(size_t lap, size_t setting, double seconds, double usual) {
@@ -111,6 +121,7 @@ private:
     ColdCaches cold_caches_;
     std::vector<Lap> laps_;
     std::vector<Turn> turns_;  // by setting
+    bool is_cold_ = false;     // the caches, as the last setting left them
 };
 
 }  // namespace

@@ -26,11 +26,13 @@ const KernelInfo *kernel_with(const KernelSet &kernels, const std::vector<const 
 }
 
 // The measured tile, unless the rows at hand would read keys more often than those measured did, or leave more than
-// half of a tile empty: then the smallest tile that reads keys as often.
+// half of a tile empty: then the smallest tile that reads keys as often, or as often as they would with the measured
+// one, if that is less.
 const KernelInfo *kernel_of_passes(const std::vector<const KernelInfo *> &by_rows, const KernelInfo *measured,
                                    const TuningEntry &entry, int64_t rows_of_kv_head) {
     const int64_t measured_rows = int64_t{1} << (entry.cell.rows + entry.family.group_exponent);
-    const int64_t passes = ceil_div(measured_rows, measured->tile.rows);
+    const int64_t passes =
+        std::min(ceil_div(measured_rows, measured->tile.rows), ceil_div(rows_of_kv_head, measured->tile.rows));
     const int64_t needed = ceil_div(rows_of_kv_head, passes);
     const bool fits = needed <= measured->tile.rows && 2 * needed > measured->tile.rows;
     return fits ? measured : fitting(by_rows, needed);
