@@ -123,7 +123,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     chunk_sum(r, c) = 0.0f;
     if (in_bands) {
         pair_sums = Func("pair_sums");
-        pair_sums(r, pair, c) = weights(r, 2 * pair, c) + weights(r, 2 * pair + 1, c);
+        pair_sums(r, pair, c) = ask_ahead(inputs, options.rows) + weights(r, 2 * pair, c) + weights(r, 2 * pair + 1, c);
         over_key_pairs = RDom({{0, kGranuleKeys / 2}, {0, granules(chunk_keys)}}, "over_key_pairs");
         over_key_pairs.where(over_key_pairs.y < granules(inputs.key_count - c * chunk_keys));
         chunk_sum(r, c) += pair_sums(r, over_key_pairs.y * (kGranuleKeys / 2) + over_key_pairs.x, c);
@@ -262,6 +262,24 @@ Expr AttentionStages::value_weight(const AttentionInputs &inputs, const Expr &of
         weights(r, granule * kGranuleKeys + slot, c) * steps.scale(of_block, step * steps.elements + lane);
     return select(one_value_scale, weight,
                   scaled_weights(d % steps.lanes, r, d / steps.elements, of_slot, of_granule, c));
+}
+
+// All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key need
+// not be there.
+Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
+    const int turns = rows / joined_rows * (chunk / 2), parts = std::max(turns / chunk, 1);  // of a key's lines
+    Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();
+    over_asked = RDom(0, (max(key_lines, value_lines) + (parts - 1)) / parts, "over_asked");
+    over_asked.where((c + 1) * chunk < inputs.key_count);
+    Expr key = min((c + 1) * chunk + turn / parts, inputs.key_count - 1);
+    Expr line_of_row = over_asked * parts + turn % parts;
+    asked_ahead = Func("asked_ahead");
+    asked_ahead(turn, c) = 0.0f;
+    asked_ahead(turn, c) = inputs.prefetch_key(inputs.key_start(key),
+                                               inputs.key_line_of_slot(0, min(line_of_row, key_lines - 1))) +
+                           inputs.prefetch_value(inputs.value_start(key),
+                                                 inputs.value_line_of_slot(0, min(line_of_row, value_lines - 1)));
+    return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
 }
 
 // In the order of memory, as in fetch_by_line(): the lines of the next chunk are spread over all passes. All that needs

@@ -246,6 +246,9 @@ struct AttentionStages : ScoreStages {
     Halide::Func rescale;            // (r, c) 2^(running_max of the chunk before - running_max)
     Halide::Func chunk_sum;          // (r, c) of weights
     Halide::Func pair_sums;          // (r, pair, c) of the weights of two keys; defined in_bands
+    Halide::RDom over_asked;         // (line) that weights of a pair ask for; defined in_bands, as the next
+    Halide::Func asked_ahead;        // (turn, c) 0, of a pair of a chunk's bands, counted through one after the other;
+                                     // asks for lines of a key of the next chunk and of its value
     Halide::Func key_seen;           // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     // In its place with values_in_place:
     Halide::RDom over_lane_rows;  // (vector of rows, slot)
@@ -395,6 +398,7 @@ private:
     Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value
     // (r, d) of a slot and granule of keys: what multiplies chunk_value.
     Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
+    Halide::Expr ask_ahead(const AttentionInputs &inputs, int rows);  // 0, of a pair of keys and a row's band
     void fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);  // defines next_keys
 };
 

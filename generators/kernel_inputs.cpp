@@ -17,10 +17,6 @@ void allow_any_stride(Func &output) {
     output.output_buffer().dim(0).set_stride(Expr());
 }
 
-Expr cache_lines(Expr floats) {
-    return (std::move(floats) + (kLineFloats - 1)) / kLineFloats;
-}
-
 AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
     : storage(storage),
       query_type("query_type"),
@@ -134,11 +130,6 @@ Expr AttentionInputs::value_byte(Expr at, Expr granule, Expr slot) const {
 
 namespace {
 
-// Rows of other types are asked for as bytes.
-const ImageParam &fetched_storage(bool in_bytes, const ImageParam &floats, const StoredSide &side) {
-    return in_bytes ? side.bytes : floats;
-}
-
 // Elements as they are: float32, or bfloat16 where kernels multiply that.
 const ImageParam &plain_storage(KeyStorage storage, const ImageParam &floats, const StoredSide &side) {
     return multiplies_stored(storage) ? side.halves : floats;
@@ -151,57 +142,72 @@ Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr
            wide(granules(key / kGranuleKeys)) * storage.dim(2).stride();
 }
 
+Expr line_of_slot(const ImageParam &storage, const Expr &slot, const Expr &line) {
+    return slot * storage.dim(1).stride() + line * line_elements(storage);
+}
+
 Expr line_of_rows(const ImageParam &storage, const Expr &line, const Expr &lines, int rows) {
     Expr within = min(line, rows * lines - 1);
-    return within / lines * storage.dim(1).stride() + within % lines * line_elements(storage);
+    return line_of_slot(storage, within / lines, within % lines);
 }
 
 Expr prefetch(const ImageParam &storage, const Expr &start, const Expr &line) {
     return prefetch_line(storage, start + cast(start.type(), line));
 }
 
-Expr lines_of(bool in_bytes, const StoredSide &side, const Expr &dim) {
-    return in_bytes ? Expr(side.lines) : cache_lines(dim);
+Expr lines_of(const ImageParam &storage, const Expr &elements) {
+    return (elements + (line_elements(storage) - 1)) / line_elements(storage);
 }
 
 }  // namespace
 
+// Rows of other types are asked for as bytes.
+const ImageParam &AttentionInputs::asked_keys() const {
+    return in_bytes() ? stored_key.bytes : plain_storage(storage, key, stored_key);
+}
+
+const ImageParam &AttentionInputs::asked_values() const {
+    return in_bytes() ? stored_value.bytes : plain_storage(storage, value, stored_value);
+}
+
 Expr AttentionInputs::key_lines() const {
-    return lines_of(in_bytes(), stored_key, key_dim());
+    return in_bytes() ? Expr(stored_key.lines) : lines_of(asked_keys(), key_dim());
 }
 
 Expr AttentionInputs::value_lines() const {
-    return lines_of(in_bytes(), stored_value, value_dim());
+    return in_bytes() ? Expr(stored_value.lines) : lines_of(asked_values(), value_dim());
 }
 
 Expr AttentionInputs::key_start(const Expr &key_index) const {
-    return row_start(fetched_storage(in_bytes(), key, stored_key), key_granules, key_index);
+    return row_start(asked_keys(), key_granules, key_index);
 }
 
 Expr AttentionInputs::value_start(const Expr &key_index) const {
-    const ImageParam &plain = plain_storage(storage, value, stored_value);
-    return row_start(fetched_storage(in_bytes(), plain, stored_value), value_granules, key_index);
+    return row_start(asked_values(), value_granules, key_index);
 }
 
 Expr AttentionInputs::key_line(const Expr &line, int rows) const {
-    return line_of_rows(fetched_storage(in_bytes(), key, stored_key), line, key_lines(), rows);
+    return line_of_rows(asked_keys(), line, key_lines(), rows);
 }
 
 Expr AttentionInputs::key_line_of_slot(const Expr &slot, const Expr &line) const {
-    const ImageParam &storage = fetched_storage(in_bytes(), key, stored_key);
-    return slot * storage.dim(1).stride() + line * line_elements(storage);
+    return line_of_slot(asked_keys(), slot, line);
 }
 
 Expr AttentionInputs::value_line(const Expr &line, int rows) const {
-    return line_of_rows(fetched_storage(in_bytes(), value, stored_value), line, value_lines(), rows);
+    return line_of_rows(asked_values(), line, value_lines(), rows);
+}
+
+Expr AttentionInputs::value_line_of_slot(const Expr &slot, const Expr &line) const {
+    return line_of_slot(asked_values(), slot, line);
 }
 
 Expr AttentionInputs::prefetch_key(const Expr &start, const Expr &line) const {
-    return prefetch(fetched_storage(in_bytes(), key, stored_key), start, line);
+    return prefetch(asked_keys(), start, line);
 }
 
 Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const {
-    return prefetch(fetched_storage(in_bytes(), value, stored_value), start, line);
+    return prefetch(asked_values(), start, line);
 }
 
 Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {

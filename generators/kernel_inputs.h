@@ -18,9 +18,7 @@ void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
 inline constexpr int kAlignedElements = 8;  // of 16 bits, that a thread loads at once
-inline constexpr int kAlignedFloats = 4;    // likewise
-Halide::Expr cache_lines(Halide::Expr floats);
-
+inline constexpr int kAlignedFloats = 4;    
 struct AttentionInputs {
     AttentionInputs(KeyStorage storage, int lanes);  // lanes: of vectors
     // For devices: all tensors may be of any type that the interface has for them, elements are taken one by one.
@@ -119,6 +117,7 @@ struct AttentionInputs {
     Halide::Expr key_line(const Halide::Expr &line, int rows = 1) const;
     Halide::Expr key_line_of_slot(const Halide::Expr &slot, const Halide::Expr &line) const;  // of a granule
     Halide::Expr value_line(const Halide::Expr &line, int rows = 1) const;
+    Halide::Expr value_line_of_slot(const Halide::Expr &slot, const Halide::Expr &line) const;
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
@@ -128,6 +127,8 @@ private:
                                const Halide::ImageParam &granules, const Halide::Expr &d, const Halide::Expr &granule,
                                const Halide::Expr &slot, const Halide::Expr &key) const;
     Halide::Expr elements(const Halide::ImageParam &side) const;  // of a head
+    const Halide::ImageParam &asked_keys() const;                 // storage that lines are counted in and asked of
+    const Halide::ImageParam &asked_values() const;
 };
 
 }  // namespace hattn::generators

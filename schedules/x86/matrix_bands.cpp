@@ -113,6 +113,7 @@ void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const
         .vectorize(s.r)
         .unroll(rows)
         .compute_with(s.weight_pairs, s.pair);
+    s.asked_ahead.compute_at(s.weight_pairs, s.pair).store_in(MemoryType::Stack);
     s.weights.compute_at(s.weight_pairs, s.pair)
         .store_in(MemoryType::Stack)
         .bound_extent(s.r, s.joined_rows)
