@@ -1,7 +1,6 @@
 #include "selection_rule.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "checked.h"
@@ -25,9 +24,10 @@ constexpr int64_t kMatrixDecodeRows = 4;
 constexpr int64_t kNaiveRows = 8;
 constexpr int64_t kNaiveKeys = 512;
 
-// Up to this many keys naive takes less time than flash for as many rows where they see no later keys, and for half as
-// many else: its tiles are small. Measured, see docs/decisions/0060.
-constexpr int64_t kNaivePrompt = 64;
+// Up to this many keys naive takes less time than tiles of others for prompts, whose rows see half of their keys: tiles
+// of naive have few rows and as many keys as these see. Where matrices are multiplied of numbers as they are stored, up
+// to the second number of keys. Measured, see docs/decisions/0060 and 0069.
+constexpr int64_t kNaivePrompt = 64, kNaivePromptOfMatrices = 32;
 
 // Up to this many keys of other types than float32 flash takes its small tile. Measured, see docs/decisions/0034.
 constexpr int64_t kShortKeys = 1024;
@@ -39,6 +39,10 @@ constexpr int64_t kFewRows = 96;
 // than 3/4 of the rows that flash takes for them, and that multiplies no matrices. Measured, see docs/decisions/0065.
 constexpr int64_t kFewRowsKeys = 1024;
 
+// A row of split_kv takes as long as so many fifths of one in a tile of flash that multiplies sums of three bfloat16
+// numbers: with heads of kShortHead elements and more, and with shorter ones. Measured, see docs/decisions/0069.
+constexpr int64_t kFifthsOfTerms = 8, kFifthsOfTermsOfShortHeads = 7;
+
 // What tiles of matrices do for a key, whatever rows they have, takes as long as so many rows more: on a Xeon with AMX
 // those of 32 and 128 rows took 52 and 130 ns for a key of 128 elements, before docs/decisions/0063.
 constexpr int64_t kMatrixRows = 32;
@@ -47,7 +51,6 @@ constexpr int64_t kMatrixRows = 32;
 // are less of the work. The first of a class of tunings, whose flash kernels then are of one family. Measured, see
 // docs/decisions/0068.
 constexpr int64_t kTermKeys = 129, kThreeTermKeysOfShortHeads = 513;
-constexpr int64_t kShortHead = 96;
 
 // Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0068.
 constexpr int64_t kFewBandKeys = 512;
@@ -102,13 +105,10 @@ bool multiplies_stored(const KernelSet &kernels) {
     return kernels.flash.front()->storage == KeyStorage::kBfloat16Matrices;
 }
 
-// A chunk of one tile.
-int64_t few_keys(const KernelSet &kernels, const Problem &problem) {
-    return flash_kernels(kernels, problem, 0).front()->tile.keys;
-}
-
-bool is_short_prompt(const Problem &problem, int64_t query_length, int64_t kv_length) {
-    return kv_length <= kNaivePrompt && query_length <= (problem.causal ? kNaivePrompt : kNaivePrompt / 2);
+// Rows that see most of the keys before them are none.
+bool is_short_prompt(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const int64_t most = multiplies_stored(kernels) ? kNaivePromptOfMatrices : kNaivePrompt;
+    return problem.causal && kv_length <= most && query_length <= most && 5 * query_length >= 4 * kv_length;
 }
 
 bool may_fill_naive(const KernelSet &kernels, const Problem &problem) {
@@ -119,6 +119,24 @@ bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query
     const int64_t tile = kernels.naive.back()->tile.rows;
     return may_fill_naive(kernels, problem) && query_length <= std::min(tile, kNaiveRows) && 2 * query_length > tile &&
            kv_length <= kNaiveKeys;
+}
+
+// Whether few rows are better off in the small tiles of split_kv than in those of flash, which they leave half empty.
+bool fills_badly(const Problem &problem, const Choice &flash, const Choice &split_kv, int64_t query_length,
+                 int64_t kv_length) {
+    const int64_t of_split_kv = tile_rows(split_kv, problem, query_length);
+    const int64_t of_flash = tile_rows(flash, problem, query_length);
+    if (query_length * problem.group_size() > kFewRows) {
+        return false;
+    }
+    const KernelInfo &kernel = *flash.kernel;
+    if (bfloat16_terms(kernel.storage) == 3) {
+        const int64_t tiles = of_flash / kernel.tile.rows;
+        const int64_t cost = (of_flash + tiles * kMatrixRows) * round_up(kv_length, kernel.tile.keys);
+        const int64_t fifths = problem.key_dim < kShortHead ? kFifthsOfTermsOfShortHeads : kFifthsOfTerms;
+        return fifths * of_split_kv * kv_length <= 5 * cost;
+    }
+    return kv_length <= kFewRowsKeys && !multiplies_matrices(kernel.storage) && 4 * of_split_kv <= 3 * of_flash;
 }
 
 Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
@@ -132,16 +150,12 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     const Choice naive = choose_naive(kernels, query_length);
     const auto filled = [&](const Choice &choice) { return tile_rows(choice, problem, query_length); };
     // Tiles of naive have one head each.
-    const bool may_be_naive =
-        (kv_length <= few_keys(kernels, problem) && query_length <= kernels.naive.back()->tile.rows) ||
-        is_short_prompt(problem, query_length, kv_length);
-    if (may_be_naive && 2 * filled(naive) <= 3 * std::min(filled(split_kv), filled(flash))) {
+    if (is_short_prompt(kernels, problem, query_length, kv_length) &&
+        2 * filled(naive) <= 3 * std::min(filled(split_kv), filled(flash))) {
         return naive;
     }
     const bool is_draft = rows <= draft_rows && filled(split_kv) <= filled(flash);
-    const bool fills_badly = rows <= kFewRows && kv_length <= kFewRowsKeys &&
-                             !multiplies_matrices(flash.kernel->storage) && 4 * filled(split_kv) <= 3 * filled(flash);
-    return is_draft || fills_badly ? split_kv : flash;
+    return is_draft || fills_badly(problem, flash, split_kv, query_length, kv_length) ? split_kv : flash;
 }
 
 }  // namespace
@@ -155,7 +169,7 @@ const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, c
 }
 
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem) {
-    return std::max({few_keys(kernels, problem), kNaivePrompt, may_fill_naive(kernels, problem) ? kNaiveKeys : 0});
+    return std::max(kNaivePrompt, may_fill_naive(kernels, problem) ? kNaiveKeys : 0);
 }
 
 const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows) {

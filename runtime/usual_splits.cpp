@@ -11,10 +11,11 @@ namespace hattn {
 namespace {
 
 // Of decode. Starting and ending a split costs as much as 50 to 90 keys, so that a sequence which makes many splits has
-// longer ones; see decision 0064.
+// longer ones (decision 0064), as have many rows, and few of short heads (0069).
 constexpr int64_t kSplitKeys = 512;
 constexpr int64_t kLongSplitKeys = 1024;
 constexpr int64_t kManySplits = 64;  // over all kv heads
+constexpr int64_t kManyRows = 17, kFewRowsOfShortHeads = 2;  // of a kv head
 
 constexpr int64_t kUnfusedSplitKeys = 1024;
 constexpr int64_t kMostSplits = 1024;
@@ -60,8 +61,10 @@ int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t 
         return 0;
     }
     if (tile_rows_ == 0) {
-        const bool many = problem.kv_heads * kv_length >= kManySplits * keys_of_many_;
-        return cut(kv_length, many ? keys_of_many_ : fewest_keys_, most_);
+        const int64_t rows = query_length * problem.group_size();
+        const bool is_long = problem.kv_heads * kv_length >= kManySplits * keys_of_many_ || rows >= kManyRows ||
+                             (problem.key_dim < kShortHead && rows <= kFewRowsOfShortHeads);
+        return cut(kv_length, is_long ? keys_of_many_ : fewest_keys_, most_);
     }
     const int64_t splits = most_ / ceil_div(problem.query_heads * query_length, tile_rows_);
     const bool few_tasks = problem.kv_heads * ceil_div(kv_length, fewest_keys_) < kFlashTasks;

@@ -7,6 +7,9 @@
 
 namespace hattn {
 
+// Heads of fewer elements are short: what stands beside products takes more of the time.
+inline constexpr int64_t kShortHead = 96;
+
 // Splits have a number of keys, or more where there would be too many of them, and up to twice as many where there are
 // many. Tiles of flash are split where a sequence has few: by its rows and not by its tiles, so that all flash kernels
 // split at the same keys.
