@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kSplitKeys = 512;
 constexpr int64_t kLongSplitKeys = 1024;
 constexpr int64_t kManySplits = 64;  // over all kv heads
-constexpr int64_t kManyRows = 17, kFewRowsOfShortHeads = 2;  // of a kv head
+constexpr int64_t kManyRows = 9, kFewRowsOfShortHeads = 2;  // of a kv head
 
 constexpr int64_t kUnfusedSplitKeys = 1024;
 constexpr int64_t kMostSplits = 1024;
