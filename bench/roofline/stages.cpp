@@ -31,7 +31,7 @@ const std::vector<StageRow> &stage_rows() {
         {"maxima", Product::kNone, {"chunk_max", "chunk_max_intm", "running_max"}},
         {"weights (exp2)", Product::kNone, {"weights"}},
         {"weights into bfloat16", Product::kNone, {"weight_rows", "weight_pairs"}},
-        {"chunk sum", Product::kNone, {"chunk_sum", "chunk_sum_intm", "pair_sums"}},
+        {"chunk sum", Product::kNone, {"chunk_sum", "chunk_sum_intm", "pair_sums", "asked_ahead"}},
         {"keys into float32, bfloat16", Product::kNone, {"key_rows", "key_terms"}},
         {"values into bfloat16", Product::kNone, {"value_pairs", "value_rows"}},
         {"values of unseen keys",
