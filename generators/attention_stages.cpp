@@ -275,10 +275,9 @@ Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     Expr line_of_row = over_asked * parts + turn % parts;
     asked_ahead = Func("asked_ahead");
     asked_ahead(turn, c) = 0.0f;
-    asked_ahead(turn, c) = inputs.prefetch_key(inputs.key_start(key),
-                                               inputs.key_line_of_slot(0, min(line_of_row, key_lines - 1))) +
-                           inputs.prefetch_value(inputs.value_start(key),
-                                                 inputs.value_line_of_slot(0, min(line_of_row, value_lines - 1)));
+    asked_ahead(turn, c) =
+        inputs.prefetch_key(inputs.key_start(key), inputs.key_line_of_slot(0, min(line_of_row, key_lines - 1))) +
+        inputs.prefetch_value(inputs.value_start(key), inputs.value_line_of_slot(0, min(line_of_row, value_lines - 1)));
     return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
 }
 

@@ -14,7 +14,7 @@ namespace {
 // longer ones (decision 0064), as have many rows, and few of short heads (0069).
 constexpr int64_t kSplitKeys = 512;
 constexpr int64_t kLongSplitKeys = 1024;
-constexpr int64_t kManySplits = 64;  // over all kv heads
+constexpr int64_t kManySplits = 64;                         // over all kv heads
 constexpr int64_t kManyRows = 9, kFewRowsOfShortHeads = 2;  // of a kv head
 
 constexpr int64_t kUnfusedSplitKeys = 1024;
