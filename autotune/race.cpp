@@ -80,10 +80,10 @@ private:
     // The default first, and once more after the others. Every other round the others run backwards. Ratios are to the
     // mean of both times of the default, so that a machine that becomes slower favours nobody.
     void run_setting(size_t setting, int round) {
-        if (turns_[setting].warms && is_cold_) {
+        const Setting &before = settings_[(setting + settings_.size() - 1) % settings_.size()];
+        if (turns_[setting].warms && before.cold) {
             trials_.front().seconds(settings_[setting].problem, kRunsAfterCold);
         }
-        is_cold_ = settings_[setting].cold;
         const size_t count = trials_.size();
         std::vector<std::pair<size_t, double>> times = {{0, time(0, setting)}};
         for (size_t i = 1; i < count; ++i) {
@@ -121,7 +121,6 @@ private:
     ColdCaches cold_caches_;
     std::vector<Lap> laps_;
     std::vector<Turn> turns_;  // by setting
-    bool is_cold_ = false;     // the caches, as the last setting left them
 };
 
 }  // namespace

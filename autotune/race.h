@@ -23,7 +23,8 @@ struct RaceOptions {
 };
 inline constexpr int kLeastRounds = 3, kMostRounds = 40;
 
-// Of one trial. Ratios are logarithms of its time over the default's, in the same round.
+// Of one trial. Ratios are logarithms of its time over the mean of the default's two in the same round; of the
+// default's second run, over its first.
 struct Lap {
     std::vector<std::vector<double>> ratios, seconds;  // [setting][round]
     bool dropped = false;

@@ -267,7 +267,7 @@ Expr AttentionStages::value_weight(const AttentionInputs &inputs, const Expr &of
 // All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key need
 // not be there.
 Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
-    const int turns = rows / joined_rows * (chunk / 2), parts = std::max(turns / chunk, 1);  // of a key's lines
+    const int parts = rows / joined_rows / 2;  // of a key's lines, a turn each
     Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();
     over_asked = RDom(0, (max(key_lines, value_lines) + (parts - 1)) / parts, "over_asked");
     over_asked.where((c + 1) * chunk < inputs.key_count);

@@ -18,7 +18,8 @@ void allow_any_stride(Halide::ImageParam &input);
 void allow_any_stride(Halide::Func &output);
 
 inline constexpr int kAlignedElements = 8;  // of 16 bits, that a thread loads at once
-inline constexpr int kAlignedFloats = 4;
+inline constexpr int kAlignedFloats = 4;    // likewise
+
 struct AttentionInputs {
     AttentionInputs(KeyStorage storage, int lanes);  // lanes: of vectors
     // For devices: all tensors may be of any type that the interface has for them, elements are taken one by one.

@@ -124,15 +124,15 @@ bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query
 // Whether few rows are better off in the small tiles of split_kv than in those of flash, which they leave half empty.
 bool fills_badly(const Problem &problem, const Choice &flash, const Choice &split_kv, int64_t query_length,
                  int64_t kv_length) {
-    const int64_t of_split_kv = tile_rows(split_kv, problem, query_length);
-    const int64_t of_flash = tile_rows(flash, problem, query_length);
     if (query_length * problem.group_size() > kFewRows) {
         return false;
     }
+    const int64_t of_split_kv = tile_rows(split_kv, problem, query_length);
+    const int64_t of_flash = tile_rows(flash, problem, query_length);
     const KernelInfo &kernel = *flash.kernel;
     if (bfloat16_terms(kernel.storage) == 3) {
         const int64_t tiles = of_flash / kernel.tile.rows;
-        const int64_t cost = (of_flash + tiles * kMatrixRows) * round_up(kv_length, kernel.tile.keys);
+        const int64_t cost = tiles * (kernel.tile.rows + more_rows(kernel)) * round_up(kv_length, kernel.tile.keys);
         const int64_t fifths = problem.key_dim < kShortHead ? kFifthsOfTermsOfShortHeads : kFifthsOfTerms;
         return fifths * of_split_kv * kv_length <= 5 * cost;
     }

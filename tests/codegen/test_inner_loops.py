@@ -388,7 +388,7 @@ IN_BANDS = [name for name in kernel_names(AMX_NAME) if AMX_NAME.match(name)["of"
 
 @pytest.mark.parametrize("name", IN_BANDS)
 def test_weights_are_computed_among_products(name, emit):
-    """Loops of weights, which are brought into terms at once, stand among products of scores and of weighted values, that of
+    """Loops of weights, which are brought into terms at once and ask for the next chunk, stand among products of scores and of weighted values, that of
     the state among the latter, see schedules/x86/overlapped_bands.h. No tile is kept in memory for it, and no weight either."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     text = emit(name, isa)
@@ -405,6 +405,7 @@ def test_weights_are_computed_among_products(name, emit):
     for what, pattern, least in (
         ("weights", r"\bvpslld\s+\$(23|0x17),\s*%zmm", 2),
         ("their terms", r"\bvperm[ti]2w\b[^$]*%zmm", 2),
+        ("lines of the next chunk", r"\bprefetcht0\b", 2),
         ("state", r"\bvfmadd\w+ps\b[^$]*\(%r[^$]*%zmm", 1),
     ):
         count = sum(bool(re.search(pattern, room)) for room in rooms)

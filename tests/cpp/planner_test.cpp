@@ -30,12 +30,13 @@ struct Heads {
     int64_t query, kv;
 };
 
-nlohmann::json planned(const test::ContextPtr &context, Heads heads, int64_t rows, int64_t keys, int64_t batch = 1) {
+nlohmann::json planned(const test::ContextPtr &context, Heads heads, int64_t rows, int64_t keys, int64_t batch = 1,
+                       int64_t head_dim = 16) {
     hattn_attention_desc desc = some_desc(rows, keys);
     desc.batch = batch;
     desc.query_heads = heads.query;
     desc.kv_heads = heads.kv;
-    desc.key_dim = desc.value_dim = 128;
+    desc.key_dim = desc.value_dim = head_dim;
     return test::explanation_of(test::make_plan(context.get(), desc).get());
 }
 
@@ -228,11 +229,13 @@ TEST(Rule, MatricesTakeAllButTheShortestPrompts) {
     const auto plan = [&](int64_t rows) {
         hattn_attention_desc desc = some_desc(rows, rows);
         desc.dtype = HATTN_BFLOAT16;
+        desc.causal = 1;
         return test::explanation_of(test::make_plan(context.get(), desc).get());
     };
     if (!plan(2048).at("kernel").get<std::string>().starts_with("amx_flash_")) {
         GTEST_SKIP() << plan(2048).at("kernel") << " multiplies no matrices";
     }
+    EXPECT_EQ(plan(32).at("algorithm"), "naive");
     EXPECT_EQ(plan(33).at("algorithm"), "flash");
     EXPECT_EQ(plan(64).at("algorithm"), "flash");
 }
@@ -313,14 +316,15 @@ TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
         return planned(context, {2 * group, 2}, rows, keys).at("algorithm");
     };
     // On CPUs whose tiles of flash have 32 rows it fills them as well.
-    const int tile_rows = planned(context, {2, 2}, 512, 128).at("tile").at("rows");
+    const int tile_rows = planned(context, {2, 2}, 512, 256).at("tile").at("rows");
     EXPECT_EQ(tile_rows, cpu_has_features("amd_zen4") ? 32 : 64);
     const char *badly_filled = tile_rows == 64 ? "split_kv" : "flash";
-    EXPECT_EQ(algorithm(96, 128), badly_filled);
-    EXPECT_EQ(algorithm(65, 128), badly_filled);
-    EXPECT_EQ(algorithm(24, 128, 4), badly_filled);
-    EXPECT_EQ(algorithm(64, 128), "flash");
-    EXPECT_EQ(algorithm(97, 128), "flash");
+    EXPECT_EQ(algorithm(96, 256), badly_filled);
+    EXPECT_EQ(algorithm(65, 256), badly_filled);
+    EXPECT_EQ(algorithm(24, 256, 4), badly_filled);
+    EXPECT_EQ(algorithm(64, 256), "flash");
+    EXPECT_EQ(algorithm(97, 256), "flash");
+    // Tiles that multiply terms have a bound of their own: the next test.
     const bool has_terms = planned(context, {2, 2}, 512, 1025).at("kernel").get<std::string>().starts_with("amx_");
     EXPECT_EQ(algorithm(96, 1025), has_terms ? "split_kv" : "flash");
 }
@@ -333,10 +337,7 @@ TEST(Rule, RowsThatFillTilesOfTermsBadlyAreForSplitKv) {
         GTEST_SKIP() << usual << " multiplies no terms";
     }
     const auto algorithm = [&](int64_t rows, int64_t keys, int64_t head = 128) {
-        hattn_attention_desc desc = some_desc(rows, keys);
-        desc.query_heads = desc.kv_heads = 2;
-        desc.key_dim = desc.value_dim = head;
-        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("algorithm");
+        return planned(context, {2, 2}, rows, keys, 1, head).at("algorithm");
     };
     EXPECT_EQ(algorithm(96, 2048), "split_kv");
     EXPECT_EQ(algorithm(65, 2048), "split_kv");
@@ -350,11 +351,14 @@ TEST(Rule, RowsThatFillTilesOfTermsBadlyAreForSplitKv) {
 // A sequence that makes many splits has longer ones, as have many rows, whatever the batch.
 TEST(Rule, ManySplitsOfDecodeAreLonger) {
     test::ContextPtr context = test::make_context(1, "algorithm=split_kv");
-    const auto split = [&](int64_t kv_heads, int64_t keys, int64_t batch = 1, int64_t rows = 1) {
-        return planned(context, {2 * kv_heads, kv_heads}, rows, keys, batch).at("split_keys").get<int64_t>();
+    const auto split = [&](int64_t kv_heads, int64_t keys, int64_t batch = 1, int64_t rows = 1, int64_t head = 128) {
+        return planned(context, {2 * kv_heads, kv_heads}, rows, keys, batch, head).at("split_keys").get<int64_t>();
     };
     EXPECT_EQ(split(2, 4096, 1, 4), 512);
     EXPECT_EQ(split(2, 4096, 1, 5), 1024);
+    // Of short heads few rows do, too.
+    EXPECT_EQ(split(2, 4096, 1, 1, 64), 1024);
+    EXPECT_EQ(split(2, 4096, 1, 2, 64), 512);
     EXPECT_EQ(split(8, 4096), 512);
     EXPECT_EQ(split(8, 8191), 512);
     EXPECT_EQ(split(8, 8192), 1024);

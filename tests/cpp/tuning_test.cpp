@@ -191,6 +191,16 @@ TEST(Tuning, OtherRowsOfAClassGetATileThatHoldsThem) {
     EXPECT_GE(plan.at("tile").at("rows"), 5);
 }
 
+// 64 rows of a kv head read keys more often than 28 do by the same tile.
+TEST(Tuning, FewerRowsReadKeysNoMoreOftenThanTheyNeed) {
+    const cases::Case measured = some_case(16, 700, 8, 2), other = some_case(7, 700, 8, 2);
+    const test::TuningFile file(database_for(measured, choice_of(measured, HATTN_ALGORITHM_SPLIT_KV)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    const json plan = explain(context.get(), other);
+    EXPECT_EQ(plan.at("decided_by"), "machine");
+    EXPECT_EQ(plan.at("tile"), explain(context.get(), measured).at("tile"));
+}
+
 // With a window, tiles of other rows start at other keys.
 TEST(Tuning, InvariantEntriesAreNotForWindows) {
     cases::Case c = some_case(40, 700);
