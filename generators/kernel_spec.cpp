@@ -81,8 +81,8 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
 namespace {
 
 // Further tiles of flash, of float32 or of any storage.
-const std::vector<Tile> &halved_flash_tiles(const TargetRow &target, KeyStorage storage) {
-    return storage == KeyStorage::kFloat32 ? target.halved.flash_tiles : target.halved.stored_flash_tiles;
+const std::vector<Tile> &cpu_flash_tiles(const TargetRow &target, KeyStorage storage) {
+    return storage == KeyStorage::kFloat32 ? target.cpu_tiles.flash_tiles : target.cpu_tiles.stored_flash_tiles;
 }
 
 }  // namespace
@@ -116,8 +116,8 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     const bool stored_split = family.storage == KeyStorage::kAny && family.kind == KernelKind::kSplitKv;
     std::vector<Tile> tiles = stored_split ? target.stored_split_kv_tiles : tiles_of(target, family.kind);
     if (family.kind == KernelKind::kFlash) {
-        const std::vector<Tile> &halved = halved_flash_tiles(target, family.storage);
-        tiles.insert(tiles.end(), halved.begin(), halved.end());
+        const std::vector<Tile> &of_cpu = cpu_flash_tiles(target, family.storage);
+        tiles.insert(tiles.end(), of_cpu.begin(), of_cpu.end());
     }
     if (family.storage == KeyStorage::kAny &&
         (family.kind == KernelKind::kUnfusedScores || family.kind == KernelKind::kUnfusedValues)) {
@@ -254,13 +254,13 @@ const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target
 }
 
 const char *made_for(const KernelSpec &spec, const TargetRow &target) {
-    const bool may_be_halved =
+    const bool has_cpu_tiles =
         spec.kind == KernelKind::kFlash && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAny);
-    if (!may_be_halved) {
+    if (!has_cpu_tiles) {
         return "";
     }
-    const std::vector<Tile> &tiles = halved_flash_tiles(target, spec.storage);
-    return std::ranges::find(tiles, spec.tile) != tiles.end() ? target.halved.cpu : "";
+    const std::vector<Tile> &tiles = cpu_flash_tiles(target, spec.storage);
+    return std::ranges::find(tiles, spec.tile) != tiles.end() ? target.cpu_tiles.cpu : "";
 }
 
 }  // namespace hattn::generators

@@ -64,10 +64,9 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512bf16");
     if (feature == "gfni")
         return __builtin_cpu_supports("gfni");
-    // Of family 19h, which is Zen 3 and Zen 4, the latter, which does vectors of 512 bits in two steps: Software
-    // Optimization Guide for the AMD Zen4 Microarchitecture (57647), "Floating-Point Unit".
-    if (feature == "amd_zen4")
-        return __builtin_cpu_is("amdfam19h") && __builtin_cpu_supports("avx512f");
+    // No feature, but who made the CPU: for tiles that are faster there.
+    if (feature == "amd")
+        return __builtin_cpu_is("amd");
     if (feature == "amx_bf16")
         return has_amx_bf16();
     return false;

@@ -126,7 +126,7 @@ std::vector<TargetRow> x86_64_targets() {
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg",
                          {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}},
             // See decision 0066.
-            .halved = {"amd_zen4", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
+            .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
             .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni", true},
             // Four registers of 16 x 16 sums at a time, see schedules/x86/matrix_tiles.h.

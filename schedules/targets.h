@@ -61,9 +61,8 @@ struct Bfloat16Kernels {
     std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
 };
 
-// Tiles for CPUs that do a vector of the target in two steps. To these an instruction costs more than what it loads, so
-// that few sums are enough, and tiles are small.
-struct HalvedVectors {
+// Tiles of flash for some CPUs of the target, in place of the target's.
+struct CpuTiles {
     const char *cpu = "";                       // see made_for in runtime/kernel_table.h
     std::vector<Tile> flash_tiles = {};         // of float32; empty: the target's
     std::vector<Tile> stored_flash_tiles = {};  // of any storage; likewise
@@ -114,7 +113,7 @@ struct TargetRow {
     std::vector<Tile> halves_split_kv_tiles = {};    // over float16 or bfloat16 in their place
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
-    HalvedVectors halved = {};                                               // likewise
+    CpuTiles cpu_tiles = {};                                                 // likewise
     IntegerKernels integers = {};                                            // likewise
     MatrixKernels matrices = {};                                             // likewise
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one

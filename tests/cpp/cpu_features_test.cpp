@@ -82,13 +82,10 @@ TEST(CpuFeatures, AreThoseTheSystemReports) {
     }
 }
 
-// Of AMD's CPUs, those of family 25, which are Zen 3 and Zen 4, with AVX-512, which Zen 3 has not.
-TEST(CpuFeatures, KnowZen4) {
+TEST(CpuFeatures, KnowWhoMadeTheCpu) {
     std::ifstream info("/proc/cpuinfo");
     const std::string text(std::istreambuf_iterator<char>(info), {});
-    const auto has = [&](const char *pattern) { return std::regex_search(text, std::regex(pattern)); };
-    EXPECT_EQ(cpu_has_features("amd_zen4"),
-              has("vendor_id\\s*: AuthenticAMD\n") && has("cpu family\\s*: 25\n") && has(" avx512f "));
+    EXPECT_EQ(cpu_has_features("amd"), std::regex_search(text, std::regex("vendor_id\\s*: AuthenticAMD\n")));
 }
 
 TEST(CpuFeatures, AreGrantedWhereTheyAreThere) {
