@@ -29,6 +29,8 @@ struct StageOptions {
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
     int fetch_pass = 0;
+    // With each line of the dot products of a block, ask for those of so many rows of inputs.next_query and of the output.
+    int fetch_rows = 0;
     bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
     // Of integers: both products are of pairs of them, for instructions that sum these up.
@@ -161,6 +163,9 @@ struct ScoreStages {
     Halide::Func fetch_lines;          // (k % asks, line) Tuple of how far behind these starts a line is
     Halide::Func fetched_line;         // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
                                        // as many lines for each block of keys as lines_of_step() says
+    Halide::Var which{"which"};        // of fetch_rows
+    Halide::Func row_places;           // (which, block, c) Tuple of where rows of next_query and of the output start
+    Halide::Func asked_rows;           // (block, line, c) 0; asks for a line of each; both defined with fetch_rows
     Halide::Func dot;                  // (r, k, c) scale * q.k * unit
     Halide::Func logits;               // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;  // (r, k, c) operands of hooks
@@ -206,6 +211,7 @@ struct ScoreStages {
 
 private:
     void fetch_by_line(const StageOptions &options);
+    void ask_for_rows(const StageOptions &options);
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
     int lines_of_step(int block) const;                            // that a block's keys have in one step

@@ -42,7 +42,10 @@ AttentionInputs::AttentionInputs(KeyStorage storage, int lanes)
       softcap("softcap"),
       first_offset("first_offset"),
       last_offset("last_offset"),
-      position_offset("position_offset") {
+      position_offset("position_offset"),
+      next_query("next_query"),
+      own_output("own_output"),
+      output_stride("output_stride") {
     for (ImageParam *strided : {&bias, &mask, &alibi_slopes, &known_lse}) {
         allow_any_stride(*strided);
     }
@@ -71,6 +74,9 @@ std::vector<Argument> AttentionInputs::arguments() const {
     std::vector<Argument> all = {query, key,          value,        key_granules, value_granules, bias,
                                  mask,  alibi_slopes, sinks,        known_lse,    key_count,      key_skip,
                                  scale, softcap,      first_offset, last_offset,  position_offset};
+    if (!any_query) {
+        all.insert(all.end(), {next_query, own_output, output_stride});
+    }
     if (!reads_float32(storage)) {
         for (const StoredSide *side : {&stored_key, &stored_value}) {
             const std::vector<Argument> more = side->arguments();
@@ -147,8 +153,12 @@ Expr line_of_slot(const ImageParam &storage, const Expr &slot, const Expr &line)
 }
 
 Expr line_of_rows(const ImageParam &storage, const Expr &line, const Expr &lines, int rows) {
+    // One division in all. Of heads of more than 5792 elements some lines are others.
+    constexpr int kFraction = 20;
+    Expr reciprocal = ((1 << kFraction) + lines - 1) / lines;
     Expr within = min(line, rows * lines - 1);
-    return line_of_slot(storage, within / lines, within % lines);
+    Expr slot = (within * reciprocal) >> kFraction;
+    return line_of_slot(storage, slot, within - slot * lines);
 }
 
 Expr prefetch(const ImageParam &storage, const Expr &start, const Expr &line) {
@@ -208,6 +218,10 @@ Expr AttentionInputs::prefetch_key(const Expr &start, const Expr &line) const {
 
 Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const {
     return prefetch(asked_values(), start, line);
+}
+
+Expr AttentionInputs::prefetch_query(const Expr &start, const Expr &line) const {
+    return prefetch(query, start, line * line_elements(query));
 }
 
 Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {

@@ -60,6 +60,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
     const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && !bands && target.stand_in.empty();
+    const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash;
     const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
@@ -70,6 +71,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .fetch_block = block,
                                                 .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
                                                 .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
+                                                .fetch_rows = asks_for_rows ? 2 : 0,
                                                 .fetch_operands = fetches_operands,
                                                 .integer_pairs = multiplies_integers(spec, target),
                                                 .values_in_place = in_place,

@@ -142,6 +142,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         dot(r, k, c) += fetched_line(ask, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
     } else {
         Expr nothing = fetched_line.defined() ? fetched_line(k, over_dim / kLineFloats, c) : Expr(0.0f);
+        if (options.fetch_rows > 0) {
+            ask_for_rows(options);
+            nothing += asked_rows(k / options.fetch_block, over_dim / kLineFloats, c);
+        }
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
 
@@ -220,6 +224,27 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     Tuple starts = fetch_starts(k / asks, c), lines = fetch_lines(k % asks, line);
     Expr asked = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) : Expr(0.0f);
     fetched_line(k, line, c) = fetch_keys ? asked + inputs_.prefetch_key(starts[1], lines[1]) : asked;
+}
+
+// Of rows the first are asked for with the first blocks of keys, so that tiles over few keys ask for some.
+void ScoreStages::ask_for_rows(const StageOptions &options) {
+    Expr first_block = c * (options.chunk / options.fetch_block) + k;
+    Expr tile_row = unsafe_promise_clamped(min(first_block * options.fetch_rows + which, options.rows - 1), 0,
+                                           options.rows - 1);
+    const auto behind_first = [](const Expr &index, Halide::Internal::Dimension dim) {
+        return cast<int64_t>(index - dim.min()) * dim.stride();
+    };
+    row_places = Func("row_places");
+    row_places(which, k, c) = Tuple(inputs_.next_query + behind_first(row(tile_row), inputs_.query.dim(1)) +
+                                        behind_first(head(tile_row), inputs_.query.dim(2)),
+                                    inputs_.own_output + cast<int64_t>(tile_row) * inputs_.output_stride);
+    asked_rows = Func("asked_rows");
+    Expr asked(0.0f);
+    for (int i = 0; i < options.fetch_rows; ++i) {
+        Tuple places = row_places(i, k, c);
+        asked += inputs_.prefetch_query(places[0], line) + inputs_.prefetch_query(places[1], line);
+    }
+    asked_rows(k, line, c) = asked;
 }
 
 Expr ScoreStages::step_count() const {

@@ -169,9 +169,9 @@ void run_attention(const Execution &run, const CallSite &site, const Task &task,
     }
 }
 
-void run_task(const Execution &run, const Task &task, int32_t worker) {
+void run_task(const Execution &run, const Task &task, const Task *next, int32_t worker) {
     ScratchArena scratch = run.worker_scratch(worker);
-    const CallSite site{run.plan, run.args, scratch};
+    const CallSite site{run.plan, run.args, scratch, next};
     float *own = run.worker_states(worker);
     const int64_t rows = int64_t{task.rows} * task.heads;
     const int64_t value_dim = run.plan.problem.value_dim;
@@ -200,7 +200,7 @@ void run_task(const Execution &run, const Task &task, int32_t worker) {
 }
 
 // The first step of a task of unfused.
-void run_scores(const Execution &run, const Task &task, int32_t worker) {
+void run_scores(const Execution &run, const Task &task, const Task *, int32_t worker) {
     if (task.values_kernel) {
         ScratchArena scratch = run.worker_scratch(worker);
         call_unfused_scores({run.plan, run.args, scratch}, task, {task.key, int64_t{task.key} + task.keys},
@@ -208,11 +208,14 @@ void run_scores(const Execution &run, const Task &task, int32_t worker) {
     }
 }
 
-using Step = void (*)(const Execution &, const Task &, int32_t worker);
+using Step = void (*)(const Execution &, const Task &, const Task *next, int32_t worker);
 
-// Workers take tasks from a common counter, in order.
+// Workers take tasks from a common counter, in order: in turns, where tasks are as long as each other.
 void run_tasks(const Execution &run, Step step, const Task *tasks, int64_t count) {
-    for_each_task(run.plan.executor, count, false, [&](int64_t i, int32_t worker) { step(run, tasks[i], worker); });
+    const int64_t turn = std::min<int64_t>(count, run.plan.executor.threads);
+    for_each_task(run.plan.executor, count, false, [&](int64_t i, int32_t worker) {
+        step(run, tasks[i], i + turn < count ? tasks + i + turn : nullptr, worker);
+    });
 }
 
 Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {

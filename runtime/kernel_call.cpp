@@ -114,6 +114,21 @@ struct InputArguments {
         limits.key_skip = std::min(limits.key_skip, std::max(key_count - 1, 0));
     }
 
+    // Rows of the result, and of the next task's queries.
+    void ask_for(const float *rows, int64_t row_stride, const CallSite &site) {
+        const auto behind_query = [&](const void *other) {
+            return (static_cast<int64_t>(reinterpret_cast<uintptr_t>(other)) -
+                    static_cast<int64_t>(reinterpret_cast<uintptr_t>(query_rows.data()))) /
+                   static_cast<int64_t>(sizeof(float));
+        };
+        own_output = behind_query(rows);
+        output_stride = static_cast<int32_t>(row_stride);
+        if (site.next && site.plan.problem.q_dtype == HATTN_FLOAT32) {
+            const StoredRows next(site.args.q, site.args.cu_seqlens_q, site.next->batch);
+            next_query = behind_query(address(site.args.q, next.batch, site.next->head, next.first + site.next->row));
+        }
+    }
+
     void see_every_key() {
         limits.first_offset = static_cast<int32_t>(-2 * kMaxExtent);
         limits.last_offset = static_cast<int32_t>(2 * kMaxExtent - 1);
@@ -130,6 +145,8 @@ struct InputArguments {
     int32_t key_count;
     float scale, softcap;
     TileLimits limits;
+    int64_t next_query = 0, own_output = 0;
+    int32_t output_stride = 0;
 };
 
 // Calls a kernel in the order of generators/kernel_inputs.cpp.
@@ -154,8 +171,11 @@ void call(const KernelInfo &kernel, const CallSite &site, InputArguments &in, Ou
                                        &in.softcap,
                                        &in.limits.first_offset,
                                        &in.limits.last_offset,
-                                       &in.limits.position_offset};
-    void **next = arguments + 18;
+                                       &in.limits.position_offset,
+                                       &in.next_query,
+                                       &in.own_output,
+                                       &in.output_stride};
+    void **next = arguments + 21;
     if (!reads_float32(kernel.storage)) {
         next = in.value.add_storage(in.key.add_storage(next));
     }
@@ -227,6 +247,7 @@ void call_attention(const CallSite &site, const Task &task, const KeyRange &keys
         return [&](const Task &part, int64_t first) {
             InputArguments in(site, part, keys, sinks_of(part, task, sinks), nullptr, 0);
             ResultBuffers out(result, part, first, site.plan.problem.value_dim);
+            in.ask_for(result.output + first * result.row_stride, result.row_stride, site);
             call(kernel, site, in, out.output, out.lse);
         };
     };

@@ -30,6 +30,7 @@ struct CallSite {
     const hattn_plan &plan;
     const hattn_attention_args &args;
     ScratchArena &scratch;
+    const Task *next = nullptr;  // likely to be this worker's; kernels ask for its queries
 };
 
 // Attention of the task's rows over `keys`; sinks: one logit per head of the task.

@@ -99,6 +99,10 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
             s.fetch_starts.compute_at(s.logits, block);
             s.fetched_line.compute_at(s.dot, line).unroll(s.k);
         }
+        if (s.asked_rows.defined()) {
+            s.row_places.compute_at(s.logits, block).unroll(s.which);
+            s.asked_rows.compute_at(s.dot, line);
+        }
     }
     if (s.any_storage) {
         // Once for all rows. Not beside the score block, whose accumulators take all registers; but of all keys at once
