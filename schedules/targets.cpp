@@ -121,10 +121,10 @@ std::vector<TargetRow> x86_64_targets() {
                                      {8, 64, 8, 1, 2},
                                      {16, 64, 8, 1, 2},
                                      {32, 64, 8, 1, 2}},
-            // 24 accumulators, 3 vectors of pairs of rows, 1 broadcast, as in float32, at twice the products.
+            // 16 accumulators for two products a cycle that take six: 8 vectors loaded, where 24 of them need 10 or 11.
             .bfloat16 = {bfloat16.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg",
-                         {{48, 64, 3, 8, 8}, {48, 128, 3, 8, 8}}},
+                         {{64, 64, 4, 4, 4}}},
             // See decision 0066.
             .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.

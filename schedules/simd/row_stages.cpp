@@ -23,7 +23,17 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
         return;
     }
     if (s.in_pairs) {
-        s.query_pairs.compute_root().bound(s.side, 0, 2).bound(s.r, 0, tile.rows).reorder(s.side, s.pair, s.r);
+        // Sides of pairs one after the other, as turned_stores.h wants them.
+        Var rows("r_block"), pass("pass"), pairs("pair_block");
+        s.query_pairs.compute_root()
+            .bound(s.side, 0, 2)
+            .bound(s.r, 0, tile.rows)
+            .split(s.r, rows, s.r, lanes)
+            .split(s.pair, pairs, s.pair, lanes)
+            .fuse(s.side, s.r, pass)
+            .reorder(s.pair, pass, pairs, rows)
+            .vectorize(s.pair)
+            .partition(pairs, Partition::Always);
     } else {
         Var block("d_block");
         s.query_tile.compute_root()
