@@ -1,6 +1,7 @@
 #include "kernel_tiles.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 #include "cost_model.h"
@@ -38,12 +39,13 @@ bool computes(const json &kernel, const Shape &shape, const std::string &algorit
 }
 
 // Whether a kernel can take the place of another of its algorithm, with another tile. Where a CPU has kernels made for
-// it, plans take no others of their family.
+// it, plans take no others of their family but those of packs.
 bool can_replace(const json &kernel, const json &usual) {
-    for (const char *name : {"target", "hooks", "storage", "matrix_type", "made_for"}) {
-        if (kernel.value(name, json()) != usual.value(name, json())) {
-            return false;
-        }
+    const auto differs = [&](const char *name) { return kernel.value(name, json()) != usual.value(name, json()); };
+    const char *const common[] = {"target", "hooks", "storage", "matrix_type"};
+    if (std::any_of(std::begin(common), std::end(common), differs) ||
+        (kernel.at("pack").is_null() && differs("made_for"))) {
+        return false;
     }
     const Tile tile = kernel.at("tile"), usual_tile = usual.at("tile");
     return usual_tile.head <= tile.head && tile.head <= kMostPadding * usual_tile.head;

@@ -29,7 +29,7 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
         return (coordinate - operand.dim(dimension).min()) * operand.dim(dimension).stride();
     };
     Expr next = (context.c + 1) * context.fetch_keys + tile.over_ask.x * line;
-    tile.fetched = Func(tile.func.name() + "_fetched");
+    tile.fetched = Func(operand.name() + "_tile_fetched");
     tile.fetched(context.c) = 0.0f;
     tile.fetched(context.c) +=
         prefetch_line(operand, offset(0, next) + offset(1, of_row(context.row)) + offset(2, of_row(context.head)));
