@@ -165,6 +165,10 @@ std::string why_illegal(const TargetRow &target, KernelKind kind, const Tile &ti
     if (tile.keys % kGranuleKeys != 0 || tile.keys % tile.key_unroll != 0 || (along_head && tile.keys % target.lanes)) {
         return "keys must be whole granules of 16, blocks of key_unroll and, with the head in lanes, vectors";
     }
+    if (along_head && kind == KernelKind::kSplitKv && tile.keys == kGranuleKeys) {
+        // Halide 21.0.0 leaves out the softmax and the values of chunks of one granule, see decision 0070.
+        return "keys must be more than one granule of 16 with the head in lanes";
+    }
     if (tile.rows % row_step != 0) {
         return "rows must be whole blocks of row_vectors, " + std::to_string(row_step);
     }

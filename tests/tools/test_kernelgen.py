@@ -39,6 +39,7 @@ def test_a_dozen_candidates(target, kind):
         ("flash_x86_avx2_r40k64v3u4d4", "whole blocks of row_vectors, 24"),
         ("split_kv_x86_avx2_r3k64v2u4d4", "whole blocks of row_vectors, 2"),
         ("split_kv_x86_avx512_r4k72v2u4d4", "with the head in lanes, vectors"),
+        ("split_kv_x86_avx512_r2k16v2u4d2", "more than one granule of 16"),
         ("unfused_scores_x86_avx2_r64k64v4u2d1", "work in pairs"),
         ("scores_x86_avx2_r64k64v4u2d1", "no choice of tiles"),
     ],
