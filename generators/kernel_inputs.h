@@ -75,8 +75,8 @@ struct AttentionInputs {
     // Row i sees the keys j with i + first_offset <= j <= i + last_offset; |offsets| <= 2^30.
     Halide::Param<int> first_offset, last_offset;
     Halide::Param<int> position_offset;  // position of row i among the keys is i + position_offset
-    // What is asked for and not read, in floats behind the query's first: rows of the tile that is next, with the strides
-    // of the query, and those of the output. Not with any_query.
+    // What is asked for and not read, in floats behind the query's first: rows of the tile that is next, with the
+    // strides of the query, and those of the output. Not with any_query.
     Halide::Param<int64_t> next_query, own_output;
     Halide::Param<int> output_stride;  // between its rows
 

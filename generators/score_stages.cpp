@@ -229,8 +229,8 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
 // Of rows the first are asked for with the first blocks of keys, so that tiles over few keys ask for some.
 void ScoreStages::ask_for_rows(const StageOptions &options) {
     Expr first_block = c * (options.chunk / options.fetch_block) + k;
-    Expr tile_row = unsafe_promise_clamped(min(first_block * options.fetch_rows + which, options.rows - 1), 0,
-                                           options.rows - 1);
+    Expr tile_row =
+        unsafe_promise_clamped(min(first_block * options.fetch_rows + which, options.rows - 1), 0, options.rows - 1);
     const auto behind_first = [](const Expr &index, Halide::Internal::Dimension dim) {
         return cast<int64_t>(index - dim.min()) * dim.stride();
     };
