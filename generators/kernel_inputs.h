@@ -76,9 +76,8 @@ struct AttentionInputs {
     Halide::Param<int> first_offset, last_offset;
     Halide::Param<int> position_offset;  // position of row i among the keys is i + position_offset
     // What is asked for and not read, in floats behind the query's first: rows of the tile that is next, with the
-    // strides of the query, and those of the output. Not with any_query.
-    Halide::Param<int64_t> next_query, own_output;
-    Halide::Param<int> output_stride;  // between its rows
+    // strides of the query, and those of the output, so far apart. Not with any_query.
+    Halide::Param<int64_t> next_query, own_output, output_stride;
 
     std::vector<Halide::Argument> arguments() const;
 

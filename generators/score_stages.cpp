@@ -237,7 +237,7 @@ void ScoreStages::ask_for_rows(const StageOptions &options) {
     row_places = Func("row_places");
     row_places(which, k, c) = Tuple(inputs_.next_query + behind_first(row(tile_row), inputs_.query.dim(1)) +
                                         behind_first(head(tile_row), inputs_.query.dim(2)),
-                                    inputs_.own_output + cast<int64_t>(tile_row) * inputs_.output_stride);
+                                    inputs_.own_output + tile_row * inputs_.output_stride);
     asked_rows = Func("asked_rows");
     Expr asked(0.0f);
     for (int i = 0; i < options.fetch_rows; ++i) {

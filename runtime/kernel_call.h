@@ -50,10 +50,4 @@ void call_merge(const CallSite &site, const Task &task, const float *states, int
 void call_scores(const CallSite &site, const Task &task, const KeyRange &keys, const float *lse, int64_t lse_stride,
                  float *scores, int64_t row_stride);
 
-// Bytes of scratch that one call of the merge kernel takes at most.
-int64_t merge_scratch_bytes(int64_t rows, int64_t states, int64_t value_dim);
-
-// Bytes of scratch that one call of a kernel takes at most.
-int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim, int64_t keys);
-
 }  // namespace hattn

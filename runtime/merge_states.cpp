@@ -8,6 +8,7 @@
 #include "convert.h"
 #include "kernel_call.h"
 #include "kernel_registry.h"
+#include "kernel_scratch.h"
 #include "plan.h"
 #include "status.h"
 #include "structs.h"

@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "checked.h"
-#include "kernel_call.h"
+#include "kernel_scratch.h"
+#include "scratch.h"
 #include "status.h"
 #include "structs.h"
 #include "task.h"

@@ -23,17 +23,7 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
         return;
     }
     if (s.in_pairs) {
-        // Sides of pairs one after the other, as turned_stores.h wants them.
-        Var rows("r_block"), pass("pass"), pairs("pair_block");
-        s.query_pairs.compute_root()
-            .bound(s.side, 0, 2)
-            .bound(s.r, 0, tile.rows)
-            .split(s.r, rows, s.r, lanes)
-            .split(s.pair, pairs, s.pair, lanes)
-            .fuse(s.side, s.r, pass)
-            .reorder(s.pair, pass, pairs, rows)
-            .vectorize(s.pair)
-            .partition(pairs, Partition::Always);
+        schedule_query_pairs(s, tile.rows, lanes);
     } else {
         Var block("d_block");
         s.query_tile.compute_root()
@@ -43,6 +33,21 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
             .vectorize(s.d)
             .partition(block, Partition::Always);
     }
+}
+
+void schedule_query_pairs(ScoreStages &s, int rows, int lanes, const std::vector<Var> &outer) {
+    Var blocks("r_block"), pass("pass"), pairs("pair_block");
+    std::vector<VarOrRVar> loops = {s.pair, pass, pairs, blocks};
+    loops.insert(loops.end(), outer.begin(), outer.end());
+    s.query_pairs.compute_root()
+        .bound(s.side, 0, 2)
+        .bound(s.r, 0, rows)
+        .split(s.r, blocks, s.r, lanes)
+        .split(s.pair, pairs, s.pair, lanes)
+        .fuse(s.side, s.r, pass)
+        .reorder(loops)
+        .vectorize(s.pair)
+        .partition(pairs, Partition::Always);
 }
 
 void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {

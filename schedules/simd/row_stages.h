@@ -1,6 +1,8 @@
 // Stages of attention with query rows in the vector lanes, beside the two products.
 #pragma once
 
+#include <vector>
+
 #include "generators/attention_stages.h"
 #include "schedules/tile.h"
 
@@ -8,6 +10,10 @@ namespace hattn::schedules::simd {
 
 // Per-row operands and the transposed query tile, once per call.
 void schedule_rows(generators::ScoreStages &s, const Tile &tile, int lanes);
+
+// Pairs of queries, of so many rows, once per call: sides one after the other, as turned_stores.h wants them. `outer`
+// are dimensions that these have besides.
+void schedule_query_pairs(generators::ScoreStages &s, int rows, int lanes, const std::vector<Halide::Var> &outer = {});
 
 // Operands of hooks, for the keys of a chunk; the second for so many rows at a time.
 void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &chunk_loop, const Tile &tile, int lanes);

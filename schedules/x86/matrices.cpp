@@ -88,21 +88,9 @@ void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile 
     simd::schedule_statistics(s, tile, lanes);
 }
 
-// Sides of pairs one after the other, as turned_stores.h wants them.
 void schedule_queries(AttentionStages &s, const Tile &tile, int lanes) {
-    Var rows("r_block"), pass("pass"), pairs("pair_block");
-    s.query_pairs.compute_root()
-        .align_storage(s.r, spread_rows(tile.rows))
-        .bound(s.side, 0, 2)
-        .bound(s.r, 0, tile.rows)
-        .bound(s.term, 0, s.bfloat16_terms)
-        .split(s.r, rows, s.r, lanes)
-        .split(s.pair, pairs, s.pair, lanes)
-        .fuse(s.side, s.r, pass)
-        .reorder(s.pair, pass, pairs, rows, s.term)
-        .vectorize(s.pair)
-        .unroll(s.term)
-        .partition(pairs, Partition::Always);
+    simd::schedule_query_pairs(s, tile.rows, lanes, {s.term});
+    s.query_pairs.align_storage(s.r, spread_rows(tile.rows)).bound(s.term, 0, s.bfloat16_terms).unroll(s.term);
 }
 
 }  // namespace

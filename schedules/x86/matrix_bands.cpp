@@ -61,19 +61,8 @@ void schedule_band_values(AttentionStages &s, const LoopLevel &chunk_loop, const
 }
 
 void schedule_band_queries(AttentionStages &s, const Tile &tile, int lanes) {
-    Var rows("r_block"), pass("pass"), pairs("pair_block");
-    s.query_pairs.compute_root()
-        .bound(s.side, 0, 2)
-        .bound(s.r, 0, s.joined_rows)
-        .bound(s.band, 0, tile.rows / s.joined_rows)
-        .bound(s.term, 0, s.bfloat16_terms)
-        .split(s.r, rows, s.r, lanes)
-        .split(s.pair, pairs, s.pair, lanes)
-        .fuse(s.side, s.r, pass)
-        .reorder(s.pair, pass, pairs, rows, s.term, s.band)
-        .vectorize(s.pair)
-        .unroll(s.term)
-        .partition(pairs, Partition::Always);
+    simd::schedule_query_pairs(s, s.joined_rows, lanes, {s.term, s.band});
+    s.query_pairs.bound(s.band, 0, tile.rows / s.joined_rows).bound(s.term, 0, s.bfloat16_terms).unroll(s.term);
 }
 
 void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const Tile &tile, int lanes) {
