@@ -20,6 +20,10 @@ Expr granules(Expr keys) {
     return (std::move(keys) + (kGranuleKeys - 1)) / kGranuleKeys;
 }
 
+Expr row_lead(const Expr &dim) {
+    return select(dim <= kNarrowHead, kGranuleKeys, kGranuleKeys / 2);
+}
+
 Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
@@ -211,7 +215,13 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
     chunk_output(r, d, c) = 0.0f;
     if (!in_pairs) {
         Expr product = value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
-        if (options.fetch_pass > 0) {
+        if (by_row) {
+            if (options.fetch_pass > kNarrowHead) {
+                narrow_values = inputs.value_dim() == kNarrowHead;
+                product = select(narrow_values && d % options.fetch_pass >= kNarrowHead, 0.0f, product);
+            }
+            product += ask_for_values(inputs, options);
+        } else if (options.fetch_pass > 0) {
             fetch_next_keys(inputs, options);
             product += next_keys(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
         }
@@ -279,6 +289,31 @@ Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
         inputs.prefetch_key(inputs.key_start(key), inputs.key_line_of_slot(0, min(line_of_row, key_lines - 1))) +
         inputs.prefetch_value(inputs.value_start(key), inputs.value_line_of_slot(0, min(line_of_row, value_lines - 1)));
     return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
+}
+
+// The lines that a pass reads of a key, row_lead() keys ahead, into the next chunk too.
+Expr AttentionStages::ask_for_values(const AttentionInputs &inputs, const StageOptions &options) {
+    const int chunk_granules = options.chunk / kGranuleKeys;
+    const auto start_of = [&](const Expr &which) {
+        Expr last = granules(inputs.key_count) - 1;
+        return inputs.value_start(unsafe_promise_clamped(min(which, last), 0, last) * kGranuleKeys);
+    };
+    value_granule_starts = Func("value_granule_starts");
+    Expr which = c * chunk_granules + turn % chunk_granules;
+    value_granule_starts(turn, c) = Tuple(start_of(which), start_of(which + 1));
+
+    values_ahead = Func("values_ahead");
+    Tuple starts = value_granule_starts(turn, c);
+    Expr lead = row_lead(inputs.value_dim());
+    Expr start = select(slot + lead < kGranuleKeys, starts[0], starts[1]);
+    const int lines = options.fetch_pass / kLineFloats;
+    Expr asked(0.0f);
+    for (int i = 0; i < lines; ++i) {
+        Expr line_of_row = turn / chunk_granules * lines + i;
+        asked += inputs.prefetch_value(start, inputs.value_line_of_slot((slot + lead) % kGranuleKeys, line_of_row));
+    }
+    values_ahead(slot, turn, c) = asked;
+    return values_ahead(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
 }
 
 // In the order of memory, as in fetch_by_line(): the lines of the next chunk are spread over all passes. All that needs

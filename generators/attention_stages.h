@@ -14,6 +14,8 @@
 
 namespace hattn::generators {
 
+inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most models' heads
+
 struct StageOptions {
     HookMask hooks = 0;
     int rows = 0;   // rows of the tile, of which those past the last repeat it; 0: only those that exist are looked at
@@ -26,6 +28,9 @@ struct StageOptions {
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
+    // Of float32 keys that are multiplied one after the other: ask for each line of a key with the same one of a key
+    // row_lead() before it, and for values likewise in the value loop, with each pass of fetch_pass for what it reads.
+    bool fetch_by_row = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
     int fetch_pass = 0;
@@ -100,6 +105,9 @@ Halide::Expr nearest_element(const AttentionInputs &inputs, Halide::Expr d, Hali
 Halide::Expr element_of_row(const AttentionInputs &inputs, const Halide::Expr &d, const Halide::Expr &dim,
                             const std::function<Halide::Expr(Halide::Expr)> &element);
 
+// Keys whose rows of so many float32 elements are asked for ahead, about 4 KiB of them.
+Halide::Expr row_lead(const Halide::Expr &dim);
+
 // An element of the output from one of weighted values, which lack the scale of their channel if they are quantised.
 Halide::Expr scaled_output(const AttentionInputs &inputs, Halide::Expr value, Halide::Expr d);
 
@@ -158,7 +166,8 @@ struct ScoreStages {
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func key_terms;            // (d, term, k, c) of key_rows; defined with several bfloat16_terms
-    Halide::Func fetch_starts;         // (block, c) Tuple of where the rows start that a block asks for: its
+    Halide::Func fetch_starts;         // (block, c) by_row where the key starts that is row_lead() further, else a
+                                       // Tuple of where the rows start that a block asks for: its
                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
                                        // but without whole_lines
     Halide::Func fetch_lines;          // (k % asks, line) Tuple of how far behind these starts a line is
@@ -180,7 +189,10 @@ struct ScoreStages {
     Halide::Expr chunk_count;
     int chunk = 0;  // as StageOptions
     bool whole_lines =
-        false;  // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
+        false;            // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
+    bool by_row = false;  // StageOptions::fetch_by_row
+    std::vector<Halide::Expr> usual_heads;  // whether keys have kUsualHead elements, or kNarrowHead; loops over these
+                                            // may be unrolled
     bool any_storage = false;
     bool whole_heads = false;                     // heads are multiples of kWholeHead
     hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs
@@ -212,6 +224,7 @@ struct ScoreStages {
 
 private:
     void fetch_by_line(const StageOptions &options);
+    void fetch_by_row(const StageOptions &options);
     void ask_for_rows(const StageOptions &options);
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
@@ -308,13 +321,17 @@ struct AttentionStages : ScoreStages {
     Halide::Func next_lines;          // (slot, part) of granule_lines
     Halide::Func next_start;          // (turn, c) where the granule starts
     Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
-    Halide::Func state;               // (r, d) unnormalised output, updated over chunks
-    Halide::Func statistics;          // (r) Tuple(sum, maximum), updated beside it
-    Halide::Func normaliser;          // (r) Tuple(factor on state, lse)
-    Halide::Func output_scale;        // (d) of weighted values, see scaled_output()
-    Halide::Func output;              // (d, r)
-    Halide::Func lse;                 // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
-                                      // what is not finite
+    // By_row in place of these. Turns are the same.
+    Halide::Func value_granule_starts;  // (turn, c) Tuple of where the turn's granule starts, and the one after it
+    Halide::Expr narrow_values;         // values have kNarrowHead elements; defined if a pass is of more
+    Halide::Func values_ahead;          // (slot, turn, c) 0; asks for the lines that the pass reads of a key
+    Halide::Func state;                 // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;            // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;            // (r) Tuple(factor on state, lse)
+    Halide::Func output_scale;          // (d) of weighted values, see scaled_output()
+    Halide::Func output;                // (d, r)
+    Halide::Func lse;                   // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
+                                        // what is not finite
     Halide::RDom over_elements;
     Halide::Func not_finite;  // (r) 0 or a NaN; both defined with several bfloat16_terms
 
@@ -406,6 +423,7 @@ private:
     // (r, d) of a slot and granule of keys: what multiplies chunk_value.
     Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
     Halide::Expr ask_ahead(const AttentionInputs &inputs, int rows);  // 0, of a pair of keys and a row's band
+    Halide::Expr ask_for_values(const AttentionInputs &inputs, const StageOptions &options);
     void fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);  // defines next_keys
 };
 

@@ -35,16 +35,28 @@ int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
 
+bool is_one_block(const schedules::Tile &tile) {
+    return tile.rows == tile.row_vectors;
+}
+
+// Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
+bool fetches_by_row(const KernelSpec &spec, const TargetRow &target, bool head_in_lanes) {
+    constexpr int kMostRows = 2;
+    return target.fetch_by_row && head_in_lanes && spec.storage == KeyStorage::kFloat32 && is_one_block(spec.tile) &&
+           spec.tile.rows <= kMostRows;
+}
+
 bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
     return storage_bits(type_of_all(spec.storage)) < 16 && target.integers.in_pairs;
 }
 
-// Where the value loop asks for keys, see decisions 0040 and 0057: with one block of rows, of 16 bits one or two.
+// Where the value loop asks for keys, see decisions 0040 and 0057, or values: with one block of rows, of 16 bits one or
+// two.
 bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     constexpr int kMostRows = 2;
-    const bool one_block = spec.tile.rows == spec.tile.row_vectors;
     const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kMostRows;
-    return one_block && (halves || multiplies_integers(spec, target));
+    const bool by_row = fetches_by_row(spec, target, target.split_kv.has_head_in_lanes(spec.tile));
+    return is_one_block(spec.tile) && (by_row || halves || multiplies_integers(spec, target));
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
@@ -56,6 +68,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                              : matrices                              ? kMatrixDepth
                              : spec.storage == KeyStorage::kBfloat16 ? 2
                                                                      : 1;
+    const bool by_row = fetches_by_row(spec, target, head_in_lanes);
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
@@ -70,6 +83,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .unit = kLog2E,
                                                 .fetch_block = block,
                                                 .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
+                                                .fetch_by_row = by_row,
                                                 .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
                                                 .fetch_rows = asks_for_rows ? 2 : 0,
                                                 .fetch_operands = fetches_operands,
@@ -98,6 +112,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
 KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
     const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
     const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
+    const bool by_row = fetches_by_row(spec, target, head_in_lanes);
     AttentionInputs inputs(spec.storage, target.lanes);
     UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
                                               .chunk = spec.tile.keys,
@@ -105,7 +120,8 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
                                               .unit = kLog2E,
                                               .fetch_block = head_in_lanes ? spec.tile.key_unroll : 0,
                                               .fetch_lead = kDecodeLead,
-                                              .fetch_values = false});
+                                              .fetch_values = false,
+                                              .fetch_by_row = by_row});
     (head_in_lanes ? schedule.head_in_lanes : schedule.rows_in_lanes)(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.weights, stages.maximum, stages.sum}), inputs.arguments()};
 }

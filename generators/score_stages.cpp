@@ -40,6 +40,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk_count(options.chunk > 0 ? (inputs.key_count + (options.chunk - 1)) / options.chunk : Expr(1)),
       chunk(options.chunk),
       whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
+      by_row(options.fetch_by_row),
+      usual_heads{inputs.key_dim() == kUsualHead, inputs.key_dim() == kNarrowHead},
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
@@ -88,7 +90,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     query_tile(r, d) = in_fragments() ? query_of_row(d)
                        : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
                                       : query;
-    if (options.fetch_block > 0) {
+    if (by_row) {
+        fetch_by_row(options);
+    } else if (options.fetch_block > 0) {
         fetch_by_line(options);
     }
     Expr key_dim = inputs.any_storage ? min(likely(d), inputs.key_dim() - 1) : clamp_dim(d);
@@ -224,6 +228,17 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     Tuple starts = fetch_starts(k / asks, c), lines = fetch_lines(k % asks, line);
     Expr asked = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) : Expr(0.0f);
     fetched_line(k, line, c) = fetch_keys ? asked + inputs_.prefetch_key(starts[1], lines[1]) : asked;
+}
+
+// Keys that are multiplied one after the other are asked for so too, which is the order of memory without a table.
+// Lines past the last are those of another row: asking for them does no harm.
+void ScoreStages::fetch_by_row(const StageOptions &options) {
+    fetch_starts = Func("fetch_starts");
+    fetched_line = Func("fetched_line");
+    const int block = options.fetch_block;
+    fetch_starts(k, c) = inputs_.key_start(key_index(k * block + row_lead(inputs_.key_dim()), c));
+    fetched_line(k, line, c) =
+        inputs_.prefetch_key(fetch_starts(k / block, c), inputs_.key_line_of_slot(k % block, line));
 }
 
 // Of rows the first are asked for with the first blocks of keys, so that tiles over few keys ask for some.

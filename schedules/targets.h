@@ -100,6 +100,7 @@ struct TargetRow {
     // Of kernels with rows in the lanes, what StageOptions say: fetch_block of flash and split_kv, and fetch_operands;
     // values_in_place.
     bool fetch_by_line = false;
+    bool fetch_by_row = false;  // likewise, of kernels with the head in the lanes and few rows; not inherited
     bool values_in_place = false;
     UnfusedScoresSchedule unfused_scores = {};
     UnfusedValuesSchedule unfused_values = {};

@@ -49,6 +49,10 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
 
 // With each key of a pass of the value loop.
 void schedule_next_keys(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
+    if (s.by_row) {
+        s.value_granule_starts.compute_at(values, granule).bound_extent(s.turn, 1);
+        s.values_ahead.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
+    }
     if (s.next_keys.defined()) {
         for (Func table : {s.granule_lines, s.next_granule, s.next_lines}) {
             table.compute_root();
@@ -131,6 +135,9 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             schedule_next_keys(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
         } else {
             schedule_products(s, rows, tile, lanes);
+            if (s.narrow_values.defined()) {
+                s.chunk_output.update().specialize(s.narrow_values);
+            }
             schedule_next_keys(s, s.chunk_output, s.over_keys.x, s.over_keys.y);
             schedule_value_steps(s, block, tile, lanes);
         }
@@ -153,6 +160,14 @@ void schedule_lane_sums(ScoreStages &s, Func lane_sums, const Var &partial, cons
                         int lanes) {
     lane_sums.reorder_storage(partial, s.r, s.k, s.c).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
     Stage sums = lane_sums.update();
+    if (s.by_row) {
+        // Of usual heads queries stay in registers.
+        sums.reorder(partial, s.r, vector, line, s.k).unroll(vector).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
+        for (const Expr &usual : s.usual_heads) {
+            sums.specialize(usual).unroll(line);
+        }
+        return;
+    }
     if (s.in_steps) {
         sums.reorder(partial, s.r, s.k, line);
     } else {
@@ -172,7 +187,9 @@ void schedule_lane_sums(ScoreStages &s, Func lane_sums, const Var &partial, cons
 
 // What is asked for and brought into registers with a line, or a step.
 void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, const Var &block, int lanes) {
-    s.fetch_lines.compute_root();
+    if (!s.by_row) {
+        s.fetch_lines.compute_root();
+    }
     s.fetch_starts.compute_at(s.dot, block);
     s.fetched_line.compute_at(lane_sums, line).unroll(s.k);
     if (s.key_words.defined()) {

@@ -87,7 +87,13 @@ def expect_no_gathers(name, text, isa, lane_by_lane):
     assert loop is None, f"{name} loads more than {lane_by_lane} vectors lane by lane:\n{loop.text()}"
 
 
-@pytest.mark.parametrize("name", kernel_names())
+def goes_by_row(name):
+    """Decode of one or two rows of float32: all lines of a key before the next key."""
+    match = NAME.match(name)
+    return match["kind"] == "split_kv" and match["target"] == "x86_avx512" and int(match["rows"]) <= 2
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names() if not goes_by_row(name)])
 def test_inner_loops(name, emit):
     match = NAME.match(name)
     isa = INSTRUCTION_SETS[match["target"]]
@@ -132,7 +138,33 @@ def test_fetches_once_per_line(name, emit):
         assert not (loop.fmas and loop.count(isa.fetch)), f"{name} fetches for every element:\n{loop.text()}"
 
 
-@pytest.mark.parametrize("name", [name for name in kernel_names() if not has_rows_in_lanes(name)])
+@pytest.mark.parametrize("name", list(filter(goes_by_row, kernel_names())))
+def test_decode_of_few_rows_goes_by_row(name, emit):
+    """Of heads of 128 and of 64 elements the lines of a block's keys are multiplied and asked for in one run without a jump, in which all of
+    a key's queries stay in registers; the value loop asks for every line that it reads of a key."""
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    expect_no_gathers(name, text, isa, 0)
+    rows, keys, lines = int(match["v"]), int(match["u"]), int(match["d"])
+    runs = straight_runs(text, isa)
+    for head in (128, 64):
+        of_key = head // LINE_FLOATS
+        # The first product of a sum is none to add to.
+        found = [run for run in runs if run.fmas == rows * keys * (of_key - 1) and run.count(isa.kept) == keys * of_key]
+        assert found, f"{name}: no run over heads of {head}"
+        for run in found:
+            queries = run.count(r"vmov\w+\s+-?\w*\(%r(?!sp)\w+\), %zmm")
+            assert queries <= (keys + rows) * of_key, f"{name}: {queries} vectors loaded, keys and queries:\n{run.text()}"
+    # With hooks that may hide a key its values are jumped over.
+    values = runs if match["hooks"] else innermost_loops(text, isa)
+    asked = [run for run in runs if run.count(isa.kept) == lines]
+    found = [run for run in values if run.fmas == rows * lines and not run.count(isa.vector_stack) and not run.count(isa.arithmetic)]
+    assert asked and found, f"{name}: no clean loop of {rows * lines} FMAs, or none that asks for {lines} lines"
+    assert match["hooks"] or any(run.count(isa.kept) == lines for run in found), f"{name}: values are not asked for where they are read"
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names() if not has_rows_in_lanes(name) and not goes_by_row(name)])
 def test_decode_fetches_while_it_multiplies(name, emit):
     """A pass of the loop over lines of the head multiplies a line of each key and asks for as many lines of keys and of values."""
     match = NAME.match(name)
@@ -157,6 +189,9 @@ def test_inner_loop_of_unfused(name, emit):
     else:
         # Small tiles have the head in the lanes, and the block holds all their rows.
         expected = rows * u if rows < isa.lanes else v * u
+    if match["kind"] == "scores" and match["target"] == "x86_avx512" and rows <= 2:
+        expected = rows  # key after key, of which usual heads have a run of their own
+        assert any(run.fmas == rows * u * (128 // LINE_FLOATS - 1) for run in straight_runs(text, isa)), f"{name}: no run over heads of 128"
     loops = [loop.fmas for loop in innermost_loops(text, isa) if loop.is_register_block]
     assert any(fmas % expected == 0 for fmas in loops), f"{name}: no clean loop of {expected} FMAs among {loops}"
 
