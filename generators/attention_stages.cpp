@@ -20,10 +20,6 @@ Expr granules(Expr keys) {
     return (std::move(keys) + (kGranuleKeys - 1)) / kGranuleKeys;
 }
 
-Expr row_lead(const Expr &dim) {
-    return select(dim <= kNarrowHead, kGranuleKeys, kGranuleKeys / 2);
-}
-
 Expr reference(Expr maximum) {
     return max(std::move(maximum), kLowestReference);
 }
@@ -291,29 +287,23 @@ Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
 }
 
-// The lines that a pass reads of a key, row_lead() keys ahead, into the next chunk too.
+// The lines that a pass reads of a key, of the key a granule further, into the next chunk too.
 Expr AttentionStages::ask_for_values(const AttentionInputs &inputs, const StageOptions &options) {
     const int chunk_granules = options.chunk / kGranuleKeys;
-    const auto start_of = [&](const Expr &which) {
-        Expr last = granules(inputs.key_count) - 1;
-        return inputs.value_start(unsafe_promise_clamped(min(which, last), 0, last) * kGranuleKeys);
-    };
-    value_granule_starts = Func("value_granule_starts");
-    Expr which = c * chunk_granules + turn % chunk_granules;
-    value_granule_starts(turn, c) = Tuple(start_of(which), start_of(which + 1));
+    next_start = Func("next_start");
+    Expr last = granules(inputs.key_count) - 1;
+    Expr which = unsafe_promise_clamped(min(c * chunk_granules + turn % chunk_granules + 1, last), 0, last);
+    next_start(turn, c) = inputs.value_start(which * kGranuleKeys);
 
-    values_ahead = Func("values_ahead");
-    Tuple starts = value_granule_starts(turn, c);
-    Expr lead = row_lead(inputs.value_dim());
-    Expr start = select(slot + lead < kGranuleKeys, starts[0], starts[1]);
+    next_values = Func("next_values");
     const int lines = options.fetch_pass / kLineFloats;
     Expr asked(0.0f);
     for (int i = 0; i < lines; ++i) {
         Expr line_of_row = turn / chunk_granules * lines + i;
-        asked += inputs.prefetch_value(start, inputs.value_line_of_slot((slot + lead) % kGranuleKeys, line_of_row));
+        asked += inputs.prefetch_value(next_start(turn, c), inputs.value_line_of_slot(slot, line_of_row));
     }
-    values_ahead(slot, turn, c) = asked;
-    return values_ahead(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
+    next_values(slot, turn, c) = asked;
+    return next_values(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
 }
 
 // In the order of memory, as in fetch_by_line(): the lines of the next chunk are spread over all passes. All that needs

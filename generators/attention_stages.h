@@ -28,8 +28,8 @@ struct StageOptions {
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
-    // Of float32 keys that are multiplied one after the other: ask for each line of a key with the same one of a key
-    // row_lead() before it, and for values likewise in the value loop, with each pass of fetch_pass for what it reads.
+    // Of float32 keys that are multiplied one after the other: ask for each line of a key with the same one of the key
+    // fetch_lead before it, and for values a granule ahead in the value loop, with each pass for what it reads.
     bool fetch_by_row = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
@@ -105,9 +105,6 @@ Halide::Expr nearest_element(const AttentionInputs &inputs, Halide::Expr d, Hali
 Halide::Expr element_of_row(const AttentionInputs &inputs, const Halide::Expr &d, const Halide::Expr &dim,
                             const std::function<Halide::Expr(Halide::Expr)> &element);
 
-// Keys whose rows of so many float32 elements are asked for ahead, about 4 KiB of them.
-Halide::Expr row_lead(const Halide::Expr &dim);
-
 // An element of the output from one of weighted values, which lack the scale of their channel if they are quantised.
 Halide::Expr scaled_output(const AttentionInputs &inputs, Halide::Expr value, Halide::Expr d);
 
@@ -166,7 +163,7 @@ struct ScoreStages {
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func key_terms;            // (d, term, k, c) of key_rows; defined with several bfloat16_terms
-    Halide::Func fetch_starts;         // (block, c) by_row where the key starts that is row_lead() further, else a
+    Halide::Func fetch_starts;         // (block, c) by_row where the key fetch_lead further starts, else a
                                        // Tuple of where the rows start that a block asks for: its
                                        // values, and keys fetch_lead further, or of the next chunk with any_storage
                                        // but without whole_lines
@@ -321,17 +318,16 @@ struct AttentionStages : ScoreStages {
     Halide::Func next_lines;          // (slot, part) of granule_lines
     Halide::Func next_start;          // (turn, c) where the granule starts
     Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
-    // By_row in place of these. Turns are the same.
-    Halide::Func value_granule_starts;  // (turn, c) Tuple of where the turn's granule starts, and the one after it
-    Halide::Expr narrow_values;         // values have kNarrowHead elements; defined if a pass is of more
-    Halide::Func values_ahead;          // (slot, turn, c) 0; asks for the lines that the pass reads of a key
-    Halide::Func state;                 // (r, d) unnormalised output, updated over chunks
-    Halide::Func statistics;            // (r) Tuple(sum, maximum), updated beside it
-    Halide::Func normaliser;            // (r) Tuple(factor on state, lse)
-    Halide::Func output_scale;          // (d) of weighted values, see scaled_output()
-    Halide::Func output;                // (d, r)
-    Halide::Func lse;                   // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
-                                        // what is not finite
+    Halide::Func next_values;         // (slot, turn, c) 0; asks for the lines that the pass reads of a key, of one
+                                      // of the next granule; by_row in place of next_keys, likewise next_start
+    Halide::Expr narrow_values;       // values have kNarrowHead elements; defined if a pass is of more
+    Halide::Func state;               // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;          // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;          // (r) Tuple(factor on state, lse)
+    Halide::Func output_scale;        // (d) of weighted values, see scaled_output()
+    Halide::Func output;              // (d, r)
+    Halide::Func lse;                 // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
+                                      // what is not finite
     Halide::RDom over_elements;
     Halide::Func not_finite;  // (r) 0 or a NaN; both defined with several bfloat16_terms
 

@@ -236,7 +236,7 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
     fetch_starts = Func("fetch_starts");
     fetched_line = Func("fetched_line");
     const int block = options.fetch_block;
-    fetch_starts(k, c) = inputs_.key_start(key_index(k * block + row_lead(inputs_.key_dim()), c));
+    fetch_starts(k, c) = inputs_.key_start(key_index(k * block + options.fetch_lead, c));
     fetched_line(k, line, c) =
         inputs_.prefetch_key(fetch_starts(k / block, c), inputs_.key_line_of_slot(k % block, line));
 }

@@ -50,8 +50,8 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
 // With each key of a pass of the value loop.
 void schedule_next_keys(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
     if (s.by_row) {
-        s.value_granule_starts.compute_at(values, granule).bound_extent(s.turn, 1);
-        s.values_ahead.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
+        s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
+        s.next_values.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
     }
     if (s.next_keys.defined()) {
         for (Func table : {s.granule_lines, s.next_granule, s.next_lines}) {
