@@ -10,8 +10,13 @@ using namespace Halide;
 namespace {
 
 // Of a value row: schedules round blocks of d up.
+Expr clamped_element(const AttentionInputs &inputs, const Expr &d) {
+    return min(likely(d), inputs.value_dim() - 1);
+}
+
+// The same where whole heads are whole blocks.
 Expr element_of_head(const AttentionInputs &inputs, const Expr &d) {
-    return inputs.whole_heads() ? d : min(likely(d), inputs.value_dim() - 1);
+    return inputs.whole_heads() ? d : clamped_element(inputs, d);
 }
 
 }  // namespace
@@ -139,6 +144,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     Expr value = in_fragments()   ? value_of_row(inputs, stored_granule, value_key)
                  : key_groups > 0 ? value_of_slice(inputs, stored_granule, value_key, options.head / options.slices)
                  : in_steps       ? value_of_steps(inputs, stored_granule)
+                 : by_row         ? nearest_element(inputs, clamped_element(inputs, d), slot, stored_granule)
                                   : nearest_value(inputs, d, slot, stored_granule);
     if (only_in_slices) {
         value = inputs.in_blocks(inputs.stored_value, inputs.value, inputs.value_granules, d, stored_granule,
@@ -213,7 +219,7 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         Expr product = value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
         if (by_row) {
             if (options.fetch_pass > kNarrowHead) {
-                narrow_values = inputs.value_dim() == kNarrowHead;
+                narrow_values = inputs.value.dim(0).extent() == kNarrowHead;
                 product = select(narrow_values && d % options.fetch_pass >= kNarrowHead, 0.0f, product);
             }
             product += ask_for_values(inputs, options);
@@ -287,16 +293,17 @@ Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
 }
 
-// The lines that a pass reads of a key, of the key a granule further, into the next chunk too.
+// The lines that a pass reads of a key, of the one fetch_lead further, into the next chunk too.
 Expr AttentionStages::ask_for_values(const AttentionInputs &inputs, const StageOptions &options) {
     const int chunk_granules = options.chunk / kGranuleKeys;
+    const int ahead = options.fetch_lead / kGranuleKeys;
     next_start = Func("next_start");
     Expr last = granules(inputs.key_count) - 1;
-    Expr which = unsafe_promise_clamped(min(c * chunk_granules + turn % chunk_granules + 1, last), 0, last);
+    Expr which = unsafe_promise_clamped(min(c * chunk_granules + turn % chunk_granules + ahead, last), 0, last);
     next_start(turn, c) = inputs.value_start(which * kGranuleKeys);
 
     next_values = Func("next_values");
-    const int lines = options.fetch_pass / kLineFloats;
+    const int lines = options.fetch_pass / (kLineFloats * steps_of_line);
     Expr asked(0.0f);
     for (int i = 0; i < lines; ++i) {
         Expr line_of_row = turn / chunk_granules * lines + i;

@@ -28,8 +28,9 @@ struct StageOptions {
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
-    // Of float32 keys that are multiplied one after the other: ask for each line of a key with the same one of the key
-    // fetch_lead before it, and for values a granule ahead in the value loop, with each pass for what it reads.
+    // Of keys of one type, not integers, that are multiplied one after the other: ask for each line of a key with the
+    // same one of the key fetch_lead before it, and for values likewise in the value loop, with each pass for what it
+    // reads.
     bool fetch_by_row = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
@@ -193,6 +194,7 @@ struct ScoreStages {
     bool any_storage = false;
     bool whole_heads = false;                     // heads are multiples of kWholeHead
     hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs
+    int steps_of_line = 1;                        // of kLineFloats elements, by_row
     int step_elements = 0;                        // of dot products, one line of float32 by default
     bool in_steps = false;                        // rows count positions, see IntegerSteps
     bool in_integers = false;                     // the same, see IntegerPairs
@@ -318,8 +320,8 @@ struct AttentionStages : ScoreStages {
     Halide::Func next_lines;          // (slot, part) of granule_lines
     Halide::Func next_start;          // (turn, c) where the granule starts
     Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
-    Halide::Func next_values;         // (slot, turn, c) 0; asks for the lines that the pass reads of a key, of one
-                                      // of the next granule; by_row in place of next_keys, likewise next_start
+    Halide::Func next_values;         // (slot, turn, c) 0; asks for the lines that the pass reads of a key, of the
+                                      // one fetch_lead further; by_row in place of next_keys, likewise next_start
     Halide::Expr narrow_values;       // values have kNarrowHead elements; defined if a pass is of more
     Halide::Func state;               // (r, d) unnormalised output, updated over chunks
     Halide::Func statistics;          // (r) Tuple(sum, maximum), updated beside it

@@ -63,9 +63,11 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
         throw std::invalid_argument("unknown kernel '" + name + "'");
     }
     if (type_of_all(found->spec.storage) != HATTN_FLOAT32 &&
-        (!found->target.split_kv.has_head_in_lanes(tile) || tile.value_unroll * found->target.lanes > kWholeHead)) {
-        throw std::invalid_argument("kernel '" + name +
-                                    "': over one type tiles have up to 8 rows, and values of at most 32 elements");
+        (!found->target.split_kv.has_head_in_lanes(tile) ||
+         (tile.value_unroll * found->target.lanes > kWholeHead && !fetches_by_row(found->spec, found->target)))) {
+        throw std::invalid_argument(
+            "kernel '" + name +
+            "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not of one or two rows");
     }
     if (storage_bits(type_of_all(found->spec.storage)) < 16 && found->target.integers.in_pairs &&
         tile.value_unroll % 2 != 0) {

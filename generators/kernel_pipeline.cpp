@@ -39,13 +39,6 @@ bool is_one_block(const schedules::Tile &tile) {
     return tile.rows == tile.row_vectors;
 }
 
-// Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
-bool fetches_by_row(const KernelSpec &spec, const TargetRow &target, bool head_in_lanes) {
-    constexpr int kMostRows = 2;
-    return target.fetch_by_row && head_in_lanes && spec.storage == KeyStorage::kFloat32 && is_one_block(spec.tile) &&
-           spec.tile.rows <= kMostRows;
-}
-
 bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
     return storage_bits(type_of_all(spec.storage)) < 16 && target.integers.in_pairs;
 }
@@ -55,8 +48,7 @@ bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
 bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     constexpr int kMostRows = 2;
     const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kMostRows;
-    const bool by_row = fetches_by_row(spec, target, target.split_kv.has_head_in_lanes(spec.tile));
-    return is_one_block(spec.tile) && (by_row || halves || multiplies_integers(spec, target));
+    return is_one_block(spec.tile) && (fetches_by_row(spec, target) || halves || multiplies_integers(spec, target));
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
@@ -68,7 +60,6 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                              : matrices                              ? kMatrixDepth
                              : spec.storage == KeyStorage::kBfloat16 ? 2
                                                                      : 1;
-    const bool by_row = fetches_by_row(spec, target, head_in_lanes);
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
@@ -83,7 +74,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .unit = kLog2E,
                                                 .fetch_block = block,
                                                 .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
-                                                .fetch_by_row = by_row,
+                                                .fetch_by_row = fetches_by_row(spec, target),
                                                 .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
                                                 .fetch_rows = asks_for_rows ? 2 : 0,
                                                 .fetch_operands = fetches_operands,
@@ -112,7 +103,6 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
 KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &target) {
     const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
     const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
-    const bool by_row = fetches_by_row(spec, target, head_in_lanes);
     AttentionInputs inputs(spec.storage, target.lanes);
     UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
                                               .chunk = spec.tile.keys,
@@ -121,7 +111,7 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
                                               .fetch_block = head_in_lanes ? spec.tile.key_unroll : 0,
                                               .fetch_lead = kDecodeLead,
                                               .fetch_values = false,
-                                              .fetch_by_row = by_row});
+                                              .fetch_by_row = fetches_by_row(spec, target)});
     (head_in_lanes ? schedule.head_in_lanes : schedule.rows_in_lanes)(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.weights, stages.maximum, stages.sum}), inputs.arguments()};
 }
@@ -181,6 +171,15 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 }
 
 }  // namespace
+
+// Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
+bool fetches_by_row(const KernelSpec &spec, const TargetRow &target) {
+    constexpr int kMostRows = 2;
+    const bool of_floats = spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAllFloat16 ||
+                           spec.storage == KeyStorage::kAllBfloat16;
+    return target.fetch_by_row && target.split_kv.has_head_in_lanes(spec.tile) && of_floats &&
+           is_one_block(spec.tile) && spec.tile.rows <= kMostRows;
+}
 
 KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     KernelPipeline kernel = build_stages(spec, target);

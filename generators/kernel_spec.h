@@ -58,6 +58,7 @@ struct KernelPipeline {
 
     Halide::Module compile(const std::string &symbol, const char *target);
 };
+bool fetches_by_row(const KernelSpec &spec, const schedules::TargetRow &target);  // StageOptions::fetch_by_row
 KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
 // What a kernel's instructions are, and what they ask of a CPU beside what the target asks.

@@ -41,11 +41,12 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk(options.chunk),
       whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
       by_row(options.fetch_by_row),
-      usual_heads{inputs.key_dim() == kUsualHead, inputs.key_dim() == kNarrowHead},
+      usual_heads{inputs.key.dim(0).extent() == kUsualHead, inputs.key.dim(0).extent() == kNarrowHead},
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
       step_elements(options.integer_pairs ? inputs.key_pairs().elements : generators::step_elements(all_type)),
+      steps_of_line(storage_bits(HATTN_FLOAT32) / storage_bits(all_type)),
       in_steps(inputs.in_steps() && !options.integer_pairs),
       in_integers(options.integer_pairs),
       one_key_scale(inputs.stored_key.one_scale()),
@@ -143,7 +144,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
         Expr element = over_lines.y * kLineFloats + over_lines.x;
         Expr ask = k / (options.fetch_block / lines_of_step(options.fetch_block));
-        dot(r, k, c) += fetched_line(ask, over_lines.y, c) + query_tile(r, element) * key_rows(element, k, c);
+        Expr asked = by_row ? fetched_line(k, over_lines.y / steps_of_line, c) : fetched_line(ask, over_lines.y, c);
+        dot(r, k, c) += asked + query_tile(r, element) * key_rows(element, k, c);
     } else {
         Expr nothing = fetched_line.defined() ? fetched_line(k, over_dim / kLineFloats, c) : Expr(0.0f);
         if (options.fetch_rows > 0) {

@@ -113,7 +113,7 @@ std::vector<TargetRow> x86_64_targets() {
             .one_type_split_kv_tiles = {{1, 64, 1, 8, 2}, {2, 64, 2, 8, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
             // With eight keys LLVM gathers where they lie.
             .int4_split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
-            .halves_split_kv_tiles = {{1, 32, 1, 4, 2}, {2, 32, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
+            .halves_split_kv_tiles = {{1, 128, 1, 4, 8}, {2, 128, 2, 4, 8}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
             .unfused_values_tiles = {{1, 64, 1, 1, 4},

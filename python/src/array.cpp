@@ -172,15 +172,25 @@ bool is_usual_dtype(nb::handle dtype) {
     return std::any_of(std::begin(usual), std::end(usual), [&](nb::handle known) { return known.is(dtype); });
 }
 
-// NumPy knows bfloat16 through the package ml_dtypes, and exports no such array. Its bits it does.
+// NumPy knows bfloat16 through the package ml_dtypes, and exports no such array. Its bits it does. Its dtype mostly is
+// one object too, which is kept once its name is known.
 bool is_numpy_bfloat16(nb::handle object) {
+    static nb::handle known;
     const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-    return !dtype.is_none() && !is_usual_dtype(dtype) && nb::hasattr(object, "view") &&
-           nb::hasattr(object, "__array_interface__") && text(dtype) == "bfloat16";
+    if (dtype.is_none() || is_usual_dtype(dtype))
+        return false;
+    if (known.is_valid() && dtype.is(known))
+        return true;
+    const bool is_bfloat16 =
+        nb::hasattr(object, "view") && nb::hasattr(object, "__array_interface__") && text(dtype) == "bfloat16";
+    if (is_bfloat16 && !known.is_valid())
+        known = nb::borrow(dtype).release();
+    return is_bfloat16;
 }
 
 nb::object bits_of(nb::handle object) {
-    return nb::object(object.attr("view")("uint16"));
+    static const nb::handle uint16 = numpy_dtype("uint16");
+    return nb::object(object.attr("view")(uint16));
 }
 
 }  // namespace

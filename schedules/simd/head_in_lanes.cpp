@@ -109,6 +109,15 @@ void schedule_products(Stages &s, const Var &rows, const Tile &tile, int lanes) 
     }
 }
 
+// Whole heads are whole blocks, but where these are wide.
+template<typename Stages>
+bool has_whole_blocks(const Stages &s) {
+    if constexpr (std::is_same_v<Stages, AttentionStages>) {
+        return s.whole_heads && !s.by_row;
+    }
+    return s.whole_heads;
+}
+
 // Each vector of head elements of every row is updated from registers.
 template<typename Stages>
 void schedule_state(Stages &s, const Tile &tile, int lanes) {
@@ -123,7 +132,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
         .split(s.r, rows, s.r, tile.row_vectors)
         .reorder(inner, s.r, rows, block, s.over_chunks.x)
-        .partition(block, s.whole_heads ? Partition::Auto : Partition::Always)
+        .partition(block, has_whole_blocks(s) ? Partition::Auto : Partition::Always)
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
@@ -162,6 +171,11 @@ void schedule_lane_sums(ScoreStages &s, Func lane_sums, const Var &partial, cons
     Stage sums = lane_sums.update();
     if (s.by_row) {
         // Of usual heads queries stay in registers.
+        if (s.steps_of_line > 1) {
+            RVar half("d_half");
+            sums.split(line, line, half, s.steps_of_line).unroll(half);
+            sums.reorder(partial, s.r, vector, half, line, s.k);
+        }
         sums.reorder(partial, s.r, vector, line, s.k).unroll(vector).vectorize(partial, lanes).unroll(s.r).unroll(s.k);
         for (const Expr &usual : s.usual_heads) {
             sums.specialize(usual).unroll(line);

@@ -23,6 +23,7 @@ UNFUSED_NAME = re.compile(r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w
 HOOK_SETS = ("", "_softcap_bias_alibi_mask")
 UNFUSED_HOOK_SETS = (*HOOK_SETS, "_bias_mask")
 LINE_FLOATS = 16  # of a cache line
+LINE_BITS = 512
 LINE_BYTES = 64  # of a mask, a byte for each key
 ARCHITECTURES = sorted({isa.architecture for isa in INSTRUCTION_SETS.values()})
 
@@ -138,30 +139,36 @@ def test_fetches_once_per_line(name, emit):
         assert not (loop.fmas and loop.count(isa.fetch)), f"{name} fetches for every element:\n{loop.text()}"
 
 
-@pytest.mark.parametrize("name", list(filter(goes_by_row, kernel_names())))
-def test_decode_of_few_rows_goes_by_row(name, emit):
+def expect_rows_one_by_one(name, match, text, isa, bits=32, conversion=None):
     """Of heads of 128 and of 64 elements the lines of a block's keys are multiplied and asked for in one run without a jump, in which all of
     a key's queries stay in registers; the value loop asks for every line that it reads of a key."""
-    match = NAME.match(name)
-    isa = INSTRUCTION_SETS[match["target"]]
-    text = emit(name, isa)
     expect_no_gathers(name, text, isa, 0)
-    rows, keys, lines = int(match["v"]), int(match["u"]), int(match["d"])
+    rows, keys, vectors = int(match["v"]), int(match["u"]), int(match["d"])
     runs = straight_runs(text, isa)
+    vectors_of_line = LINE_BITS // (LINE_FLOATS * bits)
     for head in (128, 64):
         of_key = head // LINE_FLOATS
         # The first product of a sum is none to add to.
-        found = [run for run in runs if run.fmas == rows * keys * (of_key - 1) and run.count(isa.kept) == keys * of_key]
+        found = [run for run in runs if run.fmas == rows * keys * (of_key - 1) and run.count(isa.kept) == keys * of_key // vectors_of_line]
         assert found, f"{name}: no run over heads of {head}"
         for run in found:
             queries = run.count(r"vmov\w+\s+-?\w*\(%r(?!sp)\w+\), %zmm")
             assert queries <= (keys + rows) * of_key, f"{name}: {queries} vectors loaded, keys and queries:\n{run.text()}"
+            assert conversion is None or run.count(conversion) == keys * of_key, f"{name}: keys are not converted once:\n{run.text()}"
     # With hooks that may hide a key its values are jumped over.
     values = runs if match["hooks"] else innermost_loops(text, isa)
+    lines = vectors // vectors_of_line
     asked = [run for run in runs if run.count(isa.kept) == lines]
-    found = [run for run in values if run.fmas == rows * lines and not run.count(isa.vector_stack) and not run.count(isa.arithmetic)]
-    assert asked and found, f"{name}: no clean loop of {rows * lines} FMAs, or none that asks for {lines} lines"
+    found = [run for run in values if run.fmas == rows * vectors and not run.count(isa.vector_stack) and not run.count(isa.arithmetic)]
+    assert asked and found, f"{name}: no clean loop of {rows * vectors} FMAs, or none that asks for {lines} lines"
     assert match["hooks"] or any(run.count(isa.kept) == lines for run in found), f"{name}: values are not asked for where they are read"
+
+
+@pytest.mark.parametrize("name", list(filter(goes_by_row, kernel_names())))
+def test_decode_of_few_rows_goes_by_row(name, emit):
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    expect_rows_one_by_one(name, match, emit(name, isa), isa)
 
 
 @pytest.mark.parametrize("name", [name for name in kernel_names() if not has_rows_in_lanes(name) and not goes_by_row(name)])
@@ -263,7 +270,6 @@ TYPED_NAME = re.compile(
 BITS = {"float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
 CONVERSIONS = {"float16": r"\bvcvtph2ps\b", "bfloat16": r"\bvpmovzxwd\b", "int8": r"\bvpmovsxbd\b", "int4": r"\bvcvtdq2ps\b"}
 STEPS = {"float16": LINE_FLOATS, "bfloat16": LINE_FLOATS, "int8": 32, "int4": 64}  # elements of a key in a pass
-LINE_BITS = 512
 
 
 def test_there_are_kernels_for_one_type():
@@ -312,7 +318,21 @@ def test_kernels_that_multiply_integers(name, emit):
     ), f"{name}: no clean loop of {values} products of values:\n{found}"
 
 
-@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if not multiplies_integers(name)])
+def converts_by_row(name):
+    match = TYPED_NAME.match(name)
+    return match["dtype"] in ("float16", "bfloat16") and match["target"] == "x86_avx512" and int(match["rows"]) <= 2
+
+
+@pytest.mark.parametrize("name", list(filter(converts_by_row, kernel_names(TYPED_NAME, ("",)))))
+def test_kernels_for_one_type_go_by_row(name, emit):
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert asks_for_bytes(text)
+    expect_rows_one_by_one(name, match, text, isa, BITS[match["dtype"]], CONVERSIONS[match["dtype"]])
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if not multiplies_integers(name) and not converts_by_row(name)])
 def test_kernels_for_one_type(name, emit):
     """A pass over a line of float32 asks for the part of a line that these keys have, and no element is gathered or inserted.
 
