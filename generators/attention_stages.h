@@ -164,10 +164,9 @@ struct ScoreStages {
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func key_terms;            // (d, term, k, c) of key_rows; defined with several bfloat16_terms
-    Halide::Func fetch_starts;         // (block, c) by_row where the key fetch_lead further starts, else a
-                                       // Tuple of where the rows start that a block asks for: its
-                                       // values, and keys fetch_lead further, or of the next chunk with any_storage
-                                       // but without whole_lines
+    // (block, c) Tuple of where the rows start that a block asks for: its values, and keys fetch_lead further, or of the
+    // next chunk with any_storage but without whole_lines. By_row the keys alone.
+    Halide::Func fetch_starts;
     Halide::Func fetch_lines;          // (k % asks, line) Tuple of how far behind these starts a line is
     Halide::Func fetched_line;         // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
                                        // as many lines for each block of keys as lines_of_step() says

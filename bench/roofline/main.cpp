@@ -108,7 +108,7 @@ Result measure(const Options &options, const std::filesystem::path &folder) {
     const bool tiles = chosen.spec.kind != KernelKind::kSplitKv;
     const auto dims = static_cast<double>(options.problem.key_dim + options.problem.value_dim);
     const double visible_scores = bench::visible_flops(options.problem) / (2.0 * dims);
-    result.scores = tiles ? computed_scores(options.problem, chosen.spec.tile) : visible_scores;
+    result.scores = tiles ? computed_scores(options.problem, chosen.spec) : visible_scores;
     result.stages = stage_times(profile.funcs, 2.0 * result.scores * static_cast<double>(options.problem.key_dim),
                                 2.0 * result.scores * static_cast<double>(options.problem.value_dim));
     // Shares of the profile, laid over the time of the kernel as it is.

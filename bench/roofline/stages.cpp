@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "generators/attention_stages.h"
 #include "work.h"
 
 namespace hattn::roofline {
@@ -85,15 +86,19 @@ std::vector<StageTime> stage_times(const std::vector<FuncTime> &funcs, double ke
     return stages;
 }
 
-double computed_scores(const cases::Case &c, const schedules::Tile &tile) {
+double computed_scores(const cases::Case &c, const generators::KernelSpec &spec) {
+    using generators::kGranuleKeys, generators::kJoinedRows, generators::kMatrixColumns, generators::kMatrixDepth;
+    const bool matrices = multiplies_matrices(spec.storage);
+    const int64_t rows = matrices ? std::min(spec.tile.rows, kJoinedRows * kMatrixColumns) : spec.tile.rows;
+    const int64_t keys = spec.tile.keys == 0 ? 0 : matrices ? kMatrixDepth : kGranuleKeys;
     double scores = 0.0;
-    for (int64_t row = 0; row < c.query_length; row += tile.rows) {
-        cases::Case part = c;  // the rows of one tile, as a problem of their own
+    for (int64_t row = 0; row < c.query_length; row += rows) {
+        cases::Case part = c;  // rows that see the same, as a problem of their own
         part.batch = 1;
-        part.query_length = std::min<int64_t>(tile.rows, c.query_length - row);
+        part.query_length = std::min<int64_t>(rows, c.query_length - row);
         part.causal_offsets = {static_cast<int32_t>(c.kv_length - c.query_length + row)};
-        const bench::VisibleKeys keys = bench::visible_keys(part, 0);
-        scores += static_cast<double>(tile.rows * round_up(keys.end - keys.begin, tile.keys));
+        const bench::VisibleKeys seen = bench::visible_keys(part, 0);
+        scores += static_cast<double>(rows * round_up(seen.end - seen.begin, keys));
     }
     return scores * static_cast<double>(c.batch * c.query_heads);
 }

@@ -18,8 +18,8 @@ struct StageTime {
 // Sums the Funcs of a profile into stages; throws if a Func is in no row of the table. flops: of one of the products.
 std::vector<StageTime> stage_times(const std::vector<FuncTime> &funcs, double key_flops, double value_flops);
 
-// Scores that a kernel with this tile computes, in all heads, including what masks take away again: whole tiles of rows
-// by whole chunks of keys.
-double computed_scores(const cases::Case &c, const schedules::Tile &tile);
+// Scores that a kernel of whole tiles computes, in all heads, including what masks take away again: of a tile's rows up
+// to the granule, or block of matrices, in which the last key is that any of them sees.
+double computed_scores(const cases::Case &c, const generators::KernelSpec &spec);
 
 }  // namespace hattn::roofline
