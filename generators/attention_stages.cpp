@@ -1,5 +1,7 @@
 #include "attention_stages.h"
 
+#include <span>
+
 #include "number_formats.h"
 #include "softmax_math.h"
 
@@ -218,9 +220,14 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
     if (!in_pairs) {
         Expr product = value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
         if (by_row) {
-            if (options.fetch_pass > kNarrowHead) {
-                narrow_values = inputs.value.dim(0).extent() == kNarrowHead;
-                product = select(narrow_values && d % options.fetch_pass >= kNarrowHead, 0.0f, product);
+            // Of 96 elements over one type alone: each is one more loop, of kernels with hooks one for each set of
+            // these.
+            const std::vector<int> narrow = {kNarrowHead, 3 * kWholeHead};
+            for (const int head : std::span(narrow).first(whole_heads ? 2 : 1)) {
+                if (head < options.fetch_pass) {
+                    narrow_values.push_back(inputs.value.dim(0).extent() == head);
+                    product = select(narrow_values.back() && d % options.fetch_pass >= head, 0.0f, product);
+                }
             }
             product += ask_for_values(inputs, options);
         } else if (options.fetch_pass > 0) {

@@ -163,9 +163,9 @@ struct ScoreStages {
     Halide::Func asked;           // (block, c) 0; asks for all that fetched_line does for a block of keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
-    Halide::Func key_terms;            // (d, term, k, c) of key_rows; defined with several bfloat16_terms
-    // (block, c) Tuple of where the rows start that a block asks for: its values, and keys fetch_lead further, or of the
-    // next chunk with any_storage but without whole_lines. By_row the keys alone.
+    Halide::Func key_terms;  // (d, term, k, c) of key_rows; defined with several bfloat16_terms
+    // (block, c) Tuple of where the rows start that a block asks for: its values, and keys fetch_lead further, or of
+    // the next chunk with any_storage but without whole_lines. By_row the keys alone.
     Halide::Func fetch_starts;
     Halide::Func fetch_lines;          // (k % asks, line) Tuple of how far behind these starts a line is
     Halide::Func fetched_line;         // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
@@ -321,14 +321,15 @@ struct AttentionStages : ScoreStages {
     Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
     Halide::Func next_values;         // (slot, turn, c) 0; asks for the lines that the pass reads of a key, of the
                                       // one fetch_lead further; by_row in place of next_keys, likewise next_start
-    Halide::Expr narrow_values;       // values have kNarrowHead elements; defined if a pass is of more
-    Halide::Func state;               // (r, d) unnormalised output, updated over chunks
-    Halide::Func statistics;          // (r) Tuple(sum, maximum), updated beside it
-    Halide::Func normaliser;          // (r) Tuple(factor on state, lse)
-    Halide::Func output_scale;        // (d) of weighted values, see scaled_output()
-    Halide::Func output;              // (d, r)
-    Halide::Func lse;                 // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
-                                      // what is not finite
+    // By_row: whether values have so many elements, for usual sizes of less than a pass.
+    std::vector<Halide::Expr> narrow_values;
+    Halide::Func state;         // (r, d) unnormalised output, updated over chunks
+    Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it
+    Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
+    Halide::Func output_scale;  // (d) of weighted values, see scaled_output()
+    Halide::Func output;        // (d, r)
+    Halide::Func lse;           // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
+                                // what is not finite
     Halide::RDom over_elements;
     Halide::Func not_finite;  // (r) 0 or a NaN; both defined with several bfloat16_terms
 

@@ -144,8 +144,8 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             schedule_next_keys(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
         } else {
             schedule_products(s, rows, tile, lanes);
-            if (s.narrow_values.defined()) {
-                s.chunk_output.update().specialize(s.narrow_values);
+            for (const Expr &narrow : s.narrow_values) {
+                s.chunk_output.update().specialize(narrow);
             }
             schedule_next_keys(s, s.chunk_output, s.over_keys.x, s.over_keys.y);
             schedule_value_steps(s, block, tile, lanes);
