@@ -1,7 +1,5 @@
 #include "attention_stages.h"
 
-#include <span>
-
 #include "number_formats.h"
 #include "softmax_math.h"
 
@@ -222,17 +220,16 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         if (by_row) {
             // Of 96 elements over one type alone: each is one more loop, of kernels with hooks one for each set of
             // these.
-            const std::vector<int> narrow = {kNarrowHead, 3 * kWholeHead};
-            for (const int head : std::span(narrow).first(whole_heads ? 2 : 1)) {
-                if (head < options.fetch_pass) {
+            for (const int head : {kNarrowHead, 3 * kWholeHead}) {
+                if (head < options.fetch_pass && (whole_heads || head == kNarrowHead)) {
                     narrow_values.push_back(inputs.value.dim(0).extent() == head);
                     product = select(narrow_values.back() && d % options.fetch_pass >= head, 0.0f, product);
                 }
             }
-            product += ask_for_values(inputs, options);
-        } else if (options.fetch_pass > 0) {
-            fetch_next_keys(inputs, options);
-            product += next_keys(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
+        }
+        if (options.fetch_pass > 0) {
+            by_row ? fetch_next_values(inputs, options) : fetch_next_keys(inputs, options);
+            product += asked_next(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
         }
         chunk_output(r, d, c) += product;
         return;
@@ -281,74 +278,6 @@ Expr AttentionStages::value_weight(const AttentionInputs &inputs, const Expr &of
         weights(r, granule * kGranuleKeys + slot, c) * steps.scale(of_block, step * steps.elements + lane);
     return select(one_value_scale, weight,
                   scaled_weights(d % steps.lanes, r, d / steps.elements, of_slot, of_granule, c));
-}
-
-// All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key need
-// not be there.
-Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
-    const int parts = rows / joined_rows / 2;  // of a key's lines, a turn each
-    Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();
-    over_asked = RDom(0, (max(key_lines, value_lines) + (parts - 1)) / parts, "over_asked");
-    over_asked.where((c + 1) * chunk < inputs.key_count);
-    Expr key = min((c + 1) * chunk + turn / parts, inputs.key_count - 1);
-    Expr line_of_row = over_asked * parts + turn % parts;
-    asked_ahead = Func("asked_ahead");
-    asked_ahead(turn, c) = 0.0f;
-    asked_ahead(turn, c) =
-        inputs.prefetch_key(inputs.key_start(key), inputs.key_line_of_slot(0, min(line_of_row, key_lines - 1))) +
-        inputs.prefetch_value(inputs.value_start(key), inputs.value_line_of_slot(0, min(line_of_row, value_lines - 1)));
-    return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
-}
-
-// The lines that a pass reads of a key, of the one fetch_lead further, into the next chunk too.
-Expr AttentionStages::ask_for_values(const AttentionInputs &inputs, const StageOptions &options) {
-    const int chunk_granules = options.chunk / kGranuleKeys;
-    const int ahead = options.fetch_lead / kGranuleKeys;
-    next_start = Func("next_start");
-    Expr last = granules(inputs.key_count) - 1;
-    Expr which = unsafe_promise_clamped(min(c * chunk_granules + turn % chunk_granules + ahead, last), 0, last);
-    next_start(turn, c) = inputs.value_start(which * kGranuleKeys);
-
-    next_values = Func("next_values");
-    const int lines = options.fetch_pass / (kLineFloats * steps_of_line);
-    Expr asked(0.0f);
-    for (int i = 0; i < lines; ++i) {
-        Expr line_of_row = turn / chunk_granules * lines + i;
-        asked += inputs.prefetch_value(next_start(turn, c), inputs.value_line_of_slot(slot, line_of_row));
-    }
-    next_values(slot, turn, c) = asked;
-    return next_values(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
-}
-
-// In the order of memory, as in fetch_by_line(): the lines of the next chunk are spread over all passes. All that needs
-// a division is in tables, made once. What lies behind the last key need not be there: nobody reads it.
-void AttentionStages::fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options) {
-    const int chunk_granules = options.chunk / kGranuleKeys;
-    Expr passes = (inputs.value_dim() + (options.fetch_pass - 1)) / options.fetch_pass;
-    Expr lines = inputs.key_lines(), last_line = kGranuleKeys * lines - 1;
-
-    granule_lines = Func("granule_lines");
-    over_granule_lines = RDom({{0, lines}, {0, kGranuleKeys}}, "over_granule_lines");
-    granule_lines(line) = undef<int>();
-    Expr offset = inputs.key_line_of_slot(over_granule_lines.y, over_granule_lines.x);
-    granule_lines(over_granule_lines.y * lines + over_granule_lines.x) =
-        offset + cast<int>(inputs.prefetch_key(inputs.key_start(0), offset));
-
-    next_granule = Func("next_granule");
-    next_granule(turn) = Tuple(turn / passes, turn % passes);
-    next_lines = Func("next_lines");
-    constexpr int kFraction = 16;
-    Expr lines_per_key = (lines << kFraction) / passes;
-    Expr which = part * kGranuleKeys * lines / passes + ((slot * lines_per_key) >> kFraction);
-    next_lines(slot, part) = granule_lines(clamp(which, 0, last_line));
-
-    next_start = Func("next_start");
-    Expr last_granule = granules(inputs.key_count) - 1;
-    Expr there = min((c + 1) * chunk_granules + next_granule(turn)[0], last_granule);
-    next_start(turn, c) = inputs.key_start(unsafe_promise_clamped(there, 0, last_granule) * kGranuleKeys);
-    next_keys = Func("next_keys");
-    Expr part_of_turn = unsafe_promise_clamped(next_granule(turn)[1], 0, passes - 1);
-    next_keys(slot, turn, c) = inputs.prefetch_key(next_start(turn, c), next_lines(slot, part_of_turn));
 }
 
 // Of a score relative to a maximum, 0 where they are the same. Where products are scaled last, what is masked is scaled

@@ -318,9 +318,8 @@ struct AttentionStages : ScoreStages {
     Halide::Func next_granule;        // (turn) Tuple of the granule and the part
     Halide::Func next_lines;          // (slot, part) of granule_lines
     Halide::Func next_start;          // (turn, c) where the granule starts
-    Halide::Func next_keys;           // (slot, turn, c) 0; asks for the line
-    Halide::Func next_values;         // (slot, turn, c) 0; asks for the lines that the pass reads of a key, of the
-                                      // one fetch_lead further; by_row in place of next_keys, likewise next_start
+    Halide::Func asked_next;          // (slot, turn, c) 0; asks for the line, or, by_row, for those that the pass
+                                      // reads of a value, of the key fetch_lead further; likewise next_start
     // By_row: whether values have so many elements, for usual sizes of less than a pass.
     std::vector<Halide::Expr> narrow_values;
     Halide::Func state;         // (r, d) unnormalised output, updated over chunks
@@ -421,8 +420,8 @@ private:
     // (r, d) of a slot and granule of keys: what multiplies chunk_value.
     Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
     Halide::Expr ask_ahead(const AttentionInputs &inputs, int rows);  // 0, of a pair of keys and a row's band
-    Halide::Expr ask_for_values(const AttentionInputs &inputs, const StageOptions &options);
-    void fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);  // defines next_keys
+    void fetch_next_values(const AttentionInputs &inputs, const StageOptions &options);  // defines asked_next
+    void fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);    // likewise
 };
 
 }  // namespace hattn::generators

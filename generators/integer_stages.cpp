@@ -103,7 +103,7 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     if (options.fetch_pass > 0) {
         fetch_next_keys(inputs, options);
         Expr pass = panel / (options.fetch_pass / numbers);
-        number += cast<int16_t>(next_keys(2 * pair, pass * granules(options.chunk) + granule, c));
+        number += cast<int16_t>(asked_next(2 * pair, pass * granules(options.chunk) + granule, c));
     }
     value_integers(side, lane, panel, pair, granule, c) = number;
     value_pairs(side, lane, panel, pair, granule, c) =

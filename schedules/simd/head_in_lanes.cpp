@@ -48,18 +48,17 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
 }
 
 // With each key of a pass of the value loop.
-void schedule_next_keys(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
-    if (s.by_row) {
-        s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
-        s.next_values.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
+void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
+    if (!s.asked_next.defined()) {
+        return;
     }
-    if (s.next_keys.defined()) {
+    if (s.granule_lines.defined()) {
         for (Func table : {s.granule_lines, s.next_granule, s.next_lines}) {
             table.compute_root();
         }
-        s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
-        s.next_keys.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
     }
+    s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
+    s.asked_next.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
 }
 
 // `block`: the loop over blocks of the state's elements.
@@ -141,13 +140,13 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         if (s.in_integers) {
             elements = output_elements(s, lanes);
             schedule_integer_values(s, block, rows, tile, lanes);
-            schedule_next_keys(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
+            schedule_next(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
         } else {
             schedule_products(s, rows, tile, lanes);
             for (const Expr &narrow : s.narrow_values) {
                 s.chunk_output.update().specialize(narrow);
             }
-            schedule_next_keys(s, s.chunk_output, s.over_keys.x, s.over_keys.y);
+            schedule_next(s, s.chunk_output, s.over_keys.x, s.over_keys.y);
             schedule_value_steps(s, block, tile, lanes);
         }
     } else {

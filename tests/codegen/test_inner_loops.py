@@ -88,10 +88,14 @@ def expect_no_gathers(name, text, isa, lane_by_lane):
     assert loop is None, f"{name} loads more than {lane_by_lane} vectors lane by lane:\n{loop.text()}"
 
 
+def has_few_rows(match):
+    """One or two, on a target whose decode takes all lines of a key before the next key."""
+    return match["target"] == "x86_avx512" and int(match["rows"]) <= 2
+
+
 def goes_by_row(name):
-    """Decode of one or two rows of float32: all lines of a key before the next key."""
     match = NAME.match(name)
-    return match["kind"] == "split_kv" and match["target"] == "x86_avx512" and int(match["rows"]) <= 2
+    return match["kind"] == "split_kv" and has_few_rows(match)
 
 
 @pytest.mark.parametrize("name", [name for name in kernel_names() if not goes_by_row(name)])
@@ -196,7 +200,7 @@ def test_inner_loop_of_unfused(name, emit):
     else:
         # Small tiles have the head in the lanes, and the block holds all their rows.
         expected = rows * u if rows < isa.lanes else v * u
-    if match["kind"] == "scores" and match["target"] == "x86_avx512" and rows <= 2:
+    if match["kind"] == "scores" and has_few_rows(match):
         expected = rows  # key after key, of which usual heads have a run of their own
         assert any(run.fmas == rows * u * (128 // LINE_FLOATS - 1) for run in straight_runs(text, isa)), f"{name}: no run over heads of 128"
     loops = [loop.fmas for loop in innermost_loops(text, isa) if loop.is_register_block]
@@ -320,7 +324,7 @@ def test_kernels_that_multiply_integers(name, emit):
 
 def converts_by_row(name):
     match = TYPED_NAME.match(name)
-    return match["dtype"] in ("float16", "bfloat16") and match["target"] == "x86_avx512" and int(match["rows"]) <= 2
+    return match["dtype"] in ("float16", "bfloat16") and has_few_rows(match)
 
 
 @pytest.mark.parametrize("name", list(filter(converts_by_row, kernel_names(TYPED_NAME, ("",)))))

@@ -1,0 +1,156 @@
+// What is asked for ahead of its use, of ScoreStages and AttentionStages.
+#include <algorithm>
+
+#include "attention_stages.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+namespace {
+
+// Of a granule, or of the last one where there is none.
+Expr first_key_of(const AttentionInputs &inputs, const Expr &granule) {
+    Expr last = granules(inputs.key_count) - 1;
+    return unsafe_promise_clamped(min(granule, last), 0, last) * kGranuleKeys;
+}
+
+}  // namespace
+
+// In the order of memory, which is what the memory and its hardware prefetchers are good at: with each line of the head
+// the next `block` lines, not one of each row.
+void ScoreStages::fetch_by_line(const StageOptions &options) {
+    fetch_starts = Func("fetch_starts");
+    fetch_lines = Func("fetch_lines");
+    fetched_line = Func("fetched_line");
+    const int block = options.fetch_block;
+    const int asks = lines_of_step(block);
+    Expr first_key = k * block;
+    // With rows in the lanes, keys of any type are brought into float32 a chunk at a time: the next block of them is in
+    // use already.
+    Expr next_key =
+        any_storage && !whole_lines ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
+    const bool fetch_keys = options.fetch_pass == 0;
+    Expr none = 0;
+    fetch_starts(k, c) =
+        Tuple(inputs_.value_start(key_index(first_key, c)), fetch_keys ? inputs_.key_start(next_key) : none);
+    Expr which = line * asks + k;
+    // Over a type that fills steps with parts of lines, the block's lines are spread over its steps.
+    const auto spread = [&](const Expr &lines) {
+        return all_type == HATTN_FLOAT32 && !any_storage ? which : which * (block * lines) / (asks * step_count());
+    };
+    fetch_lines(k, line) = Tuple(inputs_.value_line(spread(inputs_.value_lines()), block),
+                                 fetch_keys ? inputs_.key_line(spread(inputs_.key_lines()), block) : none);
+    Tuple starts = fetch_starts(k / asks, c), lines = fetch_lines(k % asks, line);
+    Expr asked = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) : Expr(0.0f);
+    fetched_line(k, line, c) = fetch_keys ? asked + inputs_.prefetch_key(starts[1], lines[1]) : asked;
+}
+
+// Keys that are multiplied one after the other are asked for so too, which is the order of memory without a table.
+// Lines past the last are those of another row: asking for them does no harm.
+void ScoreStages::fetch_by_row(const StageOptions &options) {
+    fetch_starts = Func("fetch_starts");
+    fetched_line = Func("fetched_line");
+    const int block = options.fetch_block;
+    fetch_starts(k, c) = inputs_.key_start(key_index(k * block + options.fetch_lead, c));
+    fetched_line(k, line, c) =
+        inputs_.prefetch_key(fetch_starts(k / block, c), inputs_.key_line_of_slot(k % block, line));
+}
+
+// Of rows the first are asked for with the first blocks of keys, so that tiles over few keys ask for some.
+void ScoreStages::ask_for_rows(const StageOptions &options) {
+    Expr first_block = c * (options.chunk / options.fetch_block) + k;
+    Expr tile_row =
+        unsafe_promise_clamped(min(first_block * options.fetch_rows + which, options.rows - 1), 0, options.rows - 1);
+    const auto behind_first = [](const Expr &index, Halide::Internal::Dimension dim) {
+        return cast<int64_t>(index - dim.min()) * dim.stride();
+    };
+    row_places = Func("row_places");
+    row_places(which, k, c) = Tuple(inputs_.next_query + behind_first(row(tile_row), inputs_.query.dim(1)) +
+                                        behind_first(head(tile_row), inputs_.query.dim(2)),
+                                    inputs_.own_output + tile_row * inputs_.output_stride);
+    asked_rows = Func("asked_rows");
+    Expr asked(0.0f);
+    for (int i = 0; i < options.fetch_rows; ++i) {
+        Tuple places = row_places(i, k, c);
+        asked += inputs_.prefetch_query(places[0], line) + inputs_.prefetch_query(places[1], line);
+    }
+    asked_rows(k, line, c) = asked;
+}
+
+Expr ScoreStages::step_count() const {
+    return in_steps      ? inputs_.key_steps().count()
+           : in_integers ? inputs_.key_pairs().count()
+                         : over_dim.x.extent() / kLineFloats;
+}
+
+int ScoreStages::lines_of_step(int block) const {
+    constexpr int kLineBits = 512;
+    return std::max(1, block * step_elements * storage_bits(all_type) / kLineBits);
+}
+
+// All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key need
+// not be there.
+Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
+    const int parts = rows / joined_rows / 2;  // of a key's lines, a turn each
+    Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();
+    over_asked = RDom(0, (max(key_lines, value_lines) + (parts - 1)) / parts, "over_asked");
+    over_asked.where((c + 1) * chunk < inputs.key_count);
+    Expr key = min((c + 1) * chunk + turn / parts, inputs.key_count - 1);
+    Expr line_of_row = over_asked * parts + turn % parts;
+    asked_ahead = Func("asked_ahead");
+    asked_ahead(turn, c) = 0.0f;
+    asked_ahead(turn, c) =
+        inputs.prefetch_key(inputs.key_start(key), inputs.key_line_of_slot(0, min(line_of_row, key_lines - 1))) +
+        inputs.prefetch_value(inputs.value_start(key), inputs.value_line_of_slot(0, min(line_of_row, value_lines - 1)));
+    return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
+}
+
+// The lines that a pass reads of a key, of the one fetch_lead further, into the next chunk too.
+void AttentionStages::fetch_next_values(const AttentionInputs &inputs, const StageOptions &options) {
+    const int chunk_granules = options.chunk / kGranuleKeys;
+    next_start = Func("next_start");
+    Expr there = c * chunk_granules + turn % chunk_granules + options.fetch_lead / kGranuleKeys;
+    next_start(turn, c) = inputs.value_start(first_key_of(inputs, there));
+
+    asked_next = Func("next_values");
+    const int lines = options.fetch_pass / (kLineFloats * steps_of_line);
+    Expr asked(0.0f);
+    for (int i = 0; i < lines; ++i) {
+        Expr line_of_row = turn / chunk_granules * lines + i;
+        asked += inputs.prefetch_value(next_start(turn, c), inputs.value_line_of_slot(slot, line_of_row));
+    }
+    asked_next(slot, turn, c) = asked;
+}
+
+// In the order of memory, as in fetch_by_line(): the lines of the next chunk are spread over all passes. All that needs
+// a division is in tables, made once. What lies behind the last key need not be there: nobody reads it.
+void AttentionStages::fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options) {
+    const int chunk_granules = options.chunk / kGranuleKeys;
+    Expr passes = (inputs.value_dim() + (options.fetch_pass - 1)) / options.fetch_pass;
+    Expr lines = inputs.key_lines(), last_line = kGranuleKeys * lines - 1;
+
+    granule_lines = Func("granule_lines");
+    over_granule_lines = RDom({{0, lines}, {0, kGranuleKeys}}, "over_granule_lines");
+    granule_lines(line) = undef<int>();
+    Expr offset = inputs.key_line_of_slot(over_granule_lines.y, over_granule_lines.x);
+    granule_lines(over_granule_lines.y * lines + over_granule_lines.x) =
+        offset + cast<int>(inputs.prefetch_key(inputs.key_start(0), offset));
+
+    next_granule = Func("next_granule");
+    next_granule(turn) = Tuple(turn / passes, turn % passes);
+    next_lines = Func("next_lines");
+    constexpr int kFraction = 16;
+    Expr lines_per_key = (lines << kFraction) / passes;
+    Expr which = part * kGranuleKeys * lines / passes + ((slot * lines_per_key) >> kFraction);
+    next_lines(slot, part) = granule_lines(clamp(which, 0, last_line));
+
+    next_start = Func("next_start");
+    Expr there = (c + 1) * chunk_granules + next_granule(turn)[0];
+    next_start(turn, c) = inputs.key_start(first_key_of(inputs, there));
+    asked_next = Func("next_keys");
+    Expr part_of_turn = unsafe_promise_clamped(next_granule(turn)[1], 0, passes - 1);
+    asked_next(slot, turn, c) = inputs.prefetch_key(next_start(turn, c), next_lines(slot, part_of_turn));
+}
+
+}  // namespace hattn::generators
