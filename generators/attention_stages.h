@@ -28,9 +28,8 @@ struct StageOptions {
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
-    // Of keys of one type, not integers, that are multiplied one after the other: ask for each line of a key with the
-    // same one of the key fetch_lead before it, and for values likewise in the value loop, with each pass for what it
-    // reads.
+    // Of keys of one type that are multiplied one after the other: ask for the lines of a key with the one fetch_lead
+    // before it, and for values likewise in the value loop, with each pass for what it reads.
     bool fetch_by_row = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
@@ -131,7 +130,8 @@ struct ScoreStages {
     Halide::RDom over_step;        // (side, vector)
     Halide::RDom over_scaled;      // (step)
     Halide::RDom over_positions;   // of a row
-    Halide::RDom over_asks;        // (ask, step)
+    Halide::RDom over_asks;        // (ask, step), or, by_row, (line of a key)
+    Halide::RDom over_unusual;     // (once) by_row, if heads are none of usual_heads
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
@@ -160,7 +160,9 @@ struct ScoreStages {
     Halide::Func step_sums;       // (lane, r, k, step, c) int32, of the products of a step
     Halide::Func lane_integers;   // (lane, r, k, c) likewise of all steps, for keys of one scale
     Halide::Func lane_floats;     // (lane, r, k, c) the same
-    Halide::Func asked;           // (block, c) 0; asks for all that fetched_line does for a block of keys
+    // (block, c) 0; asks for all that fetched_line does for a block of keys. By_row (k, c), for all lines of a key: of
+    // heads of floats that are usual, in place of fetched_line, as LLVM moves no load across what is asked for.
+    Halide::Func asked;
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func key_terms;  // (d, term, k, c) of key_rows; defined with several bfloat16_terms
@@ -299,7 +301,7 @@ struct AttentionStages : ScoreStages {
     Halide::Expr value_blocks;        // of a row that have scales of their own
     Halide::Expr dense_value_scales;  // a key's lie side by side
     Halide::Expr value_scale_stride;  // from key to key
-    Halide::RDom over_scales;         // (k, block) of a chunk
+    Halide::RDom over_scales;         // (key of a granule, granule, block) of a chunk
     Halide::Func value_scales;        // (k, block, c)
     Halide::Func largest_scale;       // (c)
     Halide::Func weight_unit;         // (r, c) with the scale
@@ -322,6 +324,7 @@ struct AttentionStages : ScoreStages {
                                       // reads of a value, of the key fetch_lead further; likewise next_start
     // By_row: whether values have so many elements, for usual sizes of less than a pass.
     std::vector<Halide::Expr> narrow_values;
+    Halide::Expr whole_passes;  // of int8: rows fill these; defined if they are longer than steps
     Halide::Func state;         // (r, d) unnormalised output, updated over chunks
     Halide::Func statistics;    // (r) Tuple(sum, maximum), updated beside it
     Halide::Func normaliser;    // (r) Tuple(factor on state, lse)

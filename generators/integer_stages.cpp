@@ -25,14 +25,16 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
     query_unit(r) = max(query_peak(r), kSmallestPeak) / static_cast<float>(kLargestInteger);
     query_integers(r, d) = nearest_integer(query_steps(r, d) / query_unit(r));
 
-    asked = Func("asked");
     step_sums = Func("step_sums");
     lane_integers = Func("lane_integers");
     lane_sums = Func("lane_sums");
-    const int asks = lines_of_step(fetch_block);
-    over_asks = RDom({{0, asks}, {0, steps.count()}}, "over_asks");
-    asked(k, c) = 0.0f;
-    asked(k, c) += fetched_line(k * asks + over_asks.x, over_asks.y, c);
+    if (!by_row) {
+        const int asks = lines_of_step(fetch_block);
+        asked = Func("asked");
+        over_asks = RDom({{0, asks}, {0, steps.count()}}, "over_asks");
+        asked(k, c) = 0.0f;
+        asked(k, c) += fetched_line(k * asks + over_asks.x, over_asks.y, c);
+    }
 
     constexpr int kSides = 2;
     over_step = RDom({{0, kSides}, {0, steps.vectors()}}, "over_step");
@@ -43,7 +45,7 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
         Expr at = of_step * steps.elements + vector * (kSides * steps.lanes) + lane * kSides + of_pair;
         return cast<int>(query_integers(r, at)) * cast<int>(key_rows(at, k, c));
     };
-    Expr nothing = asked(k / fetch_block, c);
+    Expr nothing = asked(by_row ? k : k / fetch_block, c);
     step_sums(lane, r, k, step, c) = 0;
     step_sums(lane, r, k, step, c) += product(step, over_step.y, over_step.x);
     lane_sums(lane, r, k, c) = nothing;
@@ -60,7 +62,8 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
 // By the scale of values, which all elements share, or blocks of them: relative to the largest weight and the largest
 // scale of the chunk.
 void AttentionStages::weigh_integers(const AttentionInputs &inputs) {
-    value_scales = Func("value_scales");
+    // A name behind those of what they are multiplied by: scales are read after scores, which ask for them.
+    value_scales = Func("weight_scales");
     largest_scale = Func("largest_scale");
     weight_unit = Func("weight_unit");
     weight_rate = Func("weight_rate");
@@ -72,10 +75,11 @@ void AttentionStages::weigh_integers(const AttentionInputs &inputs) {
     Expr of_key = min(c * granules(chunk_keys) + k / kGranuleKeys, granules(inputs.key_count) - 1);
     Expr stored = inputs.stored_value.block_scale(block, of_key, nearest_slot(inputs, k % kGranuleKeys, of_key));
     value_scales(k, block, c) = select(one_value_scale, 1.0f, stored);
-    over_scales = RDom({{0, chunk_keys}, {0, value_blocks}}, "over_scales");
+    over_scales = RDom({{0, kGranuleKeys}, {0, granules(chunk_keys)}, {0, value_blocks}}, "over_scales");
+    over_scales.where(over_scales.y < granules(inputs.key_count - c * chunk_keys));
     largest_scale(c) = 0.0f;
     // A NaN counts as infinity, lest it vanishes: integers have none.
-    Expr size = abs(value_scales(over_scales.x, over_scales.y, c));
+    Expr size = abs(value_scales(over_scales.y * kGranuleKeys + over_scales.x, over_scales.z, c));
     Expr is_finite = strict_float(size <= std::numeric_limits<float>::max());
     largest_scale(c) = max(largest_scale(c), select(is_finite, size, std::numeric_limits<float>::infinity()));
 
@@ -99,11 +103,18 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
         return inputs.value_byte(std::move(at), stored_granule, nearest_slot(inputs, 2 * pair + side, stored_granule));
     };
     const int numbers = 2 * steps.lanes;  // of a panel
-    Expr number = steps.number(byte, panel * numbers + lane);
+    Expr of_row = panel;
+    if (options.fetch_pass > steps.elements && steps.elements <= kScaleBlock) {
+        // Past the last panel of a row that fills no whole passes, read that. Longer steps do so by themselves.
+        whole_passes = value_positions % options.fetch_pass == 0;
+        of_row = select(whole_passes, panel, min(panel, value_positions / numbers - 1));
+    }
+    Expr number = steps.number(byte, of_row * numbers + lane);
     if (options.fetch_pass > 0) {
-        fetch_next_keys(inputs, options);
+        by_row ? fetch_next_values(inputs, options) : fetch_next_keys(inputs, options);
         Expr pass = panel / (options.fetch_pass / numbers);
-        number += cast<int16_t>(asked_next(2 * pair, pass * granules(options.chunk) + granule, c));
+        number += cast<int16_t>(
+            asked_next(2 * pair + (by_row ? Expr(side) : Expr(0)), pass * granules(options.chunk) + granule, c));
     }
     value_integers(side, lane, panel, pair, granule, c) = number;
     value_pairs(side, lane, panel, pair, granule, c) =
@@ -118,10 +129,16 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
         return weight_integers(key, r, scaled, c);
     };
     Expr step_of_panel = panel / (steps.elements / numbers);
+    Expr weight_of_panel = cast<int>(steps.scale(weight, step_of_panel, lane % steps.lanes));
+    if (by_row && options.fetch_pass > kNarrowHead) {
+        narrow_values.push_back(inputs.value.dim(0).extent() == kNarrowHead);
+        weight_of_panel =
+            select(narrow_values.back() && panel % (options.fetch_pass / numbers) >= kNarrowHead / numbers, 0,
+                   weight_of_panel);
+    }
     integer_output(r, lane, panel, c) = 0;
     integer_output(r, lane, panel, c) +=
-        cast<int>(steps.scale(weight, step_of_panel, lane % steps.lanes)) *
-        cast<int>(value_pairs(over_key_pairs.x, lane, panel, over_key_pairs.y, over_key_pairs.z, c));
+        weight_of_panel * cast<int>(value_pairs(over_key_pairs.x, lane, panel, over_key_pairs.y, over_key_pairs.z, c));
     chunk_output(r, d, c) = cast<float>(integer_output(r, d % numbers, d / numbers, c)) * weight_unit(r, c);
 }
 

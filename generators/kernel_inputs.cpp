@@ -220,6 +220,11 @@ Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const 
     return prefetch(asked_values(), start, line);
 }
 
+Expr AttentionInputs::prefetch_value_scales(const Expr &key_index) const {
+    const ImageParam &scales = stored_value.block_scales;
+    return prefetch_line(scales, row_start(scales, stored_value.scale_granules, key_index));
+}
+
 Expr AttentionInputs::prefetch_query(const Expr &start, const Expr &line) const {
     return prefetch(query, start, line * line_elements(query));
 }

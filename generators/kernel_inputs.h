@@ -125,6 +125,8 @@ struct AttentionInputs {
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
+    // The first line of the scales of a value's blocks.
+    Halide::Expr prefetch_value_scales(const Halide::Expr &key_index) const;
     Halide::Expr prefetch_query(const Halide::Expr &start, const Halide::Expr &line) const;
 
 private:

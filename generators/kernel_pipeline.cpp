@@ -177,8 +177,8 @@ bool fetches_by_row(const KernelSpec &spec, const TargetRow &target) {
     constexpr int kMostRows = 2;
     const bool of_floats = spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAllFloat16 ||
                            spec.storage == KeyStorage::kAllBfloat16;
-    return target.fetch_by_row && target.split_kv.has_head_in_lanes(spec.tile) && of_floats &&
-           is_one_block(spec.tile) && spec.tile.rows <= kMostRows;
+    return target.fetch_by_row && target.split_kv.has_head_in_lanes(spec.tile) &&
+           (of_floats || multiplies_integers(spec, target)) && is_one_block(spec.tile) && spec.tile.rows <= kMostRows;
 }
 
 KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {

@@ -101,8 +101,8 @@ std::vector<TargetRow> x86_64_targets() {
             .fetch_by_row = true,
             .naive_tiles = {{16, 0, 1, 8, 8}},
             .flash_tiles = {{64, 48, 4, 6, 6}},
-            .split_kv_tiles = {{1, 128, 1, 4, 8},
-                               {2, 128, 2, 4, 8},
+            .split_kv_tiles = {{1, 512, 1, 4, 8},
+                               {2, 512, 2, 4, 8},
                                {4, 64, 4, 4, 2},
                                {8, 64, 8, 2, 2},
                                {16, 32, 1, 8, 8},
@@ -110,10 +110,10 @@ std::vector<TargetRow> x86_64_targets() {
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
             .stored_split_kv_tiles =
                 {{2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}, {16, 32, 1, 8, 8}, {32, 64, 2, 8, 8}},
-            .one_type_split_kv_tiles = {{1, 64, 1, 8, 2}, {2, 64, 2, 8, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
+            .one_type_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
             // With eight keys LLVM gathers where they lie.
-            .int4_split_kv_tiles = {{1, 64, 1, 4, 2}, {2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
-            .halves_split_kv_tiles = {{1, 128, 1, 4, 8}, {2, 128, 2, 4, 8}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
+            .int4_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 2}},
+            .halves_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
             .unfused_values_tiles = {{1, 64, 1, 1, 4},
@@ -166,7 +166,7 @@ std::vector<TargetRow> aarch64_targets() {
             .naive_tiles = {{8, 0, 2, 8, 4}},
             .flash_tiles = {{24, 64, 6, 4, 4}, {48, 64, 6, 4, 4}},
             .split_kv_tiles =
-                {{1, 32, 1, 8, 8}, {2, 64, 2, 4, 8}, {4, 64, 4, 4, 4}, {8, 64, 4, 4, 4}, {16, 32, 4, 4, 4}},
+                {{1, 32, 1, 8, 8}, {2, 512, 2, 4, 8}, {4, 64, 4, 4, 4}, {8, 64, 4, 4, 4}, {16, 32, 4, 4, 4}},
             .unfused_scores_tiles =
                 {{1, 32, 1, 4}, {2, 64, 2, 4}, {4, 64, 1, 8}, {8, 64, 2, 8}, {16, 64, 4, 4}, {32, 64, 4, 4}},
             .unfused_values_tiles = {{1, 32, 1, 1, 8},

@@ -25,7 +25,7 @@ const std::vector<StageRow> &stage_rows() {
         {"fetching ahead",
          Product::kNone,
          {"fetched", "fetch_lines", "fetch_starts", "fetched_line", "granule_lines", "next_granule", "next_lines",
-          "next_start", "next_keys", "next_values", "row_places", "asked_rows"}},
+          "next_start", "next_keys", "next_values", "row_places", "asked", "asked_rows"}},
         {"QK dot", Product::kKeys, {"dot", "dot_intm", "dot_global_wrapper", "block_seen", "seen_blocks"}},
         {"bias and mask tiles", Product::kNone, {"bias_tile", "mask_tile", "bias_tile_fetched", "mask_tile_fetched"}},
         {"logits, mask, hooks", Product::kNone, {"logits"}},

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "integer_pairs.h"
+#include "keys_by_row.h"
 #include "schedules/stored.h"
 
 namespace hattn::schedules::simd {
@@ -58,7 +59,9 @@ void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar 
         }
     }
     s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
-    s.asked_next.compute_at(values, key).bound_extent(s.slot, 1).bound_extent(s.turn, 1);
+    s.asked_next.compute_at(values, key).bound_extent(s.turn, 1);
+    const int keys = s.in_integers && s.by_row ? 2 : 1;
+    s.asked_next.bound_extent(s.slot, keys).unroll(s.slot);
 }
 
 // `block`: the loop over blocks of the state's elements.
@@ -135,6 +138,11 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
+    if constexpr (std::is_same_v<Stages, AttentionStages>) {
+        if (s.by_row) {
+            s.state.update().partition(s.over_chunks.x, Partition::Never);
+        }
+    }
     int elements = lanes;  // of the output, at once
     if constexpr (std::is_same_v<Stages, AttentionStages>) {
         if (s.in_integers) {
@@ -205,6 +213,10 @@ void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, cons
     }
     s.fetch_starts.compute_at(s.dot, block);
     s.fetched_line.compute_at(lane_sums, line).unroll(s.k);
+    if (s.by_row) {
+        s.fetched_line.update().unroll(s.k);
+        schedule_asks(s).compute_at(lane_sums, s.k);
+    }
     if (s.key_words.defined()) {
         s.key_words.compute_at(lane_sums, line).vectorize(s.lane, lanes).unroll(s.k);
     }
@@ -214,12 +226,13 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
     const bool by_lanes = s.in_steps || s.in_integers;
     RVar vector("d_vector"), lane(by_lanes ? s.over_lanes.x : RVar("d_lane"));
     Var partial(by_lanes ? s.lane : Var("lane")), block("k_block"), inner("k_inner"), rows("r_block");
-    s.dot.compute_at(chunk_loop)
+    bound_keys(s.dot, s, tile)
+        .compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
-        .bound_extent(s.k, tile.keys)
         .bound_extent(s.c, 1)
         .reorder_storage(s.k, s.r, s.c)
-        .reorder(s.r, s.k)
+        .reorder(s.k, s.r)
+        .vectorize(s.k, lanes)
         .unroll(s.r);
     Func lane_sums = s.lane_sums;
     if (!by_lanes) {
@@ -227,7 +240,7 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         lane_sums = s.dot.update().rfactor(lane, partial);
     }
     Stage sums = s.dot.update();
-    sums.split(s.k, block, inner, tile.key_unroll)
+    sums.split(s.k, block, inner, tile.key_unroll, s.by_row ? TailStrategy::RoundUp : TailStrategy::Auto)
         .split(s.r, rows, s.r, tile.row_vectors)
         // With clamps for the last keys of all in a loop of their own; over any storage loops are many as it is.
         .partition(block, s.any_storage ? Partition::Never : Partition::Auto)
@@ -246,9 +259,9 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
 
 // Scores of one chunk, keys side by side.
 void schedule_chunk(Func f, const ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    f.compute_at(chunk_loop)
+    bound_keys(f, s, tile)
+        .compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
-        .bound_extent(s.k, tile.keys)
         .bound_extent(s.c, 1)
         .reorder_storage(s.k, s.r, s.c)
         .reorder(s.k, s.r, s.c)
@@ -265,7 +278,12 @@ void schedule_operands(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &
 template<typename Stages>
 void schedule_key_seen(Stages &s, const Tile &tile, int lanes) {
     if (s.hides_keys) {
-        s.key_seen.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys).vectorize(s.k, lanes);
+        if constexpr (std::is_same_v<Stages, AttentionStages>) {
+            bound_keys(s.key_seen, s, tile);
+        } else {
+            s.key_seen.bound_extent(s.k, tile.keys);
+        }
+        s.key_seen.compute_at(s.state, s.over_chunks.x).vectorize(s.k, lanes);
         s.key_seen.update().reorder(s.k, s.over_rows).vectorize(s.k, lanes);
     }
 }

@@ -1,5 +1,7 @@
 #include "integer_pairs.h"
 
+#include "keys_by_row.h"
+
 namespace hattn::schedules::simd {
 
 using namespace Halide;
@@ -13,7 +15,7 @@ namespace {
 void schedule_value_scales(AttentionStages &s, const Tile &tile, int lanes) {
     constexpr int kMany = 8;
     Var inner("k_inner");
-    s.value_scales.compute_at(s.state, s.over_chunks.x).bound_extent(s.k, tile.keys);
+    bound_keys(s.value_scales, s, tile).compute_at(s.state, s.over_chunks.x);
     s.value_scales.specialize(s.one_value_scale).vectorize(s.k, lanes);
     for (int few : {4, 2, 3}) {
         s.value_scales.specialize(s.dense_value_scales && s.value_scale_stride == few && s.value_blocks == few)
@@ -39,10 +41,14 @@ void schedule_integer_queries(ScoreStages &s, const Tile &tile, int lanes) {
 }
 
 void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, int lanes) {
-    s.fetch_lines.compute_root();
     s.fetch_starts.compute_at(s.dot, block);
     s.asked.compute_at(s.dot, block);
-    s.asked.update().unroll(s.over_asks.x);
+    if (s.by_row) {
+        schedule_asks(s);
+    } else {
+        s.fetch_lines.compute_root();
+        s.asked.update().unroll(s.over_asks.x);
+    }
     for (Func f : {s.lane_sums, s.lane_integers, s.lane_floats}) {
         f.compute_at(s.dot, rows)
             .reorder_storage(s.lane, s.r, s.k, s.c)
@@ -50,7 +56,8 @@ void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, in
             .unroll(s.r)
             .unroll(s.k);
     }
-    s.lane_sums.update().reorder(s.lane, s.r, s.k, s.over_scaled).vectorize(s.lane, lanes).unroll(s.r).unroll(s.k);
+    Stage sums = s.lane_sums.update(), integers = s.lane_integers.update();
+    sums.reorder(s.lane, s.r, s.k, s.over_scaled).vectorize(s.lane, lanes).unroll(s.r).unroll(s.k);
     // Of one row and key at a time, which needs no registers to wait in.
     s.step_sums.compute_at(s.lane_sums, s.r).vectorize(s.lane, lanes);
     s.step_sums.update()
@@ -59,14 +66,19 @@ void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, in
         .vectorize(s.over_step.x)
         .vectorize(s.lane, lanes)
         .unroll(s.over_step.y);
-    s.lane_integers.update()
-        .reorder(s.over_integers.x, s.lane, s.r, s.k, s.over_integers.y, s.over_integers.z)
+    integers.reorder(s.over_integers.x, s.lane, s.r, s.k, s.over_integers.y, s.over_integers.z)
         .atomic()
         .vectorize(s.over_integers.x)
         .vectorize(s.lane, lanes)
         .unroll(s.r)
         .unroll(s.k)
         .unroll(s.over_integers.y);
+    if (s.by_row) {
+        for (const Expr &usual : s.usual_heads) {
+            sums.specialize(usual).unroll(s.over_scaled.x);
+            integers.specialize(usual).unroll(s.over_integers.z);
+        }
+    }
 }
 
 void schedule_integer_values(AttentionStages &s, const Var &block, const Var &rows, const Tile &tile, int lanes) {
@@ -95,6 +107,12 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
         .vectorize(s.lane)
         .unroll(s.r)
         .unroll(s.panel);
+    for (const Expr &narrow : s.narrow_values) {
+        s.integer_output.update().specialize(narrow);
+    }
+    if (s.whole_passes.defined()) {
+        s.integer_output.update().specialize(s.whole_passes);
+    }
     s.value_integers.compute_at(s.integer_output, s.over_key_pairs.y)
         .bound(s.side, 0, 2)
         .bound(s.lane, 0, 2 * lanes)
@@ -120,9 +138,9 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
         .vectorize(quarter)
         .vectorize(half)
         .unroll(s.panel);
-    s.weight_integers.compute_at(chunk_loop)
+    bound_keys(s.weight_integers, s, tile)
+        .compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)
-        .bound_extent(s.k, tile.keys)
         .reorder_storage(s.k, s.r, s.block, s.c)
         .vectorize(s.k, lanes);
     schedule_value_scales(s, tile, lanes);

@@ -202,7 +202,8 @@ def test_inner_loop_of_unfused(name, emit):
         expected = rows * u if rows < isa.lanes else v * u
     if match["kind"] == "scores" and has_few_rows(match):
         expected = rows  # key after key, of which usual heads have a run of their own
-        assert any(run.fmas == rows * u * (128 // LINE_FLOATS - 1) for run in straight_runs(text, isa)), f"{name}: no run over heads of 128"
+        products = [run.fmas + run.count(r"\bvmulps\b") for run in straight_runs(text, isa)]
+        assert rows * u * 128 // LINE_FLOATS in products, f"{name}: no run over heads of 128 among {products}"
     loops = [loop.fmas for loop in innermost_loops(text, isa) if loop.is_register_block]
     assert any(fmas % expected == 0 for fmas in loops), f"{name}: no clean loop of {expected} FMAs among {loops}"
 
@@ -292,7 +293,8 @@ def multiplies_integers(name):
 @pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if multiplies_integers(name)])
 def test_kernels_that_multiply_integers(name, emit):
     """Both loops multiply pairs of integers by the instruction for it, on sums in registers. Vectors of two values' rows are interleaved by
-    two instructions, once for all rows, and a line of the next keys is asked for with each pair of values."""
+    two instructions, once for all rows, and a line of the next keys is asked for with each pair of values, or, of one or two rows, all lines of
+    both. Of heads of 128 and 64 elements these multiply and ask for whole keys in one run without a jump."""
     match = TYPED_NAME.match(name)
     isa = INSTRUCTION_SETS[match["target"]]
     text = emit(name, isa)
@@ -300,26 +302,50 @@ def test_kernels_that_multiply_integers(name, emit):
     assert not re.search(SSE4A, text), f"{name} needs SSE4a"
     assert "bf16" not in text, f"{name} needs bfloat16"
     rows, keys, vectors_of_values = (int(match[part]) for part in "vud")
-    vectors = {"int8": 1, "int4": 2}[match["dtype"]]  # of a key, in a pass
+    bits = BITS[match["dtype"]]
     product = r"\bvpdpwssd\b.*%zmm\d+$"
-    loops = [loop for loop in innermost_loops(text, isa) if loop.count(product)]
-    found = "\n".join(loop.text() for loop in loops)
+    in_loops = [loop for loop in innermost_loops(text, isa) if loop.count(product)]
+    runs = [run for run in straight_runs(text, isa) if run.count(product)]
 
-    def some(products, clean):
-        return any(loop.count(product) == products and clean(loop) for loop in loops)
+    def expect(blocks, products, clean, what):
+        found = "\n".join(block.text() for block in blocks)
+        assert any(block.count(product) == products and clean(block) for block in blocks), f"{name}: no {products} {what}:\n{found}"
 
-    def sums_scaled(loop):  # of a block of keys' elements; others have none
-        return loop.count(r"\bvcvtdq2ps\b")
+    def sums_scaled(block):  # of a block of keys' elements; others have none
+        return block.count(r"\bvcvtdq2ps\b")
 
-    scores = rows * keys * vectors
-    assert some(scores, lambda loop: not loop.fmas and not sums_scaled(loop) and not loop.count(isa.vector_stack)), f"{name}: no clean loop of {scores} products alone:\n{found}"
-    assert some(scores, lambda loop: loop.fmas == loop.count(isa.whole_fma) == sums_scaled(loop) == rows * keys), f"{name}: no loop of {scores} products with scales:\n{found}"
+    if has_few_rows(match):
+        # A run of usual heads asks for all lines of a block's keys, and maybe for one of scales.
+        heads = {head: keys * math.ceil(head * bits / LINE_BITS) for head in (128, 64)}
+    else:
+        heads = {32 * 32 // (8 * bits) * 2: None}  # elements of a step
+    for head, lines in heads.items():
+        blocks = in_loops if lines is None else runs
+        scores = rows * keys * head // (2 * isa.lanes)
+
+        def asks(block, lines=lines):
+            return lines is None or block.count(isa.kept) in (lines, lines + 1)
+
+        def alone(block):
+            return not block.fmas and asks(block) and not block.count(isa.vector_stack)
+
+        expect(blocks, scores, alone, f"products alone in a clean run over {head} elements")
+        # The first of several sums is none to add to.
+        expect(
+            blocks,
+            scores,
+            lambda block: block.fmas == block.count(isa.whole_fma) > 0 and sums_scaled(block) >= rows * keys,
+            f"products with scales over {head} elements",
+        )
     values = rows * vectors_of_values
     interleaved = {rf"\bvpunpck{half}wd\b": vectors_of_values // 2 for half in "lh"}
-    assert some(
+    asked = 2 * vectors_of_values * isa.lanes * bits // LINE_BITS if has_few_rows(match) else 1
+    expect(
+        in_loops,
         values,
-        lambda loop: {half: loop.count(half) for half in interleaved} == interleaved and loop.count(isa.fetch) == 1 and not loop.count(isa.vector_stack),
-    ), f"{name}: no clean loop of {values} products of values:\n{found}"
+        lambda loop: {half: loop.count(half) for half in interleaved} == interleaved and loop.count(isa.fetch) == asked and not loop.count(isa.vector_stack),
+        "products of values in a clean loop",
+    )
 
 
 def converts_by_row(name):
