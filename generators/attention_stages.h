@@ -31,6 +31,8 @@ struct StageOptions {
     // Of keys of one type that are multiplied one after the other: ask for the lines of a key with the one fetch_lead
     // before it, and for values likewise in the value loop, with each pass for what it reads.
     bool fetch_by_row = false;
+    // Of a chunk compute the keys alone that are there, in whole granules, which lets chunks be long.
+    bool present_keys = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
     int fetch_pass = 0;
@@ -190,6 +192,7 @@ struct ScoreStages {
     bool whole_lines =
         false;            // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
     bool by_row = false;  // StageOptions::fetch_by_row
+    bool present_keys = false;
     std::vector<Halide::Expr> usual_heads;  // whether keys have kUsualHead elements, or kNarrowHead; loops over these
                                             // may be unrolled
     bool any_storage = false;

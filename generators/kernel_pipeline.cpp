@@ -75,6 +75,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                 .fetch_block = block,
                                                 .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
                                                 .fetch_by_row = fetches_by_row(spec, target),
+                                                .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
                                                 .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
                                                 .fetch_rows = asks_for_rows ? 2 : 0,
                                                 .fetch_operands = fetches_operands,

@@ -41,6 +41,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk(options.chunk),
       whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
       by_row(options.fetch_by_row),
+      present_keys(options.present_keys),
       usual_heads{inputs.key.dim(0).extent() == kUsualHead, inputs.key.dim(0).extent() == kNarrowHead},
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),

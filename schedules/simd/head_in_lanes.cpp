@@ -139,7 +139,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .unroll(inner)
         .unroll(s.r);
     if constexpr (std::is_same_v<Stages, AttentionStages>) {
-        if (s.by_row) {
+        if (s.present_keys) {
             s.state.update().partition(s.over_chunks.x, Partition::Never);
         }
     }
@@ -240,7 +240,7 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
         lane_sums = s.dot.update().rfactor(lane, partial);
     }
     Stage sums = s.dot.update();
-    sums.split(s.k, block, inner, tile.key_unroll, s.by_row ? TailStrategy::RoundUp : TailStrategy::Auto)
+    sums.split(s.k, block, inner, tile.key_unroll, s.present_keys ? TailStrategy::RoundUp : TailStrategy::Auto)
         .split(s.r, rows, s.r, tile.row_vectors)
         // With clamps for the last keys of all in a loop of their own; over any storage loops are many as it is.
         .partition(block, s.any_storage ? Partition::Never : Partition::Auto)

@@ -6,7 +6,7 @@ using namespace Halide;
 using generators::ScoreStages;
 
 Func bound_keys(Func f, const ScoreStages &s, const Tile &tile) {
-    return s.by_row ? f.bound_storage(s.k, tile.keys).align_bounds(s.k, generators::kGranuleKeys)
+    return s.present_keys ? f.bound_storage(s.k, tile.keys).align_bounds(s.k, generators::kGranuleKeys)
                     : f.bound_extent(s.k, tile.keys);
 }
 
