@@ -138,7 +138,9 @@ Space blocked_space(const TargetRow &target, KernelKind kind) {
     case KernelKind::kFlash:
         return {shapes_by_blocks(target, {2, 3}, {1, 2}), {32, 64, 128}, true};
     case KernelKind::kSplitKv:
-        return {shapes_by_rows(target, kind, {1, 2, 4, 8, 16}), {64, 128}, false};
+        // Where decode computes the keys alone that are there, chunks may be as long as splits.
+        return {shapes_by_rows(target, kind, {1, 2, 4, 8, 16}),
+                target.fetch_by_row ? std::vector<int>{64, 128, 256, 512} : std::vector<int>{64, 128}, false};
     case KernelKind::kUnfusedScores:
     case KernelKind::kUnfusedValues:
         return {shapes_by_rows(target, kind, rows_of_pairs(target)), {64, 128}, true};
