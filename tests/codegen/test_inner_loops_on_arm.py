@@ -5,7 +5,7 @@ import re
 import pytest
 
 from assembly import INSTRUCTION_SETS, gathers, innermost_loops
-from test_inner_loops import KERNELGEN, emit, kernel_names  # noqa: F401: a fixture
+from kernel_assembly import KERNELGEN, kernel_names
 
 
 def test_lane_by_lane_is_a_gather():
@@ -20,7 +20,7 @@ def test_lane_by_lane_is_a_gather():
 
 
 @pytest.mark.parametrize("name", [name for name in kernel_names(hook_sets=("",)) if name.startswith("flash_arm_neon_")])
-def test_scalars_are_lanes_of_multiply_adds_on_arm(name, emit):  # noqa: F811
+def test_scalars_are_lanes_of_multiply_adds_on_arm(name, emit):
     """An FMA of NEON takes its scalar from a lane of a register: loading it is enough, without a copy to all lanes."""
     isa = INSTRUCTION_SETS["arm_neon"]
     for loop in innermost_loops(emit(name, isa), isa):

@@ -1,0 +1,110 @@
+"""Inner loops of kernels that multiply pairs of bfloat16 numbers, or matrices of them."""
+
+import re
+
+import pytest
+
+from assembly import INSTRUCTION_SETS, innermost_loops, straight_runs
+from kernel_assembly import HOOK_SETS, KERNELGEN, SSE4A, kernel_names
+
+BFLOAT16_NAME = re.compile(r"bfloat16_flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+PAIR_GROUP = 4  # pairs along the head in one pass of the score loop, see generators/attention_stages.cpp
+
+
+def test_there_are_bfloat16_kernels_to_read():
+    names = kernel_names(BFLOAT16_NAME)
+    assert len(names) >= len(HOOK_SETS) or not KERNELGEN.exists()
+
+
+@pytest.mark.parametrize("name", kernel_names(BFLOAT16_NAME))
+def test_kernels_for_bfloat16(name, emit):
+    """Both loops multiply pairs by the instruction for it: whole vectors on accumulators in registers, an operand loaded per vector of
+    rows, the other broadcast once per key or head element, and little else."""
+    match = BFLOAT16_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    assert not re.search(SSE4A, text), f"{name} needs SSE4a"
+    v, u, d = (int(match[part]) for part in "vud")
+    loops = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvdpbf16ps\b")]
+    others = (isa.fma, isa.arithmetic, isa.gather, r"\(%r[sb]p\).*%zmm|%zmm.*\(%r[sb]p\)")
+    for products, broadcasts, vectors in ((v * u * PAIR_GROUP, u * PAIR_GROUP, v * PAIR_GROUP), (v * d, d, v)):
+        clean = [
+            loop
+            for loop in loops
+            if loop.count(r"\bvdpbf16ps\b.*%zmm\d+$") == products
+            and loop.count(r"\bvbroadcastss\b") == broadcasts
+            and not any(map(loop.count, others))
+            and loop.count(isa.stack) <= 1  # the loop's end
+            and len(loop.instructions) <= products + broadcasts + vectors + 4  # the loop's own
+        ]
+        found = "\n".join(loop.text() for loop in loops)
+        assert clean, f"{name}: no clean loop of {products} vdpbf16ps; loops with any:\n{found}"
+
+
+AMX_NAME = re.compile(
+    r"amx_(?P<of>float32_|stored_|halves_|)flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v\d+u\d+d\d+(?P<hooks>\w*)$"
+)
+
+
+def test_there_are_amx_kernels_to_read():
+    tiles = {AMX_NAME.match(name).group("of", "rows") for name in kernel_names(AMX_NAME)}
+    assert len(tiles) == 12 or not KERNELGEN.exists()
+
+
+@pytest.mark.parametrize("name", kernel_names(AMX_NAME))
+def test_kernels_for_amx(name, emit):
+    """Both products are those of matrices, four sums in a loop that loads sides for them, see schedules/x86/matrix_tiles.h:
+    two by two for one product each, in tiles of 16 rows two or four that share one side, and for the six of sums of three
+    terms seven by two, for the four and three of two terms fewer, since each pair of terms shares one with the pair before;
+    none is kept in memory, none fell back to vectors. Of terms there are rooms after eight products, of two after four as well. Numbers that change places do so by the vector, see
+    simd/turned_stores.h."""
+    isa = INSTRUCTION_SETS["x86_avx512"]
+    text = emit(name, isa)
+    assert not re.search(r"\bvdpbf16ps\b", text), f"{name} multiplies pairs"
+    assert not re.search(r"\b(extrq|insertq|movnts[sd])\b", text), f"{name} needs SSE4a"
+    parts = AMX_NAME.match(name)
+    of_one = [(2, 3), (4, 5)] if parts["rows"] == "16" else [(4, 4)]
+    of_three = [(24, 14), (8, 6), (8, 4)]
+    expected = {"": of_one, "halves_": [(8, 6), (8, 4), (4, 4)]}.get(parts["of"], of_three)
+    # That of values is on a condition, and no innermost loop then.
+    runs = [run for run in straight_runs(text, isa) if run.count(r"\btdpbf16ps\b")]
+    assert len(runs) >= 2, f"{name}: scores and values need a run of tdpbf16ps each, but there are {len(runs)}"
+    for run in runs:
+        found = run.text()
+        counts = run.count(r"\btdpbf16ps\b"), run.count(r"\btileloadd\b")
+        assert counts in expected, found
+        assert not run.count(r"%[xyz]mm|\btilestored\b"), found
+    turned = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvperm[it]2(d|ps)\b") >= 64]
+    assert len(turned) >= 2, f"{name}: queries and weights are turned in registers, but {len(turned)} loops do"
+    single = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvpextrw\b") > 8]
+    assert not single, f"{name} stores number by number:\n" + "\n".join(loop.text() for loop in single)
+
+
+IN_BANDS = [name for name in kernel_names(AMX_NAME) if AMX_NAME.match(name)["of"] or AMX_NAME.match(name)["rows"] == "256"]
+
+
+@pytest.mark.parametrize("name", IN_BANDS)
+def test_weights_are_computed_among_products(name, emit):
+    """Loops of weights, which are brought into terms at once and ask for the next chunk, stand among products of scores and of weighted values, that of
+    the state among the latter, see schedules/x86/overlapped_bands.h. No tile is kept in memory for it, and no weight either."""
+    isa = INSTRUCTION_SETS["x86_avx512"]
+    text = emit(name, isa)
+    stores = re.findall(r"\btilestored\b.*\(%r[sb]p", text)
+    assert not stores, f"{name} keeps tiles on the stack: {stores}"
+    lines = text.splitlines()
+    products = [number for number, line in enumerate(lines) if re.search(r"\btdpbf16ps\b", line)]
+    assert products, f"{name} multiplies no matrices"
+    # Behind a product, up to the next one or the end of its tile of sums.
+    rooms = []
+    for first, last in zip(products, [*products[1:], len(lines)]):
+        ends = (n for n in range(first, last) if re.search(r"\btile(zero|stored)\b|^\s+ret", lines[n]))
+        rooms.append("\n".join(lines[first : next(ends, last)]))
+    for what, pattern, least in (
+        ("weights", r"\bvpslld\s+\$(23|0x17),\s*%zmm", 2),
+        ("their terms", r"\bvperm[ti]2w\b[^$]*%zmm", 2),
+        ("lines of the next chunk", r"\bprefetcht0\b", 2),
+        ("state", r"\bvfmadd\w+ps\b[^$]*\(%r[^$]*%zmm", 1),
+    ):
+        count = sum(bool(re.search(pattern, room)) for room in rooms)
+        assert count >= least, f"{name}: {what} in {count} rooms of {len(rooms)}, not in {least} or more"

@@ -1,0 +1,181 @@
+"""Inner loops of kernels over any storage type, and over one other than float32: what test_inner_loops.py says, and that numbers are converted,
+or multiplied as they are, by whole vectors and once for all rows."""
+
+import math
+import re
+
+import pytest
+
+from assembly import INSTRUCTION_SETS, innermost_loops, straight_runs
+from kernel_assembly import (
+    LINE_BITS,
+    LINE_FLOATS,
+    SSE4A,
+    STORED_NAME,
+    expect_rows_one_by_one,
+    expected_blocks,
+    has_few_rows,
+    kernel_names,
+)
+
+REGISTERS = {"x86_avx2": "ymm", "x86_avx512": "zmm"}
+DOT_UNROLL = {"x86_avx2": 4, "x86_avx512": 1}  # of flash: elements of the head in one pass of the score loop, see schedules/simd/rows_in_lanes.cpp
+
+
+@pytest.mark.parametrize("name", kernel_names(STORED_NAME, ("",)))
+def test_kernels_for_any_storage(name, emit):
+    """Every type has loops that convert whole vectors, and no element is gathered or inserted."""
+    match = STORED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    register = REGISTERS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    loops = innermost_loops(text, isa)
+    conversions = {
+        "float16": rf"\bvcvtph2ps\b.*%{register}",
+        "bfloat16": rf"\bvpmovzxwd\b.*%{register}",
+        "int8": rf"\bvpmovsxbd\b.*%{register}",
+        "int4": rf"\bvpsrlvd\b.*%{register}",
+    }
+    clean = [loop for loop in loops if not loop.count(r"\bvp?(insr|insert|extr)\w*") and loop.count(isa.stack) <= 2]
+    for dtype, pattern in conversions.items():
+        found = any(loop.count(pattern) for loop in clean)
+        assert found, f"{name}: no loop over vectors converts {dtype}"
+    if match["kind"] == "flash":
+        block = int(match["v"]) * int(match["u"])
+        assert any(loop.is_register_block and loop.fmas == DOT_UNROLL[match["target"]] * block for loop in loops), f"{name}: scores spill"
+
+
+def asks_for_bytes(text):
+    """Rows of other types are asked for as bytes: an address that is scaled to elements of float32 is four times too far."""
+    fetches = re.findall(r"\bprefetch\w+\s.*", text)
+    return fetches and not any(re.search(r",[248]\)", fetch) for fetch in fetches)
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(STORED_NAME, ("",)) if name.startswith("stored_split_kv_")])
+def test_stored_lines_are_where_the_bytes_are(name, emit):
+    assert asks_for_bytes(emit(name, INSTRUCTION_SETS[STORED_NAME.match(name)["target"]]))
+
+
+TYPED_NAME = re.compile(
+    r"(?P<dtype>float16|bfloat16|int8|int4)_split_kv_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
+)
+BITS = {"float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
+CONVERSIONS = {"float16": r"\bvcvtph2ps\b", "bfloat16": r"\bvpmovzxwd\b", "int8": r"\bvpmovsxbd\b", "int4": r"\bvcvtdq2ps\b"}
+STEPS = {"float16": LINE_FLOATS, "bfloat16": LINE_FLOATS, "int8": 32, "int4": 64}  # elements of a key in a pass
+
+
+def test_there_are_kernels_for_one_type():
+    found = {(match["dtype"], match["target"]) for match in map(TYPED_NAME.match, kernel_names(TYPED_NAME, ("",)))}
+    assert found == {(dtype, target) for dtype in BITS for target in REGISTERS}
+
+
+def multiplies_integers(name):
+    match = TYPED_NAME.match(name)
+    return BITS[match["dtype"]] < 16 and match["target"] == "x86_avx512"
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if multiplies_integers(name)])
+def test_kernels_that_multiply_integers(name, emit):
+    """Both loops multiply pairs of integers by the instruction for it, on sums in registers. Vectors of two values' rows are interleaved by
+    two instructions, once for all rows, and a line of the next keys is asked for with each pair of values, or, of one or two rows, all lines of
+    both. Of heads of 128 and 64 elements these multiply and ask for whole keys in one run without a jump."""
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    assert not re.search(SSE4A, text), f"{name} needs SSE4a"
+    assert "bf16" not in text, f"{name} needs bfloat16"
+    rows, keys, vectors_of_values = (int(match[part]) for part in "vud")
+    bits = BITS[match["dtype"]]
+    product = r"\bvpdpwssd\b.*%zmm\d+$"
+    in_loops = [loop for loop in innermost_loops(text, isa) if loop.count(product)]
+    runs = [run for run in straight_runs(text, isa) if run.count(product)]
+
+    def expect(blocks, products, clean, what):
+        found = "\n".join(block.text() for block in blocks)
+        assert any(block.count(product) == products and clean(block) for block in blocks), f"{name}: no {products} {what}:\n{found}"
+
+    def sums_scaled(block):  # of a block of keys' elements; others have none
+        return block.count(r"\bvcvtdq2ps\b")
+
+    if has_few_rows(match):
+        # A run of usual heads asks for all lines of a block's keys, and maybe for one of scales.
+        heads = {head: keys * math.ceil(head * bits / LINE_BITS) for head in (128, 64)}
+    else:
+        heads = {32 * 32 // (8 * bits) * 2: None}  # elements of a step
+    for head, lines in heads.items():
+        blocks = in_loops if lines is None else runs
+        scores = rows * keys * head // (2 * isa.lanes)
+
+        def asks(block, lines=lines):
+            return lines is None or block.count(isa.kept) in (lines, lines + 1)
+
+        def alone(block):
+            return not block.fmas and asks(block) and not block.count(isa.vector_stack)
+
+        expect(blocks, scores, alone, f"products alone in a clean run over {head} elements")
+        # The first of several sums is none to add to.
+        expect(
+            blocks,
+            scores,
+            lambda block: block.fmas == block.count(isa.whole_fma) > 0 and sums_scaled(block) >= rows * keys,
+            f"products with scales over {head} elements",
+        )
+    values = rows * vectors_of_values
+    interleaved = {rf"\bvpunpck{half}wd\b": vectors_of_values // 2 for half in "lh"}
+    asked = 2 * vectors_of_values * isa.lanes * bits // LINE_BITS if has_few_rows(match) else 1
+    expect(
+        in_loops,
+        values,
+        lambda loop: {half: loop.count(half) for half in interleaved} == interleaved and loop.count(isa.fetch) == asked and not loop.count(isa.vector_stack),
+        "products of values in a clean loop",
+    )
+
+
+def converts_by_row(name):
+    match = TYPED_NAME.match(name)
+    return match["dtype"] in ("float16", "bfloat16") and has_few_rows(match)
+
+
+@pytest.mark.parametrize("name", list(filter(converts_by_row, kernel_names(TYPED_NAME, ("",)))))
+def test_kernels_for_one_type_go_by_row(name, emit):
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert asks_for_bytes(text)
+    expect_rows_one_by_one(name, match, text, isa, BITS[match["dtype"]], CONVERSIONS[match["dtype"]])
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if not multiplies_integers(name) and not converts_by_row(name)])
+def test_kernels_for_one_type(name, emit):
+    """A pass over a line of float32 asks for the part of a line that these keys have, and no element is gathered or inserted.
+
+    With one or two rows over 16 bits it does so for values alone; keys of the next chunk are asked for with each value that is multiplied."""
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    assert asks_for_bytes(text)
+    _, values = expected_blocks(match)
+    step = STEPS[match["dtype"]]
+    vectors = step // isa.lanes  # of a key, in a pass
+    keys = int(match["u"])
+    in_passes = BITS[match["dtype"]] == 16 and int(match["rows"]) <= 2
+    asked = (1 if in_passes else 2) * max(1, keys * step * BITS[match["dtype"]] // LINE_BITS)
+    conversion = CONVERSIONS[match["dtype"]]
+    loops = innermost_loops(text, isa)
+    found = "\n".join(loop.text() for loop in loops if loop.fmas)
+    whole = [loop for loop in loops if loop.fmas == loop.count(isa.whole_fma) > 0 and not loop.count(r"\bvp?(insr|insert|extr)[bwdqp]")]
+    # Each vector of keys is converted once for all rows.
+    passes = [loop for loop in whole if (loop.count(conversion), loop.count(isa.fetch)) == (keys * vectors, asked)]
+    assert passes, f"{name}: no loop of {keys * vectors} conversions and {asked} fetches; loops with FMAs:\n{found}"
+    fmas = int(match["v"]) * keys * vectors
+    if match["dtype"] in ("float16", "bfloat16"):
+        assert any(loop.fmas == fmas and not loop.count(isa.vector_stack) for loop in passes), f"{name}: no loop of {fmas} FMAs:\n{found}"
+    else:  # with one scale for all keys, which multiplies nothing here; some numbers find no register
+        assert any(loop.fmas == fmas and not loop.count(r"\bvmulps\b") for loop in passes), f"{name}: no loop of {fmas} FMAs alone:\n{found}"
+        assert not any(loop.count(r"\bvpsr\w+d\b") for loop in passes), f"{name} shifts words down:\n{found}"
+    products = [loop for loop in whole if loop.count(isa.fetch) == in_passes and not loop.count(isa.vector_stack)]
+    once = any(loop.count(conversion) * values == int(match["d"]) * loop.fmas for loop in products if loop.fmas % values == 0)
+    assert once, f"{name}: no loop of {values} FMAs that converts values once for all rows:\n{found}"
