@@ -133,7 +133,7 @@ struct ScoreStages {
     Halide::RDom over_scaled;      // (step)
     Halide::RDom over_positions;   // of a row
     Halide::RDom over_asks;        // (ask, step), or, by_row, (line of a key)
-    Halide::RDom over_unusual;     // (once) by_row, if heads are none of usual_heads
+    Halide::RDom over_unusual;     // (once) by_row, of floats, if heads are none of usual_heads
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 

@@ -50,30 +50,30 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
 // Lines past the last are those of another row: asking for them does no harm.
 void ScoreStages::fetch_by_row(const StageOptions &options) {
     fetch_starts = Func("fetch_starts");
-    fetched_line = Func("fetched_line");
     const int block = options.fetch_block;
-    // Where that is past the last key is not told apart by likely(): the last keys would have a loop of their own.
+    // Without key_index(), whose likely() would give the last keys a loop of their own.
     Expr first_key = c * chunk_keys + k * block, last_key = inputs_.key_count - 1;
     Expr ahead = min(first_key + options.fetch_lead, last_key);
     Expr start = inputs_.key_start(ahead);
     if (in_integers) {
-        // Read next, and at once: what finds them ahead by itself finds the first too late.
+        // They are read all at once behind the scores.
         start += cast(start.type(), inputs_.prefetch_value_scales(min(first_key, last_key)));
     }
     fetch_starts(k, c) = start;
     const auto asked_line = [&](const Expr &of_row) {
         return inputs_.prefetch_key(fetch_starts(k / block, c), inputs_.key_line_of_slot(k % block, of_row));
     };
-    Expr usual = usual_heads[0] || usual_heads[1];
-    over_unusual = RDom(0, 1, "over_unusual");
-    over_unusual.where(!usual);
-    fetched_line(k, line, c) = 0.0f;
-    fetched_line(k, line, c) += asked_line(line + over_unusual);
-
     const int line_elements = kLineFloats * steps_of_line;
     over_asks = RDom(0, (inputs_.key_dim() + (line_elements - 1)) / line_elements, "over_asks");
     if (!in_integers) {
+        // One or the other.
+        Expr usual = usual_heads[0] || usual_heads[1];
         over_asks.where(usual);
+        over_unusual = RDom(0, 1, "over_unusual");
+        over_unusual.where(!usual);
+        fetched_line = Func("fetched_line");
+        fetched_line(k, line, c) = 0.0f;
+        fetched_line(k, line, c) += asked_line(line + over_unusual);
     }
     asked = Func("asked");
     asked(k, c) = 0.0f;

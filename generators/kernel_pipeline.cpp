@@ -67,22 +67,23 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash;
     const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
     AttentionInputs inputs(spec.storage, target.lanes);
-    AttentionStages stages(inputs, StageOptions{.hooks = spec.hooks,
-                                                .rows = head_in_lanes ? 0 : spec.tile.rows,
-                                                .chunk = spec.tile.keys,
-                                                .dim_multiple = dim_multiple,
-                                                .unit = kLog2E,
-                                                .fetch_block = block,
-                                                .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
-                                                .fetch_by_row = fetches_by_row(spec, target),
-                                                .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
-                                                .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
-                                                .fetch_rows = asks_for_rows ? 2 : 0,
-                                                .fetch_operands = fetches_operands,
-                                                .integer_pairs = multiplies_integers(spec, target),
-                                                .values_in_place = in_place,
-                                                .keys_in_place = keys_in_place,
-                                                .bands = bands});
+    AttentionStages stages(inputs,
+                           StageOptions{.hooks = spec.hooks,
+                                        .rows = head_in_lanes ? 0 : spec.tile.rows,
+                                        .chunk = spec.tile.keys,
+                                        .dim_multiple = dim_multiple,
+                                        .unit = kLog2E,
+                                        .fetch_block = block,
+                                        .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
+                                        .fetch_by_row = fetches_by_row(spec, target),
+                                        .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
+                                        .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
+                                        .fetch_rows = asks_for_rows ? 2 : 0,
+                                        .fetch_operands = fetches_operands,
+                                        .integer_pairs = multiplies_integers(spec, target),
+                                        .values_in_place = in_place,
+                                        .keys_in_place = keys_in_place,
+                                        .bands = bands});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

@@ -107,9 +107,6 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     if (storage_bits(type_of_all(family.storage)) == 16) {
         return target.halves_split_kv_tiles;
     }
-    if (type_of_all(family.storage) == HATTN_INT4 && !target.int4_split_kv_tiles.empty()) {
-        return target.int4_split_kv_tiles;
-    }
     if (type_of_all(family.storage) != HATTN_FLOAT32) {
         return target.one_type_split_kv_tiles;
     }

@@ -145,10 +145,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
         Expr element = over_lines.y * kLineFloats + over_lines.x;
         Expr ask = k / (options.fetch_block / lines_of_step(options.fetch_block));
-        Expr nothing = by_row ? fetched_line(k, over_lines.y / steps_of_line, c) : fetched_line(ask, over_lines.y, c);
-        if (by_row) {
-            nothing += asked(k, c);
-        }
+        Expr nothing = by_row ? fetched_line(k, over_lines.y / steps_of_line, c) + asked(k, c)
+                              : fetched_line(ask, over_lines.y, c);
         dot(r, k, c) += nothing + query_tile(r, element) * key_rows(element, k, c);
     } else {
         Expr nothing = fetched_line.defined() ? fetched_line(k, over_dim / kLineFloats, c) : Expr(0.0f);

@@ -100,7 +100,9 @@ struct TargetRow {
     // Of kernels with rows in the lanes, what StageOptions say: fetch_block of flash and split_kv, and fetch_operands;
     // values_in_place.
     bool fetch_by_line = false;
-    bool fetch_by_row = false;  // likewise, of kernels with the head in the lanes and few rows; not inherited
+    // Likewise, of kernels with the head in the lanes: present_keys, and fetch_by_row of those with few rows. Not
+    // inherited.
+    bool fetch_by_row = false;
     bool values_in_place = false;
     UnfusedScoresSchedule unfused_scores = {};
     UnfusedValuesSchedule unfused_values = {};
@@ -110,7 +112,6 @@ struct TargetRow {
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
     std::vector<Tile> stored_split_kv_tiles = {};    // over any storage
     std::vector<Tile> one_type_split_kv_tiles = {};  // over one type, with the head in the lanes; not inherited
-    std::vector<Tile> int4_split_kv_tiles = {};      // over int4; empty: as over one type
     std::vector<Tile> halves_split_kv_tiles = {};    // over float16 or bfloat16 in their place
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited

@@ -138,13 +138,12 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
-    if constexpr (std::is_same_v<Stages, AttentionStages>) {
-        if (s.present_keys) {
-            s.state.update().partition(s.over_chunks.x, Partition::Never);
-        }
-    }
     int elements = lanes;  // of the output, at once
     if constexpr (std::is_same_v<Stages, AttentionStages>) {
+        if (s.present_keys) {
+            // Else the loop over keys would have an end apart in all chunks but the first and last.
+            s.state.update().partition(s.over_chunks.x, Partition::Never);
+        }
         if (s.in_integers) {
             elements = output_elements(s, lanes);
             schedule_integer_values(s, block, rows, tile, lanes);

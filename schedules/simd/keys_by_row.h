@@ -1,4 +1,4 @@
-// Decode that goes through keys by row (StageOptions::fetch_by_row), in chunks of which it computes what there is.
+// Keys of decode with the head in the lanes: which of a chunk are computed, and what asks for them by row.
 #pragma once
 
 #include "generators/attention_stages.h"
@@ -6,8 +6,7 @@
 
 namespace hattn::schedules::simd {
 
-// The keys that a stage of a chunk computes: by row whole granules of those that are there, which lets chunks be as
-// long as splits are; else all of a chunk.
+// The keys that a stage of a chunk computes: with present_keys whole granules of those that are there, else all.
 Halide::Func bound_keys(Halide::Func f, const generators::ScoreStages &stages, const Tile &tile);
 
 // By row, what asks for the lines of each key, in loops that are unrolled for usual heads.

@@ -75,11 +75,39 @@ def multiplies_integers(name):
     return BITS[match["dtype"]] < 16 and match["target"] == "x86_avx512"
 
 
+INTEGER_PRODUCT = r"\bvpdpwssd\b.*%zmm\d+$"
+INTO_FLOAT32 = r"\bvcvtdq2ps\b"  # sums of a block of a key's elements, which have a scale; others are brought behind the products
+
+
+def expect_block(name, blocks, products, clean, what):
+    found = "\n".join(block.text() for block in blocks)
+    assert any(block.count(INTEGER_PRODUCT) == products and clean(block) for block in blocks), f"{name}: no {what} of {products} products:\n{found}"
+
+
+def expect_integer_keys_by_row(name, match, runs, isa):
+    """Of heads of 128 and 64 elements a block of keys is multiplied in one run without a jump, which asks for all their lines, and maybe for one
+    of scales."""
+    rows, keys, bits = int(match["v"]), int(match["u"]), BITS[match["dtype"]]
+    for head in (128, 64):
+        lines = keys * math.ceil(head * bits / LINE_BITS)
+        scores = rows * keys * head // (2 * isa.lanes)
+        sums = rows * keys * head // STEPS[match["dtype"]]
+
+        def asks(run, lines=lines):
+            return run.count(isa.kept) in (lines, lines + 1)
+
+        expect_block(name, runs, scores, lambda run: not run.fmas and asks(run) and not run.count(isa.vector_stack), f"clean run over {head} elements")
+        # The first of several products with scales is none to add to.
+        expect_block(
+            name, runs, scores, lambda run: run.fmas + run.count(r"\bvmulps\b") == run.count(INTO_FLOAT32) == sums and asks(run), f"run with scales over {head} elements"
+        )
+
+
 @pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if multiplies_integers(name)])
 def test_kernels_that_multiply_integers(name, emit):
     """Both loops multiply pairs of integers by the instruction for it, on sums in registers. Vectors of two values' rows are interleaved by
     two instructions, once for all rows, and a line of the next keys is asked for with each pair of values, or, of one or two rows, all lines of
-    both. Of heads of 128 and 64 elements these multiply and ask for whole keys in one run without a jump."""
+    both."""
     match = TYPED_NAME.match(name)
     isa = INSTRUCTION_SETS[match["target"]]
     text = emit(name, isa)
@@ -87,49 +115,26 @@ def test_kernels_that_multiply_integers(name, emit):
     assert not re.search(SSE4A, text), f"{name} needs SSE4a"
     assert "bf16" not in text, f"{name} needs bfloat16"
     rows, keys, vectors_of_values = (int(match[part]) for part in "vud")
-    bits = BITS[match["dtype"]]
-    product = r"\bvpdpwssd\b.*%zmm\d+$"
-    in_loops = [loop for loop in innermost_loops(text, isa) if loop.count(product)]
-    runs = [run for run in straight_runs(text, isa) if run.count(product)]
-
-    def expect(blocks, products, clean, what):
-        found = "\n".join(block.text() for block in blocks)
-        assert any(block.count(product) == products and clean(block) for block in blocks), f"{name}: no {products} {what}:\n{found}"
-
-    def sums_scaled(block):  # of a block of keys' elements; others have none
-        return block.count(r"\bvcvtdq2ps\b")
-
+    loops = [loop for loop in innermost_loops(text, isa) if loop.count(INTEGER_PRODUCT)]
     if has_few_rows(match):
-        # A run of usual heads asks for all lines of a block's keys, and maybe for one of scales.
-        heads = {head: keys * math.ceil(head * bits / LINE_BITS) for head in (128, 64)}
+        expect_integer_keys_by_row(name, match, straight_runs(text, isa), isa)
+        asked = 2 * vectors_of_values * isa.lanes * BITS[match["dtype"]] // LINE_BITS
     else:
-        heads = {32 * 32 // (8 * bits) * 2: None}  # elements of a step
-    for head, lines in heads.items():
-        blocks = in_loops if lines is None else runs
-        scores = rows * keys * head // (2 * isa.lanes)
-
-        def asks(block, lines=lines):
-            return lines is None or block.count(isa.kept) in (lines, lines + 1)
-
-        def alone(block):
-            return not block.fmas and asks(block) and not block.count(isa.vector_stack)
-
-        expect(blocks, scores, alone, f"products alone in a clean run over {head} elements")
-        # The first of several sums is none to add to.
-        expect(
-            blocks,
-            scores,
-            lambda block: block.fmas == block.count(isa.whole_fma) > 0 and sums_scaled(block) >= rows * keys,
-            f"products with scales over {head} elements",
+        scores = rows * keys * {"int8": 1, "int4": 2}[match["dtype"]]  # with each vector of a key, in a pass
+        expect_block(
+            name, loops, scores, lambda loop: not loop.fmas and not loop.count(INTO_FLOAT32) and not loop.count(isa.vector_stack), "clean loop"
         )
-    values = rows * vectors_of_values
+        expect_block(
+            name, loops, scores, lambda loop: loop.fmas == loop.count(isa.whole_fma) == loop.count(INTO_FLOAT32) == rows * keys, "loop with scales"
+        )
+        asked = 1
     interleaved = {rf"\bvpunpck{half}wd\b": vectors_of_values // 2 for half in "lh"}
-    asked = 2 * vectors_of_values * isa.lanes * bits // LINE_BITS if has_few_rows(match) else 1
-    expect(
-        in_loops,
-        values,
+    expect_block(
+        name,
+        loops,
+        rows * vectors_of_values,
         lambda loop: {half: loop.count(half) for half in interleaved} == interleaved and loop.count(isa.fetch) == asked and not loop.count(isa.vector_stack),
-        "products of values in a clean loop",
+        "clean loop over values",
     )
 
 
