@@ -12,6 +12,9 @@ set(HATTN_DEVICE_KERNEL_KINDS
 # Those with kernels for keys and values of one type other than float32.
 set(HATTN_ONE_TYPE_TARGETS_OF_x86-64 x86-avx2 x86-avx512)
 set(HATTN_ONE_TYPE_TARGETS ${HATTN_ONE_TYPE_TARGETS_OF_${HATTN_ARCHITECTURE}})
+# Those that multiply integers, and have kernels for whole lines of int4.
+set(HATTN_INTEGER_TARGETS_OF_x86-64 x86-avx512)
+set(HATTN_INTEGER_TARGETS ${HATTN_INTEGER_TARGETS_OF_${HATTN_ARCHITECTURE}})
 # Those with kernels that multiply bfloat16 pairs or matrices.
 set(HATTN_BFLOAT16_TARGETS_OF_x86-64 x86-avx512)
 set(HATTN_BFLOAT16_TARGETS ${HATTN_BFLOAT16_TARGETS_OF_${HATTN_ARCHITECTURE}})

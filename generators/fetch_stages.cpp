@@ -57,7 +57,8 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
     Expr start = inputs_.key_start(ahead);
     if (in_integers) {
         // They are read all at once behind the scores.
-        start += cast(start.type(), inputs_.prefetch_value_scales(min(first_key, last_key)));
+        Expr scales = inputs_.value_scales_start(min(first_key, last_key));
+        start += cast(start.type(), inputs_.prefetch_value_scales(scales, 0));
     }
     fetch_starts(k, c) = start;
     const auto asked_line = [&](const Expr &of_row) {
@@ -78,6 +79,29 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
     asked = Func("asked");
     asked(k, c) = 0.0f;
     asked(k, c) += asked_line(over_asks);
+}
+
+// The same where granules have a loop of their own, and what starts with them is found once. Scores take longer than
+// values: some of these are asked for with them.
+void ScoreStages::fetch_by_granule(const StageOptions &options) {
+    fetch_starts = Func("fetch_starts");
+    asked = Func("asked");
+    const int block = options.fetch_block, blocks = kGranuleKeys / block;
+    const auto nearest = [&](const Expr &of_chunk) {
+        return min(c * granules(chunk_keys) + of_chunk, granules(inputs_.key_count) - 1) * kGranuleKeys;
+    };
+    fetch_starts(k, c) = Tuple(inputs_.key_start(nearest(k + options.fetch_lead / kGranuleKeys)),
+                               inputs_.value_start(nearest(k)), inputs_.value_scales_start(nearest(k)));
+    Tuple starts = fetch_starts(k / blocks, c);
+    Expr slot = k % blocks * block, asked_first = inputs_.prefetch_value_scales(starts[2], slot);
+    for (int i = 0; i < kValuesWithScores; ++i) {
+        asked_first += inputs_.prefetch_value(starts[1], inputs_.value_line_of_slot(slot + i, 0));
+    }
+    asked(k, c) = asked_first;
+    // In one loop: of several, as many as keys, LLVM makes blocks of their own.
+    over_asks = RDom(0, block * inputs_.key_digits().lines(), "over_asks");
+    asked(k, c) +=
+        inputs_.prefetch_key(starts[0], inputs_.key_line_of_slot(slot + over_asks % block, over_asks / block));
 }
 
 // Of rows the first are asked for with the first blocks of keys, so that tiles over few keys ask for some.
@@ -137,7 +161,7 @@ void AttentionStages::fetch_next_values(const AttentionInputs &inputs, const Sta
     next_start(turn, c) = inputs.value_start(first_key_of(inputs, there));
 
     asked_next = Func("next_values");
-    const int lines = options.fetch_pass / (kLineFloats * steps_of_line);
+    const int lines = std::max(1, options.fetch_pass / (kLineFloats * steps_of_line));
     Expr asked(0.0f);
     for (int i = 0; i < lines; ++i) {
         Expr line_of_row = turn / chunk_granules * lines + i;

@@ -9,21 +9,27 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-// A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
-// parts of it.
-Expr ScoreStages::multiply_integers(int fetch_block) {
-    const IntegerPairs steps = inputs_.key_pairs();
+void ScoreStages::round_query(const RowSteps::Row &at, const Expr &positions, int largest) {
     query_steps = Func("query_steps");
     query_peak = Func("query_peak");
     query_unit = Func("query_unit");
     query_integers = Func("query_integers");
-    over_positions = RDom(0, steps.positions(), "over_positions");
-    query_steps(r, d) = steps.query([&](Expr element) { return query_tile(r, std::move(element)); }, d);
+    over_positions = RDom(0, positions, "over_positions");
+    query_steps(r, d) = at(d);
     query_peak(r) = 0.0f;
     query_peak(r) = max(query_peak(r), abs(query_steps(r, over_positions)));
     constexpr float kSmallestPeak = 1e-30f;
-    query_unit(r) = max(query_peak(r), kSmallestPeak) / static_cast<float>(kLargestInteger);
+    query_unit(r) = max(query_peak(r), kSmallestPeak) / static_cast<float>(largest);
     query_integers(r, d) = nearest_integer(query_steps(r, d) / query_unit(r));
+}
+
+// A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
+// parts of it.
+Expr ScoreStages::multiply_integers(int fetch_block) {
+    const IntegerPairs steps = inputs_.key_pairs();
+    round_query(
+        [&](Expr position) { return steps.query([&](Expr e) { return query_tile(r, std::move(e)); }, position); },
+        steps.positions(), kLargestInteger);
 
     step_sums = Func("step_sums");
     lane_integers = Func("lane_integers");
@@ -59,35 +65,50 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
     return dot(r, k, c) * query_unit(r);
 }
 
-// By the scale of values, which all elements share, or blocks of them: relative to the largest weight and the largest
-// scale of the chunk.
-void AttentionStages::weigh_integers(const AttentionInputs &inputs) {
-    // A name behind those of what they are multiplied by: scales are read after scores, which ask for them.
-    value_scales = Func("weight_scales");
-    largest_scale = Func("largest_scale");
-    weight_unit = Func("weight_unit");
-    weight_rate = Func("weight_rate");
-    weight_integers = Func("weight_integers");
+Expr AttentionStages::stored_value_scale(const AttentionInputs &inputs, const Expr &of_block) {
     const ImageParam &scales = inputs.stored_value.block_scales;
     dense_value_scales = scales.dim(0).stride() == 1;
     value_scale_stride = scales.dim(1).stride();
-    value_blocks = select(one_value_scale, 1, inputs.value_dim() / kScaleBlock);
     Expr of_key = min(c * granules(chunk_keys) + k / kGranuleKeys, granules(inputs.key_count) - 1);
-    Expr stored = inputs.stored_value.block_scale(block, of_key, nearest_slot(inputs, k % kGranuleKeys, of_key));
-    value_scales(k, block, c) = select(one_value_scale, 1.0f, stored);
-    over_scales = RDom({{0, kGranuleKeys}, {0, granules(chunk_keys)}, {0, value_blocks}}, "over_scales");
-    over_scales.where(over_scales.y < granules(inputs.key_count - c * chunk_keys));
-    largest_scale(c) = 0.0f;
-    // A NaN counts as infinity, lest it vanishes: integers have none.
-    Expr size = abs(value_scales(over_scales.y * kGranuleKeys + over_scales.x, over_scales.z, c));
+    return inputs.stored_value.block_scale(of_block, of_key, nearest_slot(inputs, k % kGranuleKeys, of_key));
+}
+
+// A NaN counts as infinity, lest it vanishes: integers have none.
+Expr size_of_scale(const Expr &scale) {
+    Expr size = abs(scale);
     Expr is_finite = strict_float(size <= std::numeric_limits<float>::max());
-    largest_scale(c) = max(largest_scale(c), select(is_finite, size, std::numeric_limits<float>::infinity()));
+    return select(is_finite, size, std::numeric_limits<float>::infinity());
+}
+
+// Relative to the largest weight and the largest scale of the chunk.
+void AttentionStages::find_weight_unit(const Expr &size, int largest_integer) {
+    largest_scale = Func("largest_scale");
+    weight_unit = Func("weight_unit");
+    weight_rate = Func("weight_rate");
+    largest_scale(c) = 0.0f;
+    largest_scale(c) = max(largest_scale(c), size);
 
     constexpr float kSmallestWeight = 1e-12f, kSmallestScale = 1e-18f;
     Expr largest = exp2_nonpositive(relative_exponent(chunk_max(r, c), running_max(r, c)));
-    weight_unit(r, c) =
-        max(largest, kSmallestWeight) * max(largest_scale(c), kSmallestScale) / static_cast<float>(kLargestInteger);
+    Expr unit_scale = max(largest_scale(c), kSmallestScale);
+    if (in_digits) {
+        unit_scale = select(one_value_scale, 1.0f, unit_scale);
+    }
+    weight_unit(r, c) = max(largest, kSmallestWeight) * unit_scale / static_cast<float>(largest_integer);
     weight_rate(r, c) = 1.0f / weight_unit(r, c);
+}
+
+// By the scale of values, which all elements share, or blocks of them.
+void AttentionStages::weigh_integers(const AttentionInputs &inputs) {
+    // A name behind those of what they are multiplied by: scales are read after scores, which ask for them.
+    value_scales = Func("weight_scales");
+    value_blocks = select(one_value_scale, 1, inputs.value_dim() / kScaleBlock);
+    value_scales(k, block, c) = select(one_value_scale, 1.0f, stored_value_scale(inputs, block));
+    over_scales = RDom({{0, kGranuleKeys}, {0, granules(chunk_keys)}, {0, value_blocks}}, "over_scales");
+    over_scales.where(over_scales.y < granules(inputs.key_count - c * chunk_keys));
+    Expr scale = value_scales(over_scales.y * kGranuleKeys + over_scales.x, over_scales.z, c);
+    find_weight_unit(size_of_scale(scale), kLargestInteger);
+    weight_integers = Func("weight_integers");
     weight_integers(k, r, block, c) = nearest_integer(weights(r, k, c) * value_scales(k, block, c) * weight_rate(r, c));
 }
 

@@ -107,7 +107,7 @@ Expr AttentionInputs::value_dim() const {
 
 Expr AttentionInputs::elements(const ImageParam &side) const {
     Expr extent = side.dim(0).extent();
-    return whole_heads() ? extent / kWholeHead * kWholeHead : extent;
+    return in_lines() ? extent / kLineDigits * kLineDigits : whole_heads() ? extent / kWholeHead * kWholeHead : extent;
 }
 
 IntegerSteps AttentionInputs::key_steps() const {
@@ -124,6 +124,14 @@ IntegerPairs AttentionInputs::key_pairs() const {
 
 IntegerPairs AttentionInputs::value_pairs() const {
     return {all_type, stored_value.lanes, value_dim()};
+}
+
+IntegerDigits AttentionInputs::key_digits() const {
+    return {stored_key.lanes, key_dim()};
+}
+
+IntegerDigits AttentionInputs::value_digits() const {
+    return {stored_value.lanes, value_dim()};
 }
 
 Expr AttentionInputs::key_byte(Expr at, Expr granule, Expr slot) const {
@@ -220,9 +228,13 @@ Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const 
     return prefetch(asked_values(), start, line);
 }
 
-Expr AttentionInputs::prefetch_value_scales(const Expr &key_index) const {
+Expr AttentionInputs::value_scales_start(const Expr &key_index) const {
+    return row_start(stored_value.block_scales, stored_value.scale_granules, key_index);
+}
+
+Expr AttentionInputs::prefetch_value_scales(const Expr &start, const Expr &slot) const {
     const ImageParam &scales = stored_value.block_scales;
-    return prefetch_line(scales, row_start(scales, stored_value.scale_granules, key_index));
+    return prefetch(scales, start, line_of_slot(scales, slot, 0));
 }
 
 Expr AttentionInputs::prefetch_query(const Expr &start, const Expr &line) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "integer_digits.h"
 #include "integer_pairs.h"
 #include "runtime/kernel_table.h"
 #include "stored_side.h"
@@ -44,6 +45,9 @@ struct AttentionInputs {
     bool whole_heads() const {  // heads are multiples of kWholeHead
         return all_type != HATTN_FLOAT32;
     }
+    bool in_lines() const {  // and of kLineDigits
+        return storage == KeyStorage::kInt4Lines;
+    }
     bool in_steps() const {  // keys and values are taken so: they are integers
         return all_type == HATTN_INT8 || all_type == HATTN_INT4;
     }
@@ -51,6 +55,8 @@ struct AttentionInputs {
     IntegerSteps value_steps() const;
     IntegerPairs key_pairs() const;  // likewise, where pairs of integers are multiplied
     IntegerPairs value_pairs() const;
+    IntegerDigits key_digits() const;  // or bytes
+    IntegerDigits value_digits() const;
     Halide::Expr key_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
     bool has_scales() const {  // of keys and values
@@ -125,8 +131,9 @@ struct AttentionInputs {
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
-    // The first line of the scales of a value's blocks.
-    Halide::Expr prefetch_value_scales(const Halide::Expr &key_index) const;
+    // Of the scales of a value's blocks: where they start, and a line that is so far behind that of a slot.
+    Halide::Expr value_scales_start(const Halide::Expr &key_index) const;
+    Halide::Expr prefetch_value_scales(const Halide::Expr &start, const Halide::Expr &slot) const;
     Halide::Expr prefetch_query(const Halide::Expr &start, const Halide::Expr &line) const;
 
 private:

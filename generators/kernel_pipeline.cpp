@@ -8,6 +8,7 @@
 #include "schedules/simd/masked_rows.h"
 #include "schedules/simd/turned_stores.h"
 #include "schedules/simd/upper_halves.h"
+#include "schedules/simd/whole_loads.h"
 #include "schedules/x86/matrix_tiles.h"
 #include "schedules/x86/overlapped_bands.h"
 #include "softmax_math.h"
@@ -80,7 +81,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                         .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
                                         .fetch_rows = asks_for_rows ? 2 : 0,
                                         .fetch_operands = fetches_operands,
-                                        .integer_pairs = multiplies_integers(spec, target),
+                                        .integer_products = multiplies_integers(spec, target),
                                         .values_in_place = in_place,
                                         .keys_in_place = keys_in_place,
                                         .bands = bands});
@@ -191,6 +192,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WholeLoads());
     if (multiplies_matrices(spec.storage) && target.stand_in.empty()) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::MatrixTiles());
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::OverlappedBands(kernel.bands));

@@ -46,10 +46,11 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
-      step_elements(options.integer_pairs ? inputs.key_pairs().elements : generators::step_elements(all_type)),
+      step_elements(options.integer_products ? inputs.key_pairs().elements : generators::step_elements(all_type)),
       steps_of_line(storage_bits(HATTN_FLOAT32) / storage_bits(all_type)),
-      in_steps(inputs.in_steps() && !options.integer_pairs),
-      in_integers(options.integer_pairs),
+      in_steps(inputs.in_steps() && !options.integer_products),
+      in_integers(options.integer_products),
+      in_digits(inputs.in_lines()),
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
       joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),
@@ -92,7 +93,10 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     query_tile(r, d) = in_fragments() ? query_of_row(d)
                        : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
                                       : query;
-    if (by_row) {
+    if (in_digits) {
+        usual_heads.resize(1);  // others are no whole lines
+        fetch_by_granule(options);
+    } else if (by_row) {
         fetch_by_row(options);
     } else if (options.fetch_block > 0) {
         fetch_by_line(options);
@@ -116,6 +120,36 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         key_rows(d, k, c) = undef(key_element.type());
         key_rows(d, k, c) = copy;
     }
+    Expr product = in_digits ? multiply_digits(options.fetch_block) : sum_products(options);
+
+    Expr key = c * chunk_keys + k;
+    Expr likely_key = min(likely(key), inputs.key_count - 1);
+    const Exp2 exp2_of_hooks = key_groups > 0 ? exp2_of_cuda : in_fragments() || in_matrices ? exp2 : exp2_nonpositive;
+    ScoreContext context{
+        inputs,       r, k, c, likely_key, row_index(), head_index(), position(r), options.unit, &hook_tiles, &per_row,
+        exp2_of_hooks};
+    if (options.fetch_operands) {
+        context.fetch_rows = options.rows;
+        context.fetch_keys = options.chunk;
+    }
+    Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
+    product = is_const_one(factor) ? product : product * factor;
+    Expr score = apply_score_hooks(options.hooks, product, context);
+    if (!in_matrices && (options.slices == 0 || key_groups > 0)) {
+        logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
+        return;
+    }
+    // Of the chunks that every row sees as a whole nothing is masked.
+    logits(r, k, c) = score;
+    over_limits = RDom(0, 1, "over_limits");
+    Expr first_row = inputs.query.dim(1).min(), last_row = inputs.query.dim(1).max();
+    over_limits.where(c * chunk_keys < last_row + inputs.first_offset ||
+                      (c + 1) * chunk_keys > min(first_row + inputs.last_offset + 1, inputs.key_count));
+    logits(r, k, c) = select(key + over_limits >= first(r) && key <= last(r), logits(r, k, c), kMaskedScore);
+}
+
+// Defines dot as a sum, and gives the product.
+Expr ScoreStages::sum_products(const StageOptions &options) {
     dot(r, k, c) = 0.0f;
     Expr product = dot(r, k, c);
     if (in_pairs) {
@@ -156,31 +190,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         }
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
-
-    Expr key = c * chunk_keys + k;
-    Expr likely_key = min(likely(key), inputs.key_count - 1);
-    const Exp2 exp2_of_hooks = key_groups > 0 ? exp2_of_cuda : in_fragments() || in_matrices ? exp2 : exp2_nonpositive;
-    ScoreContext context{
-        inputs,       r, k, c, likely_key, row_index(), head_index(), position(r), options.unit, &hook_tiles, &per_row,
-        exp2_of_hooks};
-    if (options.fetch_operands) {
-        context.fetch_rows = options.rows;
-        context.fetch_keys = options.chunk;
-    }
-    Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
-    product = is_const_one(factor) ? product : product * factor;
-    Expr score = apply_score_hooks(options.hooks, product, context);
-    if (!in_matrices && (options.slices == 0 || key_groups > 0)) {
-        logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
-        return;
-    }
-    // Of the chunks that every row sees as a whole nothing is masked.
-    logits(r, k, c) = score;
-    over_limits = RDom(0, 1, "over_limits");
-    Expr first_row = inputs.query.dim(1).min(), last_row = inputs.query.dim(1).max();
-    over_limits.where(c * chunk_keys < last_row + inputs.first_offset ||
-                      (c + 1) * chunk_keys > min(first_row + inputs.last_offset + 1, inputs.key_count));
-    logits(r, k, c) = select(key + over_limits >= first(r) && key <= last(r), logits(r, k, c), kMaskedScore);
+    return product;
 }
 
 // What a product is multiplied by to become a logit. In fragments and matrices without hooks nothing: their exponents

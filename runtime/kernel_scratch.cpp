@@ -102,11 +102,12 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
                              : in_registers                     ? 0
                                                                 : chunk * (key_dim + 4 * kLanes) / 2;
     // Queries a second and a third time, as integers of keys are taken, and the state, all in whole steps of 64
-    // elements; scales of a chunk's values, and weights as integers, of 16 bits, for each block that has a scale.
+    // elements; scales of a chunk's values, and weights as integers, of 16 bits, for each block that has a scale and
+    // for all of them.
     const hattn_dtype all = type_of_all(kernel.storage);
     const bool is_integer = all == HATTN_INT8 || all == HATTN_INT4;
     const int64_t blocks = value_dim / kScaleBlock + 1;
-    const int64_t steps = is_integer ? 2 * rows * (key_dim + 8 * kLanes) + chunk * blocks * (rows / 2 + 1) : 0;
+    const int64_t steps = is_integer ? 2 * rows * (key_dim + 8 * kLanes) + chunk * blocks * ((rows + 3) / 2) : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);
     // Where those of a granule are, and which one each pass over a chunk's values asks for with each key.

@@ -37,11 +37,13 @@ enum class KeyStorage {
     kAllFloat16,
     kAllBfloat16,
     kAllInt8,
-    kAllInt4
+    kAllInt4,
+    kInt4Lines  // likewise int4, in rows that are whole lines
 };
 inline constexpr const char *kStorageNames[] = {
-    "float32",         "any",         "bfloat16",     "bfloat16_matrices", "float32_matrices", "any_matrices",
-    "halves_matrices", "all_float16", "all_bfloat16", "all_int8",          "all_int4"};  // by KeyStorage
+    "float32",          "any",          "bfloat16",        "bfloat16_matrices",
+    "float32_matrices", "any_matrices", "halves_matrices", "all_float16",
+    "all_bfloat16",     "all_int8",     "all_int4",        "int4_lines"};  // by KeyStorage
 
 inline constexpr KeyStorage kAllOfOneType[] = {KeyStorage::kAllFloat16, KeyStorage::kAllBfloat16, KeyStorage::kAllInt8,
                                                KeyStorage::kAllInt4};
@@ -56,6 +58,7 @@ constexpr hattn_dtype type_of_all(KeyStorage storage) {
     case KeyStorage::kAllInt8:
         return HATTN_INT8;
     case KeyStorage::kAllInt4:
+    case KeyStorage::kInt4Lines:
         return HATTN_INT4;
     default:
         return HATTN_FLOAT32;
@@ -128,6 +131,9 @@ inline constexpr int kWholeHead = 32;
 constexpr int shortest_head(hattn_dtype type) {
     return type == HATTN_INT4 ? 2 * kWholeHead : kWholeHead;
 }
+
+// Of kernels that take them by whole cache lines.
+inline constexpr int kInt4Line = 128;
 
 struct KernelInfo {
     const char *name;

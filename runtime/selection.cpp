@@ -37,6 +37,10 @@ bool takes_all(hattn_dtype type, const Problem &problem) {
     return problem.stored_as(type) && takes(problem.key_dim) && takes(problem.value_dim);
 }
 
+bool takes_lines(const Problem &problem) {
+    return takes_all(HATTN_INT4, problem) && problem.key_dim % kInt4Line == 0 && problem.value_dim % kInt4Line == 0;
+}
+
 // Whether a kernel takes keys and values as they are stored.
 bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     switch (kernel.storage) {
@@ -51,6 +55,8 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
         return true;
     case KeyStorage::kHalvesMatrices:
         return problem.has_two_terms();
+    case KeyStorage::kInt4Lines:
+        return takes_lines(problem);
     default:
         return takes_all(type_of_all(kernel.storage), problem);
     }
@@ -58,6 +64,9 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
 
 std::string taken_storage(const KernelInfo &kernel) {
     const hattn_dtype all = type_of_all(kernel.storage);
+    if (kernel.storage == KeyStorage::kInt4Lines) {
+        return "int4 keys and values in heads of multiples of " + std::to_string(kInt4Line) + " elements";
+    }
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +
                " elements, from " + std::to_string(shortest_head(all)) + " on";
@@ -68,7 +77,8 @@ std::string taken_storage(const KernelInfo &kernel) {
     return reads_float32(kernel.storage) ? "float32 keys and values" : "bfloat16 queries, keys and values";
 }
 
-// Those for the type of keys and values, if there are any, and for tiles of more rows those for any type.
+// Those for the type of keys and values, if there are any, of as many rows those for whole lines of it, and for tiles
+// of more rows those for any type.
 std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const Problem &problem, KeyStorage any) {
     const std::vector<const KernelInfo *> others = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
     std::vector<const KernelInfo *> found;
@@ -76,6 +86,14 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
         if (takes_all(type_of_all(storage), problem)) {
             found = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
         }
+    }
+    const std::vector<const KernelInfo *> of_lines =
+        takes_lines(problem) ? find_kernels(target, KernelKind::kSplitKv, KeyStorage::kInt4Lines, problem.hooks)
+                             : std::vector<const KernelInfo *>();
+    for (const KernelInfo *&kernel : found) {
+        const auto better =
+            std::ranges::find(of_lines, kernel->tile.rows, [](const auto *of) { return of->tile.rows; });
+        kernel = better == of_lines.end() ? kernel : *better;
     }
     const int rows = found.empty() ? 0 : found.back()->tile.rows;
     std::ranges::copy_if(others, std::back_inserter(found),

@@ -10,11 +10,13 @@ namespace hattn {
 
 namespace {
 
-// Of decode. Starting and ending a split costs as much as 50 to 90 keys, so that a sequence which makes many splits has
-// longer ones (decision 0064), as have many rows, and few of short heads (0069).
+// Of decode. Starting and ending a split costs as much as 50 to 90 keys, and what it begins with nobody has asked for,
+// so that a sequence which makes many splits has longer ones (decisions 0064, 0073), as have many rows, and few of
+// short heads (0069).
 constexpr int64_t kSplitKeys = 512;
 constexpr int64_t kLongSplitKeys = 1024;
-constexpr int64_t kManySplits = 64;                         // over all kv heads
+constexpr int64_t kLongestSplitKeys = 4096;
+constexpr int64_t kManySplits = 32;                         // over all kv heads
 constexpr int64_t kManyRows = 9, kFewRowsOfShortHeads = 2;  // of a kv head
 
 constexpr int64_t kUnfusedSplitKeys = 1024;
@@ -28,8 +30,9 @@ constexpr int64_t kFlashSplitKeys = 2048;
 constexpr int64_t kFlashTasks = 4;
 constexpr int64_t kSplitKeysOfFewTasks = kFlashSplitKeys / 2;
 
+constexpr int64_t kStep = 512;
+
 int64_t cut(int64_t kv_length, int64_t fewest_keys, int64_t most) {
-    constexpr int64_t kStep = 512;
     return std::clamp(round_up(ceil_div(kv_length, most), kStep), fewest_keys, kMaxKeysPerCall);
 }
 
@@ -44,7 +47,7 @@ UsualSplits::UsualSplits(hattn_algorithm algorithm) {
         break;
     case HATTN_ALGORITHM_SPLIT_KV:
         fewest_keys_ = kSplitKeys;
-        keys_of_many_ = kLongSplitKeys;
+        keys_of_many_ = kLongestSplitKeys;
         most_ = kMostSplits;
         break;
     case HATTN_ALGORITHM_UNFUSED:
@@ -62,9 +65,10 @@ int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t 
     }
     if (tile_rows_ == 0) {
         const int64_t rows = query_length * problem.group_size();
-        const bool is_long = problem.kv_heads * kv_length >= kManySplits * keys_of_many_ || rows >= kManyRows ||
-                             (problem.key_dim < kShortHead && rows <= kFewRowsOfShortHeads);
-        return cut(kv_length, is_long ? keys_of_many_ : fewest_keys_, most_);
+        const bool is_long = rows >= kManyRows || (problem.key_dim < kShortHead && rows <= kFewRowsOfShortHeads);
+        const int64_t fewest = is_long ? std::max(fewest_keys_, kLongSplitKeys) : fewest_keys_;
+        const int64_t of_many = problem.kv_heads * kv_length / kManySplits / kStep * kStep;
+        return cut(kv_length, std::clamp(of_many, fewest, std::max(fewest, keys_of_many_)), most_);
     }
     const int64_t splits = most_ / ceil_div(problem.query_heads * query_length, tile_rows_);
     const bool few_tasks = problem.kv_heads * ceil_div(kv_length, fewest_keys_) < kFlashTasks;

@@ -10,9 +10,9 @@ namespace hattn {
 // Heads of fewer elements are short: what stands beside products takes more of the time.
 inline constexpr int64_t kShortHead = 96;
 
-// Splits have a number of keys, or more where there would be too many of them, and up to twice as many where there are
-// many. Tiles of flash are split where a sequence has few: by its rows and not by its tiles, so that all flash kernels
-// split at the same keys.
+// Splits have a number of keys, or more where there would be too many of them, and up to eight times as many where
+// there are many. Tiles of flash are split where a sequence has few: by its rows and not by its tiles, so that all
+// flash kernels split at the same keys.
 class UsualSplits {
 public:
     explicit UsualSplits(hattn_algorithm algorithm);
@@ -28,7 +28,7 @@ public:
 
 private:
     int64_t fewest_keys_ = 0;   // of a split; 0: the algorithm has none
-    int64_t keys_of_many_ = 0;  // of a split where there are many
+    int64_t keys_of_many_ = 0;  // at most, of a split where there are many
     int64_t most_ = 1;          // over all tiles
     int64_t tile_rows_ = 0;     // 0: each unit is split by itself
 };

@@ -21,11 +21,12 @@ using Vectors = std::vector<Expr>;
 constexpr int kFewestSums = 4, kMostSums = 16;
 constexpr int kShuffledLanes = 4;  // of 32 bits, within which a shuffle moves single numbers
 
-// array[index] += sum of the lanes of a vector.
+// array[index] += sum of the lanes of a vector; or array[index and so many further on] += sums of each four of them.
 struct Sum {
     std::string array;
     Expr index, vector;
     int64_t offset = 0;  // of the index from that of the first sum
+    int fours = 0;       // of lanes; 0: all lanes have one sum
 };
 
 std::optional<Sum> sum_of(const Stmt &statement) {
@@ -34,14 +35,20 @@ std::optional<Sum> sum_of(const Stmt &statement) {
     const Add *add = store && is_const_one(store->predicate) ? store->value.as<Add>() : nullptr;
     const VectorReduce *sum = add ? add->a.as<VectorReduce>() : nullptr;
     const Load *before = add ? add->b.as<Load>() : nullptr;
-    if (!sum || !before || sum->op != VectorReduce::Add || sum->type != Float(32) || before->name != store->name ||
-        !equal(before->index, store->index)) {
+    if (!sum || !before || sum->op != VectorReduce::Add || before->name != store->name ||
+        !equal(before->index, store->index) || !sum->value.as<Load>()) {
         return {};
     }
     const int lanes = sum->value.type().lanes();
-    const bool is_load = sum->value.as<Load>() != nullptr;
-    return is_load && (lanes == 8 || lanes == 16) ? std::optional(Sum{store->name, store->index, sum->value})
-                                                  : std::nullopt;
+    if (sum->type == Float(32) && (lanes == 8 || lanes == 16)) {
+        return Sum{store->name, store->index, sum->value};
+    }
+    // Of as many vectors as a four has lanes, which lie in the order that they have then.
+    const Ramp *fours = store->index.as<Ramp>();
+    const bool in_fours = fours && is_const(fours->stride, kShuffledLanes) && fours->lanes * kShuffledLanes == lanes;
+    return in_fours && sum->type == Int(32, fours->lanes)
+               ? std::optional(Sum{store->name, fours->base, sum->value, 0, fours->lanes})
+               : std::nullopt;
 }
 
 // The even, or the odd, blocks of one or two vectors: numbers within each four of them, or fours.
@@ -61,9 +68,8 @@ Expr every_other(const Vectors &vectors, int block, int odd) {
     return Shuffle::make(vectors, chosen);
 }
 
-// One vector, of as many lanes as there are vectors.
-Expr sums_of(Vectors vectors, NamedValues &names) {
-    const int count = static_cast<int>(vectors.size());
+// One vector, of as many lanes as there are sums.
+Expr sums_of(Vectors vectors, int count, NamedValues &names) {
     for (int round = 0; vectors.size() > 1 || vectors.front().type().lanes() > count; ++round) {
         const int block = 1 << round < kShuffledLanes ? 1 : kShuffledLanes;
         Vectors joined;
@@ -90,10 +96,11 @@ Stmt store_sums(std::vector<Sum> sums) {
     NamedValues names;
     Vectors vectors;
     std::ranges::transform(sums, std::back_inserter(vectors), [&](const Sum &sum) { return names(sum.vector); });
-    const Expr found = sums_of(vectors, names);
+    const int count = static_cast<int>(vectors.size()) * std::max(sums[0].fours, 1);
+    const Expr found = sums_of(vectors, count, names);
     std::vector<Stmt> stores;
     for (size_t first = 0; first < sums.size();) {
-        const int run = static_cast<int>(run_from(sums, first));
+        const int run = sums[0].fours > 0 ? count : static_cast<int>(run_from(sums, first));
         const Expr index = run == 1 ? sums[first].index : Ramp::make(sums[first].index, 1, run);
         const Expr part = Shuffle::make_slice(found, static_cast<int>(first), 1, run);
         const Expr before = Load::make(part.type(), sums[first].array, index, {}, {}, const_true(run), {});
@@ -113,12 +120,20 @@ std::vector<Sum> sums_at(const std::vector<Stmt> &statements, size_t first) {
         }
         if (!sums.empty()) {
             const auto offset = as_const_int(simplify(sum->index - sums[0].index));
-            if (!offset || sum->array != sums[0].array || sum->vector.type() != sums[0].vector.type()) {
+            if (!offset || sum->array != sums[0].array || sum->vector.type() != sums[0].vector.type() ||
+                sum->fours != sums[0].fours) {
                 break;
             }
             sum->offset = *offset;
+            if (sum->fours > 0 && sum->offset != static_cast<int64_t>(sums.size())) {
+                break;
+            }
         }
         sums.push_back(*sum);
+    }
+    if (!sums.empty() && sums[0].fours > 0) {
+        sums.resize(sums.size() < kShuffledLanes ? 0 : kShuffledLanes);
+        return sums;
     }
     const size_t most = sums.empty() ? 0 : std::min<size_t>(sums.size(), sums[0].vector.type().lanes());
     sums.resize(most < kFewestSums ? 0 : std::bit_floor(most));

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "integer_digits.h"
 #include "integer_pairs.h"
 #include "keys_by_row.h"
 #include "schedules/stored.h"
@@ -36,7 +37,9 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
         .reorder(s.d, s.r)
         .reorder_storage(s.d, s.r)
         .vectorize(s.d, lanes, TailStrategy::RoundUp);
-    if (s.in_integers) {
+    if (s.in_digits) {
+        schedule_digit_queries(s, tile, lanes);
+    } else if (s.in_integers) {
         schedule_integer_queries(s, tile, lanes);
     }
     if (s.in_steps) {
@@ -60,7 +63,9 @@ void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar 
     }
     s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
     s.asked_next.compute_at(values, key).bound_extent(s.turn, 1);
-    const int keys = s.in_integers && s.by_row ? 2 : 1;
+    const int keys = s.in_digits                 ? generators::kSides - generators::kValuesWithScores
+                     : s.in_integers && s.by_row ? 2
+                                                 : 1;
     s.asked_next.bound_extent(s.slot, keys).unroll(s.slot);
 }
 
@@ -115,7 +120,7 @@ void schedule_products(Stages &s, const Var &rows, const Tile &tile, int lanes) 
 template<typename Stages>
 bool has_whole_blocks(const Stages &s) {
     if constexpr (std::is_same_v<Stages, AttentionStages>) {
-        return s.whole_heads && !s.by_row;
+        return s.whole_heads && (!s.by_row || s.in_digits);
     }
     return s.whole_heads;
 }
@@ -144,7 +149,10 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             // Else the loop over keys would have an end apart in all chunks but the first and last.
             s.state.update().partition(s.over_chunks.x, Partition::Never);
         }
-        if (s.in_integers) {
+        if (s.in_digits) {
+            schedule_digit_values(s, block, rows, tile, lanes);
+            schedule_next(s, s.integer_output, s.over_key_quads.y, s.over_key_quads.z);
+        } else if (s.in_integers) {
             elements = output_elements(s, lanes);
             schedule_integer_values(s, block, rows, tile, lanes);
             schedule_next(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
@@ -222,6 +230,10 @@ void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, cons
 }
 
 void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    if (s.in_digits) {
+        schedule_digit_scores(s, chunk_loop, tile, lanes);
+        return;
+    }
     const bool by_lanes = s.in_steps || s.in_integers;
     RVar vector("d_vector"), lane(by_lanes ? s.over_lanes.x : RVar("d_lane"));
     Var partial(by_lanes ? s.lane : Var("lane")), block("k_block"), inner("k_inner"), rows("r_block");

@@ -250,7 +250,8 @@ Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers, bool two
     Rounding rounding{args.out.dtype, weight_type, {}, two_terms && may_have_two_terms(args)};
     if (integers) {
         const bool of_channels = k_scale.given() && k_scale.view.extent[3] == desc.key_dim;
-        const bool of_blocks = v_scale.given() && v_scale.view.extent[2] > 1;
+        const int64_t *values = v_scale.view.extent;  // per channel, one key has as many as several
+        const bool of_blocks = v_scale.given() && values[3] < desc.value_dim && values[2] * values[3] > 1;
         rounding.integers = {of_channels ? ratio_of(k_scale.view) : 1.0, of_blocks ? ratio_of(v_scale.view) : 1.0};
     }
     return rounding;

@@ -81,4 +81,54 @@ INSTANTIATE_TEST_SUITE_P(Blocks, Sums,
                                     (std::get<3>(info.param) ? "_by_row" : "_by_key");
                          });
 
+// quarters(k, q, r) += sums of each four lanes of a(., k, r).
+struct Fours {
+    ImageParam a{Int(32), 3, "a"};
+    Func quarters{"quarters"}, out{"out"};
+
+    Fours(int keys, int rows, int keys_of_array) {
+        Var k("k"), q("q"), r("r"), lane("lane");
+        RDom within(0, kLanes / kQuarters, "within");
+        Func lanes("lanes");
+        lanes(lane, k, r) = 3 * a(lane, k, r);
+        quarters(k, q, r) = k;
+        quarters(k, q, r) += lanes(q * (kLanes / kQuarters) + within, k, r);
+        out(k, q, r) = quarters(k, q, r);
+        out.bound(k, 0, keys).bound(q, 0, kQuarters).bound(r, 0, rows);
+        lanes.compute_root().vectorize(lane, kLanes);
+        quarters.compute_root().bound(k, 0, keys_of_array).bound(r, 0, rows);
+        quarters.update()
+            .reorder(within, q, k, r)
+            .atomic()
+            .vectorize(within)
+            .vectorize(q, kQuarters)
+            .unroll(k)
+            .unroll(r);
+        out.add_custom_lowering_pass(new AdjacentSums());
+    }
+
+    static constexpr int kLanes = 16, kQuarters = 4;
+};
+
+TEST(SumsOfFours, AreThoseOfFourVectors) {
+    for (const int keys_of_array : {4, 8}) {  // only of four keys is a vector of sums one of the array
+        constexpr int kKeys = 4, kRows = 3;
+        Fours fours(kKeys, kRows, keys_of_array);
+        Buffer<int> a(Fours::kLanes, keys_of_array, kRows);
+        a.for_each_element([&](int x, int k, int r) { a(x, k, r) = (5 * x + 3 * k + 7 * r) % 17 - 8; });
+        fours.a.set(a);
+        const Buffer<int> found = fours.out.realize({kKeys, Fours::kQuarters, kRows});
+        found.for_each_element([&](int k, int q, int r) {
+            int expected = k;
+            for (int i = 0; i < Fours::kQuarters; ++i) {
+                expected += 3 * a(q * Fours::kQuarters + i, k, r);
+            }
+            EXPECT_EQ(found(k, q, r), expected) << "key " << k << ", quarter " << q << ", row " << r;
+        });
+        std::ostringstream text;
+        text << fours.out.compile_to_module({fours.a}).functions().front().body;
+        EXPECT_EQ(text.str().find("vector_reduce_add") != std::string::npos, keys_of_array != kKeys) << text.str();
+    }
+}
+
 }  // namespace

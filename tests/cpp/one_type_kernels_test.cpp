@@ -21,8 +21,9 @@ namespace {
 using namespace hattn;
 using cases::ScaleKind;
 
-// As docs/decisions/0039 and 0041 say, whatever the library has.
-constexpr int64_t kWholeHead = 32;
+// As docs/decisions/0039, 0041 and 0073 say, whatever the library has.
+constexpr int64_t kWholeHead = 32, kWholeLine = 128;
+constexpr std::string_view kLines = "int4_lines";
 
 int64_t shortest_head(const std::string &type) {
     return type == "int4" ? 64 : kWholeHead;
@@ -43,6 +44,8 @@ constexpr cases::StoredTypes kOneType[] = {
 struct Kernel {
     std::string name;
     std::string type;  // of keys and values
+    int64_t whole;     // heads are multiples of it
+    int64_t shortest;  // and have no fewer elements
 };
 
 void PrintTo(const Kernel &kernel, std::ostream *stream) {
@@ -59,16 +62,29 @@ std::vector<Kernel> kernels() {
     for (const nlohmann::json &row : info().at("kernels")) {
         const std::string storage = row.at("storage"), prefix = "all_";
         if (storage.starts_with(prefix) && row.at("runnable")) {
-            list.push_back({row.at("name"), storage.substr(prefix.size())});
+            const std::string type = storage.substr(prefix.size());
+            list.push_back({row.at("name"), type, kWholeHead, shortest_head(type)});
+        } else if (storage == kLines && row.at("runnable")) {
+            list.push_back({row.at("name"), "int4", kWholeLine, kWholeLine});
         }
     }
     return list;
 }
 
-bool fits(const cases::Case &c, const std::string &type) {
-    const auto takes = [&](int64_t dim) { return dim % kWholeHead == 0 && dim >= shortest_head(type); };
+bool fits(const cases::Case &c, const Kernel &kernel) {
+    const auto takes = [&](int64_t dim) { return dim % kernel.whole == 0 && dim >= kernel.shortest; };
     return c.hooks().empty() && takes(c.key_dim) && takes(c.value_dim) && c.work() > 0.0 &&
            c.work() <= cases::kSmallWork;
+}
+
+// Of whole lines there are few cases: the others are made longer.
+cases::Case lengthened(cases::Case c, const Kernel &kernel) {
+    if (kernel.whole == kWholeLine) {
+        for (int64_t *dim : {&c.key_dim, &c.value_dim}) {
+            *dim = (*dim + kWholeLine - 1) / kWholeLine * kWholeLine;
+        }
+    }
+    return c;
 }
 
 class OneTypeKernel : public testing::TestWithParam<Kernel> {};
@@ -78,8 +94,9 @@ TEST_P(OneTypeKernel, MatchesOracle) {
     // One thread: further ones allocate when they start.
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     int runs = 0;
-    for (const cases::Case &c : cases::all_cases()) {
-        if (!fits(c, GetParam().type)) {
+    for (const cases::Case &any : cases::all_cases()) {
+        const cases::Case c = lengthened(any, GetParam());
+        if (!fits(c, GetParam())) {
             continue;
         }
         for (const cases::StoredTypes &types : kOneType) {
@@ -106,17 +123,18 @@ TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     cases::Case c;
     c.name = "one_type_kernel_of_others";
-    c.key_dim = c.value_dim = shortest_head(GetParam().type);
+    c.key_dim = c.value_dim = GetParam().shortest;
     const cases::TypedProblem mixed(c, {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32});
     EXPECT_EQ(plan_status(context.get(), mixed), HATTN_INVALID_ARGUMENT);
     EXPECT_NE(std::string(hattn_last_error(context.get())).find("takes " + GetParam().type), std::string::npos);
 
     const auto own = std::ranges::find_if(kOneType, [](const auto &types) { return types.name == GetParam().type; });
     EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_OK) << hattn_last_error(context.get());
-    c.value_dim = kWholeHead + kWholeHead / 2;
+    c.value_dim = GetParam().whole + GetParam().whole / 2;
     EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(hattn_last_error(context.get())).find("multiples of 32"), std::string::npos);
-    c.value_dim = shortest_head(GetParam().type) - kWholeHead;
+    EXPECT_NE(std::string(hattn_last_error(context.get())).find("multiples of " + std::to_string(GetParam().whole)),
+              std::string::npos);
+    c.value_dim = GetParam().shortest - GetParam().whole;
     if (c.value_dim > 0) {
         EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
     }
@@ -160,6 +178,13 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
             << kernel_of(types, 32, false);
         EXPECT_TRUE(kernel_of(types, 80, false).starts_with("stored_split_kv_")) << kernel_of(types, 80, false);
         EXPECT_TRUE(kernel_of(types, 64, true).starts_with("stored_split_kv_")) << kernel_of(types, 64, true);
+    }
+    const bool has_lines =
+        std::ranges::any_of(kernels(), [](const Kernel &kernel) { return kernel.whole == kWholeLine; });
+    for (const int64_t dim : {kWholeLine, 2 * kWholeLine, kWholeLine + kWholeHead}) {
+        const bool by_lines = has_lines && dim % kWholeLine == 0;
+        const std::string kernel = kernel_of(kOneType[6], dim, false);
+        EXPECT_TRUE(kernel.starts_with(by_lines ? "int4_lines_split_kv_" : "int4_split_kv_")) << kernel;
     }
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32};
     EXPECT_TRUE(kernel_of(mixed, 64, false).starts_with("stored_split_kv_")) << kernel_of(mixed, 64, false);

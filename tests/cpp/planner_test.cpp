@@ -359,13 +359,15 @@ TEST(Rule, ManySplitsOfDecodeAreLonger) {
     // Of short heads few rows do, too.
     EXPECT_EQ(split(2, 4096, 1, 1, 64), 1024);
     EXPECT_EQ(split(2, 4096, 1, 2, 64), 512);
-    EXPECT_EQ(split(8, 4096), 512);
-    EXPECT_EQ(split(8, 8191), 512);
-    EXPECT_EQ(split(8, 8192), 1024);
-    EXPECT_EQ(split(8, 1 << 18), 1024);
-    EXPECT_EQ(split(1, 1 << 15), 512);
-    EXPECT_EQ(split(1, 1 << 16), 1024);
-    EXPECT_EQ(split(8, 1 << 21), 2048);
+    EXPECT_EQ(split(8, 4095), 512);
+    EXPECT_EQ(split(8, 4096), 1024);
+    EXPECT_EQ(split(8, 8191), 1536);
+    EXPECT_EQ(split(8, 8192), 2048);
+    EXPECT_EQ(split(8, 1 << 14), 4096);
+    EXPECT_EQ(split(8, 1 << 21), 4096);
+    EXPECT_EQ(split(1, 1 << 14), 512);
+    EXPECT_EQ(split(1, 1 << 15), 1024);
+    EXPECT_EQ(split(1, 1 << 23), 8192);
     EXPECT_EQ(split(8, 4096, 100), split(8, 4096));
 }
 

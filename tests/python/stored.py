@@ -60,11 +60,11 @@ def store(rng, values, dtype, scales="keys"):
 
 
 def integer_rounding(result, q, k, v, v_scale):
-    """How much further from the oracle's `result` outputs may be where pairs of integers are multiplied, as in tests/cases/oracle.h.
+    """How much further from the oracle's `result` outputs may be where integers are multiplied, as in tests/cases/oracle.h.
 
     k, v: what the integers stand for, [B, Hkv, S, D]; v_scale: those of values' blocks.
     """
-    unit = 1 / 65534
+    unit = 1 / 65278
     group = q.shape[1] // k.shape[1]
     k, v = (np.abs(np.repeat(side, group, 1)) for side in (k, v))
     largest = np.abs(q).max(-1)[..., None]

@@ -91,10 +91,10 @@ def test_an_output_in_float32_takes_three_terms(rng):
 def test_what_kernels_need_beside_their_target():
     for kernel in hattn.info()["kernels"]:
         types = [f"all_{dtype}" for dtype in ("float16", "bfloat16", "int8", "int4")]
-        assert kernel["storage"] in ("float32", "any", "bfloat16", *MATRICES, *types)
-        in_pairs = kernel["storage"] in ("all_int8", "all_int4") and kernel["target"] == "x86-avx512"
+        assert kernel["storage"] in ("float32", "any", "bfloat16", *MATRICES, *types, "int4_lines")
+        in_integers = kernel["storage"] in ("all_int8", "all_int4", "int4_lines") and kernel["target"] == "x86-avx512"
         assert ("avx512bf16" in kernel["needs"]) == (kernel["storage"] in ("bfloat16", *MATRICES))
-        assert ("avx512vnni" in kernel["needs"]) >= in_pairs
+        assert ("avx512vnni" in kernel["needs"]) >= in_integers
         assert ("amx_bf16" in kernel["needs"]) == (kernel["storage"] in MATRICES)
         assert kernel["target"] in TARGETS or not kernel["runnable"]
 

@@ -1,0 +1,76 @@
+#include "integer_digits.h"
+
+#include "stored_side.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+
+namespace {
+
+constexpr int kNibbleBits = 4;
+constexpr int kQuarterBytes = 16, kQuarterWords = kQuarterBytes / kSides;
+constexpr int kSign = 8;  // of a nibble, in two's complement
+
+}  // namespace
+
+Expr digit_of(const Expr &integer, const Expr &digit) {
+    Expr low = cast<int8_t>(integer);
+    return select(digit == 0, low, cast<int8_t>((integer + kDigitBase / 2) >> kDigitBits));
+}
+
+Expr IntegerDigits::lines() const {
+    return dim / kLineDigits;
+}
+
+Expr IntegerDigits::positions() const {
+    return dim;
+}
+
+Expr IntegerDigits::position(const Expr &line, const Expr &nibble, const Expr &byte) const {
+    return (line * kNibbles + nibble) * kLineBytes + byte;
+}
+
+Expr IntegerDigits::element(const Expr &position) const {
+    Expr within = position % kLineDigits;
+    return position - within + within % kLineBytes * kNibbles + within / kLineBytes;
+}
+
+Expr IntegerDigits::number(const Expr &byte, const Expr &nibble) const {
+    const Expr upper = cast<uint8_t>(0xff << kNibbleBits), sign = cast<uint8_t>(kSign << kNibbleBits);
+    return select(nibble == 0, byte << cast<uint8_t>(kNibbleBits), byte & upper) ^ sign;
+}
+
+Expr IntegerDigits::byte_of_half(const Expr &half, const Expr &at) const {
+    constexpr int kBytes = kQuarterBytes / 2;
+    return at / kBytes * kQuarterBytes + half % 2 * kBytes + at % kBytes;
+}
+
+Expr IntegerDigits::place_of_word(const Expr &word, const Expr &at) const {
+    return at / kQuarterWords * (2 * kQuarterWords) + word % 2 * kQuarterWords + at % kQuarterWords;
+}
+
+Expr IntegerDigits::value(const Expr &byte, const Expr &panel) const {
+    const auto nibble = [&](int shift) {
+        return (byte & cast<uint8_t>(0x0f << shift)) ^ cast<uint8_t>(kSign << shift);
+    };
+    return select(panel % kNibbles == 0, nibble(0), nibble(kNibbleBits));
+}
+
+Expr IntegerDigits::value_unit(const Expr &panel) const {
+    return select(panel % kNibbles == 0, 1.0f, 1.0f / kNibbleUnit);
+}
+
+Expr IntegerDigits::value_offset(const Expr &panel) const {
+    return select(panel % kNibbles == 0, kSign, kSign << kNibbleBits);
+}
+
+Expr IntegerDigits::sum(const RowSteps::Row &at, const Expr &element) const {
+    Expr line = element / kLineDigits, byte = element % kLineDigits / kNibbles;
+    Expr word = line * (kPanelsOfLine / kPanelsOfWord) + byte / kQuarterWords % (kQuarterBytes / kQuarterWords);
+    Expr panel = word * kPanelsOfWord + element % kNibbles;
+    Expr lane = byte / kQuarterBytes * kQuarterWords + byte % kQuarterWords;
+    return at(unsafe_promise_clamped(panel * lanes + lane, 0, positions() - 1));
+}
+
+}  // namespace hattn::generators

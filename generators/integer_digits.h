@@ -1,0 +1,57 @@
+// How a kernel for int4 keys and values alone goes through a row where the CPU multiplies bytes and sums up the
+// products of four: a cache line at a time. Scales are left to what is multiplied by them. Elsewhere see
+// integer_steps.h.
+#pragma once
+
+#include "row_steps.h"
+
+namespace hattn::generators {
+
+// The integers that stand for queries and weights have two digits to this base, each a byte with its sign.
+inline constexpr int kDigits = 2;  // the low one first
+inline constexpr int kDigitBits = 8, kDigitBase = 1 << kDigitBits;
+inline constexpr int kLargestDigits = 127 * kDigitBase + 127;
+
+// int8, of int16 of no more than kLargestDigits.
+Halide::Expr digit_of(const Halide::Expr &integer, const Halide::Expr &digit);
+
+inline constexpr int kSides = 4;  // bytes whose products are summed up
+inline constexpr int kQuarters = 4;
+inline constexpr int kNibbles = 2;  // elements of a byte, the low one first
+
+// A line has 64 bytes, of which each 128 bits, a quarter, share a scale. An element is an unsigned byte: kNibbleUnit
+// times itself and kByteOffset.
+inline constexpr int kByteOffset = 128;
+inline constexpr int kNibbleUnit = 16;
+
+inline constexpr int kLineBytes = 64, kLineDigits = kLineBytes * kNibbles;
+
+struct IntegerDigits {
+    int lanes;         // of float32 vectors
+    Halide::Expr dim;  // elements of a row
+
+    Halide::Expr lines() const;
+
+    // Positions of queries: the first elements of a line's bytes, then the second ones.
+    Halide::Expr positions() const;
+    Halide::Expr position(const Halide::Expr &line, const Halide::Expr &nibble, const Halide::Expr &byte) const;
+    Halide::Expr element(const Halide::Expr &position) const;
+    Halide::Expr number(const Halide::Expr &byte, const Halide::Expr &nibble) const;
+
+    // Sums over rows have bytes of four rows side by side, which CPUs interleave within 128 bits: two by two, the first
+    // or the second half of each, and then words of these likewise. A panel has as many sums as there are lanes; its
+    // number counts nibbles, halves of halves, halves, and lines.
+    Halide::Expr byte_of_half(const Halide::Expr &half,
+                              const Halide::Expr &at) const;  // half counts those of all lines
+    Halide::Expr place_of_word(const Halide::Expr &word, const Halide::Expr &at) const;  // likewise; in its half
+    // Of a byte of a value of a panel. Second elements keep their kNibbleUnit.
+    Halide::Expr value(const Halide::Expr &byte, const Halide::Expr &panel) const;
+    Halide::Expr value_unit(const Halide::Expr &panel) const;
+    Halide::Expr value_offset(const Halide::Expr &panel) const;
+    // The sum of an element, given those of all positions: panels, one after the other.
+    Halide::Expr sum(const RowSteps::Row &at, const Halide::Expr &element) const;
+};
+
+inline constexpr int kPanelsOfWord = kNibbles, kPanelsOfHalf = 2 * kPanelsOfWord, kPanelsOfLine = 2 * kPanelsOfHalf;
+
+}  // namespace hattn::generators

@@ -1,0 +1,19 @@
+// Decode over int4 by products of bytes, four of which are summed up at once: what differs from other schedules with
+// the head along the lanes.
+#pragma once
+
+#include "generators/attention_stages.h"
+#include "schedules/tile.h"
+
+namespace hattn::schedules::simd {
+
+void schedule_digit_queries(generators::ScoreStages &stages, const Tile &tile, int lanes);
+
+void schedule_digit_scores(generators::ScoreStages &stages, const Halide::LoopLevel &chunk_loop, const Tile &tile,
+                           int lanes);
+
+// `block`: the loop of the state over blocks of its elements; `rows`: likewise.
+void schedule_digit_values(generators::AttentionStages &stages, const Halide::Var &block, const Halide::Var &rows,
+                           const Tile &tile, int lanes);
+
+}  // namespace hattn::schedules::simd

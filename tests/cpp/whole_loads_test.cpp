@@ -1,0 +1,61 @@
+// What is shuffled out of stored vectors, as Halide compiles it for this CPU.
+#include "schedules/simd/whole_loads.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+namespace {
+
+using namespace Halide;
+using hattn::schedules::simd::WholeLoads;
+
+constexpr int kBytes = 64, kVectors = 2;
+
+// Bytes `first` to first + 7 of each sixteen of two vectors, one of each in turn.
+struct Interleaved {
+    ImageParam in{UInt(8), 2, "in"};
+    Func out{"out"};
+
+    Interleaved(int first, bool with_pass) {
+        Var at("at"), vector("vector"), of_half("of_half"), place("place");
+        Func stored("stored");
+        stored(at, vector) = in(at, vector) + cast<uint8_t>(1);
+        out(vector, at) = stored(at / 8 * 16 + first + at % 8, vector);
+        stored.compute_root().bound(at, 0, kBytes).bound(vector, 0, kVectors).vectorize(at, kBytes).unroll(vector);
+        out.bound(vector, 0, kVectors).bound(at, 0, kBytes / 2);
+        out.split(at, of_half, place, 8).reorder(vector, place, of_half);
+        out.vectorize(vector).vectorize(place).vectorize(of_half);
+        out.output_buffer().dim(0).set_bounds(0, kVectors);
+        out.output_buffer().dim(1).set_bounds(0, kBytes / 2).set_stride(kVectors);
+        if (with_pass) {
+            out.add_custom_lowering_pass(new WholeLoads());
+        }
+    }
+
+    std::string lowered() {
+        std::ostringstream text;
+        text << out.compile_to_module({in}).functions().front().body;
+        return text.str();
+    }
+};
+
+TEST(WholeLoads, TakeVectorsAsTheyWereStored) {
+    for (const int first : {0, 8}) {
+        Buffer<uint8_t> in(kBytes, kVectors);
+        in.for_each_element([&](int x, int y) { in(x, y) = static_cast<uint8_t>(3 * x + 100 * y); });
+        Interleaved interleaved(first, true);
+        interleaved.in.set(in);
+        const Buffer<uint8_t> found = interleaved.out.realize({kVectors, kBytes / 2});
+        found.for_each_element([&](int vector, int at) {
+            EXPECT_EQ(found(vector, at), static_cast<uint8_t>(in(at / 8 * 16 + first + at % 8, vector) + 1));
+        });
+        const std::string part = "[ramp(" + std::to_string(first) + ", 1, 120)";
+        EXPECT_NE(Interleaved(first, false).lowered().find(part), std::string::npos) << "nothing to do for the pass";
+        EXPECT_EQ(interleaved.lowered().find(part), std::string::npos) << interleaved.lowered();
+        EXPECT_NE(interleaved.lowered().find("[ramp(0, 1, 128)"), std::string::npos) << interleaved.lowered();
+    }
+}
+
+}  // namespace
