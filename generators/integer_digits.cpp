@@ -33,7 +33,9 @@ Expr IntegerDigits::position(const Expr &line, const Expr &nibble, const Expr &b
 
 Expr IntegerDigits::element(const Expr &position) const {
     Expr within = position % kLineDigits;
-    return position - within + within % kLineBytes * kNibbles + within / kLineBytes;
+    // Whose bounds Halide would find far outside of the row.
+    Expr of_row = position - within + within % kLineBytes * kNibbles + within / kLineBytes;
+    return unsafe_promise_clamped(of_row, 0, dim - 1);
 }
 
 Expr IntegerDigits::number(const Expr &byte, const Expr &nibble) const {

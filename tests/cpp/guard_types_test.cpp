@@ -49,6 +49,7 @@ constexpr cases::StoredTypes kTypes[] = {
     {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16},
     {"int8", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, ScaleKind::kKey, ScaleKind::kKey},
     {"int4", HATTN_FLOAT32, HATTN_INT4, HATTN_INT4, HATTN_FLOAT32, ScaleKind::kKey, ScaleKind::kChannel},
+    {"int4_blocks", HATTN_FLOAT32, HATTN_INT4, HATTN_INT4, HATTN_FLOAT32, ScaleKind::kKey, ScaleKind::kKey},
     {"float32_and_int4", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_INT4, HATTN_FLOAT16, ScaleKind::kTensor, ScaleKind::kHead},
 };
 
@@ -58,7 +59,7 @@ TEST_P(GuardedTypes, TouchNothingOutside) {
     for (const cases::StoredTypes &types : kTypes) {
         for (int64_t query_length : {1, 19}) {
             for (int64_t kv_length : {1, 61, 300}) {
-                for (int64_t dim : {1, 7, 16, 32, 33, 67, 96}) {
+                for (int64_t dim : {1, 7, 16, 32, 33, 67, 96, 128}) {
                     cases::Case c;
                     c.name = "guarded_types_" + std::to_string(dim);
                     c.query_heads = 4;

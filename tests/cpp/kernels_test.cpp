@@ -44,8 +44,8 @@ std::vector<Kernel> kernels() {
     const std::set<std::string> score_outputs = {"scores", "probabilities"};
     for (const nlohmann::json &row : info.at("kernels")) {
         const std::string algorithm = row.at("algorithm"), storage = row.at("storage");
-        const bool of_some_types =
-            storage.starts_with("bfloat16") || storage.starts_with("all_") || storage == "halves_matrices";
+        const bool of_some_types = storage.starts_with("bfloat16") || storage.starts_with("all_") ||
+                                   storage == "halves_matrices" || storage == "int4_lines";
         if (conversions.contains(algorithm) || of_some_types ||
             (storage == "any" && score_outputs.contains(algorithm))) {
             continue;
