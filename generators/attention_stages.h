@@ -9,13 +9,11 @@
 #include <vector>
 
 #include "Halide.h"
+#include "digit_stages.h"
 #include "kernel_inputs.h"
 #include "score_hooks.h"
 
 namespace hattn::generators {
-
-// Of four values that decode over lines of int4 takes at a time, those that are asked for with scores.
-inline constexpr int kValuesWithScores = 2;
 
 inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most models' heads
 
@@ -166,24 +164,9 @@ struct ScoreStages {
     Halide::Func query_unit;      // (r)
     Halide::Func query_integers;  // (r, position) int16
     Halide::Func step_sums;       // (lane, r, k, step, c) int32, of the products of a step
-    // Defined in_digits, where steps are lines:
-    Halide::Var digit{"digit"};
-    Halide::Var quarter{"quarter"};  // of a line
-    Halide::Expr query_positions;    // of a row
-    Halide::Func query_digits;       // (r, position, digit) of query_integers
-    Halide::RDom over_quarter;       // (byte, nibble) of a quarter
-    Halide::Func query_offsets;      // (quarter, r, step) what kByteOffset adds to sums, with its sign changed
-    Halide::Func key_granule;        // (granule, c) of the table
-    Halide::Func key_line;           // (byte, step, k, c)
-    Halide::Func key_line_scales;    // (quarter, step, k, c)
-    Halide::Expr dense_key_scales;   // a key's lie side by side
-    Halide::Expr whole_key_scales;   // and all keys' of a granule, of a usual head
-    Halide::Func line_sums;          // (lane, r, k, step, c) step_sums
-    Halide::Func quarter_sums;       // (k, quarter, r, step, c) of these
-    Halide::Func quarter_scores;     // (k, quarter, r, c)
-    Halide::RDom over_products;      // (side, nibble)
-    Halide::Func lane_integers;      // (lane, r, k, c) likewise of all steps, for keys of one scale
-    Halide::Func lane_floats;        // (lane, r, k, c) the same
+    Halide::Func lane_integers;   // (lane, r, k, c) likewise of all steps, for keys of one scale
+    Halide::Func lane_floats;     // (lane, r, k, c) the same
+    DigitScores digits;           // defined in_digits
     // (block, c) 0; asks for all that fetched_line does for a block of keys. By_row (k, c), for all lines of a key: of
     // heads of floats that are usual, in place of fetched_line, as LLVM moves no load across what is asked for.
     Halide::Func asked;
@@ -218,13 +201,13 @@ struct ScoreStages {
     std::vector<Halide::Expr> usual_heads;  // whether keys have kUsualHead elements, or kNarrowHead; loops over these
                                             // may be unrolled
     bool any_storage = false;
-    bool whole_heads = false;                     // heads are multiples of kWholeHead
-    hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs
-    int steps_of_line = 1;                        // of kLineFloats elements, by_row
-    int step_elements = 0;                        // of dot products, one line of float32 by default
-    bool in_steps = false;                        // rows count positions, see IntegerSteps
-    bool in_integers = false;                     // the same, see IntegerPairs, or,
-    bool in_digits = false;                       // likewise, IntegerDigits
+    bool whole_heads = false;              // heads are multiples of kWholeHead
+    hattn_dtype all_type = HATTN_FLOAT32;  // see AttentionInputs
+    int steps_of_line = 1;                 // of kLineFloats elements, by_row
+    int step_elements = 0;                 // of dot products, one line of float32 by default
+    bool in_steps = false;                 // rows count positions, see IntegerSteps
+    bool in_integers = false;              // the same, see IntegerPairs, or, with in_digits, IntegerDigits
+    bool in_digits = false;
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     int joined_rows = 0;                          // of sums that are computed together; in_matrices
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
@@ -260,10 +243,10 @@ private:
     Halide::Expr key_of_steps();                                   // at a position d; with in_steps
     RowSteps::Row key_bytes() const;                               // of key k of chunk c; of integers
     RowSteps::Row key_scales() const;                              // of its blocks; likewise
-    Halide::Expr sum_products(const StageOptions &options);
-    void multiply_steps(int fetch_block);             // defines dot; likewise
-    Halide::Expr multiply_integers(int fetch_block);  // defines dot, and gives the product
-    Halide::Expr multiply_digits(int fetch_block);    // likewise
+    Halide::Expr sum_products(const StageOptions &options);        // defines dot, and gives the product
+    void multiply_steps(int fetch_block);                          // adds to dot; with in_steps
+    Halide::Expr multiply_integers(int fetch_block);               // likewise, in_integers, and gives the product
+    Halide::Expr multiply_digits(int fetch_block);                 // in place of sum_products(), in_digits
     void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);  // defines query_integers
     void multiply_slices(int slices, int elements);                                         // likewise; with key_groups
     Halide::Expr key_of_slice(int elements) const;                                          // with key_groups
@@ -341,22 +324,8 @@ struct AttentionStages : ScoreStages {
     Halide::Func integer_output;      // (r, lane, panel, c) int32, weight_integers . value_pairs
     // In_digits value_scales are (quarter, k, step, c), integer_output (r, lane, panel, digit, c), and value_words
     // (side, lane, word, part, quad, granule, c) bytes of four keys.
-    Halide::Var quad{"quad"};  // of a granule's keys, or a chunk's: quad * kSides + side
-    Halide::Var half{"half"}, word{"word"};
-    Halide::Func weight_digits;  // (k, r, digit, c), and of weights by the scale of values
-    Halide::Func block_digits;   // (side, quarter, quad, r, digit, step, c)
-    // Sums and maxima by vectors, whose lanes are the quads of a granule, and quarters.
-    Halide::RDom over_lane_scales;  // (slot of a quad, granule, line)
-    Halide::Func lane_scales;       // (lane, c) the largest of value_scales
-    Halide::RDom over_digits;       // (side, granule)
-    Halide::Func lane_digits;       // (quad, r, digit, c) of weight_digits
-    Halide::Func lane_blocks;       // (lane, r, digit, step, c) of block_digits
-    Halide::Func digit_sums;        // (r, digit, c)
-    Halide::Func block_sums;        // (quarter, r, digit, step, c)
-    Halide::Func value_bytes;       // (byte, side, part, quad, granule, c)
-    Halide::Func value_halves;      // (side, byte, pair, half, part, quad, granule, c) of two keys
-    Halide::RDom over_key_quads;    // (side, quad, granule) of the keys of a chunk
-    Halide::Func chunk_output;      // (r, d, c) weights . values
+    DigitValues value_digits;
+    Halide::Func chunk_output;  // (r, d, c) weights . values
     // With fetch_pass. Turns count the granules of a chunk, in one pass over it after the other: each asks for lines of
     // one granule of the next chunk.
     Halide::Var turn{"turn"};

@@ -151,7 +151,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         }
         if (s.in_digits) {
             schedule_digit_values(s, block, rows, tile, lanes);
-            schedule_next(s, s.integer_output, s.over_key_quads.y, s.over_key_quads.z);
+            schedule_next(s, s.integer_output, s.value_digits.over_key_quads.y, s.value_digits.over_key_quads.z);
         } else if (s.in_integers) {
             elements = output_elements(s, lanes);
             schedule_integer_values(s, block, rows, tile, lanes);

@@ -1,0 +1,48 @@
+// Stages of decode over whole lines of int4 (IntegerDigits), beside those that it shares with other integers: members
+// of ScoreStages and AttentionStages, in whose coordinates they are, with lines for steps.
+#pragma once
+
+#include "Halide.h"
+
+namespace hattn::generators {
+
+// Of four values that are taken at a time, those that are asked for with scores.
+inline constexpr int kValuesWithScores = 2;
+
+struct DigitScores {
+    Halide::Var digit{"digit"};
+    Halide::Var quarter{"quarter"};  // of a line
+    Halide::Expr query_positions;    // of a row
+    Halide::Func query_digits;       // (r, position, digit) of query_integers
+    Halide::RDom over_quarter;       // (byte, nibble) of a quarter
+    Halide::Func query_offsets;      // (quarter, r, step) what kByteOffset adds to sums, with its sign changed
+    Halide::Func key_granule;        // (granule, c) of the table
+    Halide::Func key_line;           // (byte, step, k, c)
+    Halide::Func key_line_scales;    // (quarter, step, k, c)
+    Halide::Expr dense_key_scales;   // a key's lie side by side
+    Halide::Expr whole_key_scales;   // and those of a granule's keys, of rows of one line
+    Halide::RDom over_products;      // (side, nibble)
+    Halide::Func line_sums;          // (lane, r, k, step, c) step_sums
+    Halide::Func quarter_sums;       // (k, quarter, r, step, c) of these
+    Halide::Func quarter_scores;     // (k, quarter, r, c)
+};
+
+struct DigitValues {
+    Halide::Var quad{"quad"};  // of a granule's keys, or a chunk's: quad * kSides + side
+    Halide::Var half{"half"}, word{"word"};
+    Halide::Func weight_digits;  // (k, r, digit, c), and of weights by the scale of values
+    Halide::Func block_digits;   // (side, quarter, quad, r, digit, step, c)
+    // Sums and maxima by vectors, whose lanes are the quads of a granule, and quarters.
+    Halide::RDom over_lane_scales;  // (slot of a quad, granule, line)
+    Halide::Func lane_scales;       // (lane, c) the largest of value_scales
+    Halide::RDom over_digits;       // (side, granule)
+    Halide::Func lane_digits;       // (quad, r, digit, c) of weight_digits
+    Halide::Func lane_blocks;       // (lane, r, digit, step, c) of block_digits
+    Halide::Func digit_sums;        // (r, digit, c)
+    Halide::Func block_sums;        // (quarter, r, digit, step, c)
+    Halide::Func value_bytes;       // (byte, side, part, quad, granule, c)
+    Halide::Func value_halves;      // (side, byte, pair, half, part, quad, granule, c) of two keys
+    Halide::RDom over_key_quads;    // (side, quad, granule) of the keys of a chunk
+};
+
+}  // namespace hattn::generators
