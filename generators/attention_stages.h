@@ -167,14 +167,16 @@ struct ScoreStages {
     Halide::Func lane_integers;   // (lane, r, k, c) likewise of all steps, for keys of one scale
     Halide::Func lane_floats;     // (lane, r, k, c) the same
     DigitScores digits;           // defined in_digits
-    // (block, c) 0; asks for all that fetched_line does for a block of keys. By_row (k, c), for all lines of a key: of
-    // heads of floats that are usual, in place of fetched_line, as LLVM moves no load across what is asked for.
+    // (block, c) 0; asks for all that fetched_line does for a block of keys. By_row, but not in_digits, (k, c), for all
+    // lines of a key: of heads of floats that are usual, in place of fetched_line, as LLVM moves no load across what is
+    // asked for.
     Halide::Func asked;
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func key_terms;  // (d, term, k, c) of key_rows; defined with several bfloat16_terms
     // (block, c) Tuple of where the rows start that a block asks for: its values, and keys fetch_lead further, or of
-    // the next chunk with any_storage but without whole_lines. By_row the keys alone.
+    // the next chunk with any_storage but without whole_lines. By_row the keys alone. In_digits (granule, c) Tuple of
+    // keys, values and the scales of these.
     Halide::Func fetch_starts;
     Halide::Func fetch_lines;          // (k % asks, line) Tuple of how far behind these starts a line is
     Halide::Func fetched_line;         // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
@@ -234,7 +236,7 @@ struct ScoreStages {
 private:
     void fetch_by_line(const StageOptions &options);
     void fetch_by_row(const StageOptions &options);
-    void fetch_by_granule(const StageOptions &options);
+    void fetch_by_granule(const StageOptions &options);  // in_digits
     void ask_for_rows(const StageOptions &options);
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
@@ -247,12 +249,13 @@ private:
     void multiply_steps(int fetch_block);                          // adds to dot; with in_steps
     Halide::Expr multiply_integers(int fetch_block);               // likewise, in_integers, and gives the product
     Halide::Expr multiply_digits(int fetch_block);                 // in place of sum_products(), in_digits
-    void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);  // defines query_integers
-    void multiply_slices(int slices, int elements);                                         // likewise; with key_groups
-    Halide::Expr key_of_slice(int elements) const;                                          // with key_groups
-    Halide::Expr query_of_row(const Halide::Expr &d) const;                                 // with in_fragments()
+    // Defines query_integers, of what queries have at positions.
+    void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);
+    void multiply_slices(int slices, int elements);          // adds to dot; with key_groups
+    Halide::Expr key_of_slice(int elements) const;           // with key_groups
+    Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
-    void multiply_pairs();          // defines dot
+    void multiply_pairs();          // adds to dot
     void multiply_matrices();       // likewise
     Halide::Expr keys_fit() const;  // chunk c: matrices can be loaded from where its keys lie
 

@@ -106,6 +106,7 @@ Expr AttentionInputs::value_dim() const {
 }
 
 Expr AttentionInputs::elements(const ImageParam &side) const {
+    static_assert(kLineDigits == kInt4Line);
     Expr extent = side.dim(0).extent();
     return in_lines() ? extent / kLineDigits * kLineDigits : whole_heads() ? extent / kWholeHead * kWholeHead : extent;
 }

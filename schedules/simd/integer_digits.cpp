@@ -1,5 +1,6 @@
 #include "integer_digits.h"
 
+#include "integer_pairs.h"
 #include "keys_by_row.h"
 
 namespace hattn::schedules::simd {
@@ -104,13 +105,7 @@ void schedule_weight_digits(AttentionStages &s, const Tile &tile, int lanes) {
 
 void schedule_digit_queries(ScoreStages &s, const Tile &tile, int lanes) {
     generators::DigitScores &q = s.digits;
-    for (Func f : {s.query_steps, s.query_integers}) {
-        f.compute_root().bound(s.r, 0, tile.rows).reorder(s.d, s.r).reorder_storage(s.d, s.r).vectorize(s.d, lanes);
-    }
-    for (Func f : {s.query_unit, s.query_peak}) {
-        f.compute_root().bound(s.r, 0, tile.rows);
-    }
-    s.query_peak.update().reorder(s.over_positions.x, s.r).atomic().vectorize(s.over_positions.x, lanes);
+    schedule_integer_queries(s, tile, lanes);
     q.query_digits.compute_root()
         .bound(s.r, 0, tile.rows)
         .bound(q.digit, 0, kDigits)

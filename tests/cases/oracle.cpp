@@ -11,7 +11,7 @@ namespace hattn::cases {
 namespace {
 
 constexpr double kRoundoff = 0x1p-24;
-constexpr double kIntegerRoundoff = 1.0 / 65278.0;  // of a number relative to the largest
+constexpr double kIntegerRoundoff = 1.0 / 65534.0;  // of a number relative to the largest
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTiny = 0x1p-126;  // weights below this may be flushed to zero
 

@@ -11,11 +11,12 @@
 //   out           sum_j p_j (|v_j| + |o|) r_j + u (sqrt(n) + 8) sum_j p_j |v_j|    n visible keys
 //   lse           sum_j p_j r_j + u (sqrt(n) + 8) + 2 u (|lse| + max |s_j|)
 //   probabilities p_j (r_j + lse bound)
-// Kernels that multiply integers round queries to units of the largest of the row, and weights, by the scales of values,
-// to units of the largest of the keys they take at once: to half a unit of 1 / 32639 each, of pairs 1 / 32767.
-//   e_j           + scale max_d |q_d| c sum_d |k_jd| / 65278    c: ratio of the largest scale of keys' elements to the
+// Kernels that multiply integers round queries to units of the largest of the row, and weights, by the scales of
+// values, to units of the largest of the keys they take at once: to half a unit of 1 / 32767 each, over whole lines of
+// int4 1 / 32639, which ScaleRatios have in them.
+//   e_j           + scale max_d |q_d| c sum_d |k_jd| / 65534    c: ratio of the largest scale of keys' elements to the
 //                                                               smallest
-//   out           + max_j p_j s sum_j |v_j| / 65278             s: likewise of values' blocks; j visible
+//   out           + max_j p_j s sum_j |v_j| / 65534             s: likewise of values' blocks; j visible
 // Weights below 2^-126 may be flushed to zero. On x86 the kernels use at most a sixth of the bound for out, two fifths
 // for lse and half for scores.
 // Sinks enter the sums like a key with a value of zero. Scores of 1e4 carry an e_j of about 1e-2, as they must: an ulp

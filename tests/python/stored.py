@@ -64,7 +64,7 @@ def integer_rounding(result, q, k, v, v_scale):
 
     k, v: what the integers stand for, [B, Hkv, S, D]; v_scale: those of values' blocks.
     """
-    unit = 1 / 65278
+    unit = 1 / 65534
     group = q.shape[1] // k.shape[1]
     k, v = (np.abs(np.repeat(side, group, 1)) for side in (k, v))
     largest = np.abs(q).max(-1)[..., None]
