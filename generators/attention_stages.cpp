@@ -237,7 +237,7 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
     value_pairs = Func("value_pairs");
     value_pairs(side, d, pair, c) = value_of_pair(d, pair);
     weight_pairs = Func("weight_pairs");
-    weight_pairs(side, r, pair, c) = cast<bfloat16_t>(weights(r, 2 * pair + side, c));
+    weight_pairs(side, r, pair, c) = weight_term(weights(r, 2 * pair + side, c), 0, bfloat16_terms);
     constexpr int kPairs = kGranuleKeys / 2;
     over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
     over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));

@@ -49,6 +49,12 @@ struct StageOptions {
     bool values_in_place = false;
     // Of bfloat16 matrices: keys are multiplied where they lie, but for chunks that are not whole.
     bool keys_in_place = false;
+    bool strict = false;  // weights by exp2_strict(), see is_strict()
+    // Of float32, and of bfloat16 in pairs: where each key of a chunk starts is found once, and keys are multiplied
+    // where they lie, of pairs those of whole groups.
+    bool place_keys = false;
+    // Limits mask the chunks alone that they cut, in a pass of its own; else scores as they are stored.
+    bool limits_apart = false;
     // Of bfloat16 matrices: rows go from scores to the state joined_rows at a time.
     bool bands = false;
 
@@ -127,8 +133,8 @@ struct ScoreStages {
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
     Halide::RDom over_signs;                 // defined with in_fragments() and no hooks: (0), if the scale is negative
-    Halide::RDom over_limits;                // defined with slices and in_matrices: (0), of chunks that limits cut
-    Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
+    Halide::RDom over_limits;  // defined with slices, in_matrices and limits_apart: (0), of chunks that limits cut
+    Halide::RDom over_lines;   // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
     Halide::RDom over_steps;  // (step) of IntegerSteps; defined with in_steps
     Halide::RDom over_lanes;  // of a vector; likewise, in_integers, and with values_in_place. With key_groups: slices
@@ -138,6 +144,7 @@ struct ScoreStages {
     Halide::RDom over_positions;   // of a row
     Halide::RDom over_asks;        // (ask, step), or, by_row, (line of a key)
     Halide::RDom over_unusual;     // (once) by_row, of floats, if heads are none of usual_heads
+    Halide::Expr whole_groups;     // heads are groups of over_pairs, without zeros; with place_keys
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
@@ -171,6 +178,7 @@ struct ScoreStages {
     // lines of a key: of heads of floats that are usual, in place of fetched_line, as LLVM moves no load across what is
     // asked for.
     Halide::Func asked;
+    Halide::Func key_starts;  // (k, c) where a key's row starts; defined with StageOptions::place_keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func key_terms;  // (d, term, k, c) of key_rows; defined with several bfloat16_terms
@@ -178,16 +186,17 @@ struct ScoreStages {
     // the next chunk with any_storage but without whole_lines. By_row the keys alone. In_digits (granule, c) Tuple of
     // keys, values and the scales of these.
     Halide::Func fetch_starts;
-    Halide::Func fetch_lines;          // (k % asks, line) Tuple of how far behind these starts a line is
-    Halide::Func fetched_line;         // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
-                                       // as many lines for each block of keys as lines_of_step() says
-    Halide::Var which{"which"};        // of fetch_rows
-    Halide::Func row_places;           // (which, block, c) Tuple of where rows of next_query and of the output start
-    Halide::Func asked_rows;           // (block, line, c) 0; asks for a line of each; both defined with fetch_rows
-    Halide::Func dot;                  // (r, k, c) scale * q.k * unit
-    Halide::Func logits;               // (r, k, c) after hooks and limits; kMaskedScore where masked
-    std::vector<HookTile> hook_tiles;  // (r, k, c) operands of hooks
-    std::vector<Halide::Func> per_row;  // (r) operands of hooks
+    Halide::Func fetch_lines;   // (k % asks, line) Tuple of how far behind these starts a line is
+    Halide::Func fetched_line;  // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
+                                // as many lines for each block of keys as lines_of_step() says
+    Halide::RDom over_dense, over_table;  // (once) with place_keys: if rows have no gaps, and if they have
+    Halide::RDom over_asked_rows;         // (row) fetch_rows of a block; defined with these, as the next two
+    Halide::Func row_places;              // (r) Tuple of where rows of next_query and of the output start
+    Halide::Func asked_rows;              // (block, line, c) 0; asks for a line of each; both defined with fetch_rows
+    Halide::Func dot;                     // (r, k, c) scale * q.k * unit
+    Halide::Func logits;                  // (r, k, c) after hooks and limits; kMaskedScore where masked
+    std::vector<HookTile> hook_tiles;     // (r, k, c) operands of hooks
+    std::vector<Halide::Func> per_row;    // (r) operands of hooks
 
     Halide::Expr row_index() const;                                // row(r), promised to lie in the query
     Halide::Expr head_index() const;                               // head(r), likewise
@@ -242,6 +251,7 @@ private:
     Halide::Expr step_count() const;
     int lines_of_step(int block) const;                            // that a block's keys have in one step
     Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
+    void place_keys();                                             // defines key_starts
     Halide::Expr key_of_steps();                                   // at a position d; with in_steps
     RowSteps::Row key_bytes() const;                               // of key k of chunk c; of integers
     RowSteps::Row key_scales() const;                              // of its blocks; likewise

@@ -32,8 +32,10 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
         any_storage && !whole_lines ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
     const bool fetch_keys = options.fetch_pass == 0;
     Expr none = 0;
-    fetch_starts(k, c) =
-        Tuple(inputs_.value_start(key_index(first_key, c)), fetch_keys ? inputs_.key_start(next_key) : none);
+    fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)),
+                               !fetch_keys          ? none
+                               : options.place_keys ? key_starts(first_key + options.fetch_lead, c)
+                                                    : inputs_.key_start(next_key));
     Expr which = line * asks + k;
     // Over a type that fills steps with parts of lines, the block's lines are spread over its steps.
     const auto spread = [&](const Expr &lines) {
@@ -42,8 +44,24 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     fetch_lines(k, line) = Tuple(inputs_.value_line(spread(inputs_.value_lines()), block),
                                  fetch_keys ? inputs_.key_line(spread(inputs_.key_lines()), block) : none);
     Tuple starts = fetch_starts(k / asks, c), lines = fetch_lines(k % asks, line);
-    Expr asked = options.fetch_values ? inputs_.prefetch_value(starts[0], lines[0]) : Expr(0.0f);
-    fetched_line(k, line, c) = fetch_keys ? asked + inputs_.prefetch_key(starts[1], lines[1]) : asked;
+    const auto ask = [&](const Expr &value_line, const Expr &key_line) {
+        Expr asked = options.fetch_values ? inputs_.prefetch_value(starts[0], value_line) : Expr(0.0f);
+        return fetch_keys ? asked + inputs_.prefetch_key(starts[1], key_line) : asked;
+    };
+    if (!options.place_keys) {
+        fetched_line(k, line, c) = ask(lines[0], lines[1]);
+        return;
+    }
+    // Of rows without gaps the table says nothing new.
+    Expr dense = inputs_.dense_rows();
+    over_dense = RDom(0, 1, "over_dense");
+    over_dense.where(dense);
+    over_table = RDom(0, 1, "over_table");
+    over_table.where(!dense);
+    fetched_line(k, line, c) = 0.0f;
+    Expr next_line = (line * asks + k % asks + over_dense) * kLineFloats;
+    fetched_line(k, line, c) += ask(next_line, next_line);
+    fetched_line(k, line, c) += ask(lines[0] + over_table, lines[1]);
 }
 
 // Keys that are multiplied one after the other are asked for so too, which is the order of memory without a table.
@@ -106,23 +124,20 @@ void ScoreStages::fetch_by_granule(const StageOptions &options) {
 
 // Of rows the first are asked for with the first blocks of keys, so that tiles over few keys ask for some.
 void ScoreStages::ask_for_rows(const StageOptions &options) {
-    Expr first_block = c * (options.chunk / options.fetch_block) + k;
-    Expr tile_row =
-        unsafe_promise_clamped(min(first_block * options.fetch_rows + which, options.rows - 1), 0, options.rows - 1);
     const auto behind_first = [](const Expr &index, Halide::Internal::Dimension dim) {
         return cast<int64_t>(index - dim.min()) * dim.stride();
     };
     row_places = Func("row_places");
-    row_places(which, k, c) = Tuple(inputs_.next_query + behind_first(row(tile_row), inputs_.query.dim(1)) +
-                                        behind_first(head(tile_row), inputs_.query.dim(2)),
-                                    inputs_.own_output + tile_row * inputs_.output_stride);
+    row_places(r) = Tuple(inputs_.next_query + behind_first(row_index(), inputs_.query.dim(1)) +
+                              behind_first(head_index(), inputs_.query.dim(2)),
+                          inputs_.own_output + r * inputs_.output_stride);
     asked_rows = Func("asked_rows");
-    Expr asked(0.0f);
-    for (int i = 0; i < options.fetch_rows; ++i) {
-        Tuple places = row_places(i, k, c);
-        asked += inputs_.prefetch_query(places[0], line) + inputs_.prefetch_query(places[1], line);
-    }
-    asked_rows(k, line, c) = asked;
+    over_asked_rows = RDom(0, options.fetch_rows, "over_asked_rows");
+    Expr tile_row = (c * (options.chunk / options.fetch_block) + k) * options.fetch_rows + over_asked_rows;
+    over_asked_rows.where(tile_row < options.rows);
+    Tuple places = row_places(unsafe_promise_clamped(tile_row, 0, options.rows - 1));
+    asked_rows(k, line, c) = 0.0f;
+    asked_rows(k, line, c) += inputs_.prefetch_query(places[0], line) + inputs_.prefetch_query(places[1], line);
 }
 
 Expr ScoreStages::step_count() const {

@@ -151,10 +151,18 @@ const ImageParam &plain_storage(KeyStorage storage, const ImageParam &floats, co
 }
 
 // In elements of the storage. Counted in bytes, offsets may be beyond what the indices of elements have to be within.
-Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr &key) {
+Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr &granule, const Expr &slot) {
     const auto wide = [&](const Expr &value) { return storage.type().bytes() == 1 ? cast<int64_t>(value) : value; };
-    return wide(key % kGranuleKeys) * storage.dim(1).stride() +
-           wide(granules(key / kGranuleKeys)) * storage.dim(2).stride();
+    return wide(slot) * storage.dim(1).stride() + wide(granules(granule)) * storage.dim(2).stride();
+}
+
+Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr &key) {
+    return row_start(storage, granules, key / kGranuleKeys, key % kGranuleKeys);
+}
+
+Expr row_element(const ImageParam &storage, const Expr &start, const Expr &d) {
+    Expr last = storage.dim(2).max() * storage.dim(2).stride();
+    return storage(unsafe_promise_clamped(start, 0, last) + d, storage.dim(1).min(), storage.dim(2).min());
 }
 
 Expr line_of_slot(const ImageParam &storage, const Expr &slot, const Expr &line) {
@@ -197,8 +205,17 @@ Expr AttentionInputs::value_lines() const {
     return in_bytes() ? Expr(stored_value.lines) : lines_of(asked_values(), value_dim());
 }
 
+Expr AttentionInputs::dense_rows() const {
+    return asked_keys().dim(1).stride() == key_lines() * line_elements(asked_keys()) &&
+           asked_values().dim(1).stride() == value_lines() * line_elements(asked_values());
+}
+
 Expr AttentionInputs::key_start(const Expr &key_index) const {
     return row_start(asked_keys(), key_granules, key_index);
+}
+
+Expr AttentionInputs::key_start(const Expr &granule, const Expr &slot) const {
+    return row_start(asked_keys(), key_granules, granule, slot);
 }
 
 Expr AttentionInputs::value_start(const Expr &key_index) const {
@@ -323,10 +340,13 @@ Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
     return element(storage, value, stored_value, value_granules, d, granule, slot);
 }
 
+Expr AttentionInputs::key_from(const Expr &start, const Expr &d) const {
+    Expr element = row_element(plain_storage(storage, key, stored_key), start, d);
+    return multiplies_stored(storage) ? reinterpret(BFloat(16), element) : element;
+}
+
 Expr AttentionInputs::value_from(const Expr &start, const Expr &d) const {
-    const ImageParam &plain = plain_storage(storage, value, stored_value);
-    Expr last = plain.dim(2).max() * plain.dim(2).stride();
-    Expr element = plain(unsafe_promise_clamped(start, 0, last) + d, plain.dim(1).min(), plain.dim(2).min());
+    Expr element = row_element(plain_storage(storage, value, stored_value), start, d);
     return multiplies_stored(storage) ? reinterpret(BFloat(16), element) : element;
 }
 

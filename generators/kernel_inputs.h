@@ -97,6 +97,7 @@ struct AttentionInputs {
     }
     Halide::Expr key_lines() const;  // cache lines of a row
     Halide::Expr value_lines() const;
+    Halide::Expr dense_rows() const;  // of keys and of values lie side by side, in whole lines
     // In float32, or the bits of a matrix_type. With any_query to be computed in a stage of its own, as key_element
     // with any_storage.
     Halide::Expr query_element(Halide::Expr d, Halide::Expr i, Halide::Expr h) const;
@@ -106,7 +107,9 @@ struct AttentionInputs {
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     // key_element() where storage is bfloat16, for loops that are vectorized under a condition of each lane.
     Halide::Expr bfloat16_key(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
-    Halide::Expr value_from(const Halide::Expr &start, const Halide::Expr &d) const;  // value_start()
+    // Element d of the row that starts there, see key_start().
+    Halide::Expr key_from(const Halide::Expr &start, const Halide::Expr &d) const;
+    Halide::Expr value_from(const Halide::Expr &start, const Halide::Expr &d) const;
     // Of a matrix_type: the bits of a value, which is that of the key where rows are side by side.
     Halide::Expr value_half(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
                             const Halide::Expr &key) const;
@@ -123,6 +126,7 @@ struct AttentionInputs {
     // Where a key's row starts in its storage, and how far behind the first of so many rows of a granule a line of them
     // is, counted through one row after the other; past the last line, that.
     Halide::Expr key_start(const Halide::Expr &key) const;
+    Halide::Expr key_start(const Halide::Expr &granule, const Halide::Expr &slot) const;
     Halide::Expr value_start(const Halide::Expr &key) const;
     Halide::Expr key_line(const Halide::Expr &line, int rows = 1) const;
     Halide::Expr key_line_of_slot(const Halide::Expr &slot, const Halide::Expr &line) const;  // of a granule

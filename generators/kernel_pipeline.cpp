@@ -32,6 +32,9 @@ int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_la
 // next block is enough.
 constexpr int kDecodeLead = kGranuleKeys;
 
+// The same with rows in the lanes, while values of a chunk are multiplied, of whose keys none are asked for.
+constexpr int kTileLead = 2 * kGranuleKeys;
+
 int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
@@ -65,8 +68,10 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
     const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && !bands && target.stand_in.empty();
-    const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash;
     const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
+    const bool place_keys =
+        fetches_operands && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kBfloat16);
+    const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(inputs,
                            StageOptions{.hooks = spec.hooks,
@@ -75,7 +80,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                         .dim_multiple = dim_multiple,
                                         .unit = kLog2E,
                                         .fetch_block = block,
-                                        .fetch_lead = head_in_lanes ? decode_lead(spec.storage) : block,
+                                        .fetch_lead = head_in_lanes ? decode_lead(spec.storage)
+                                                      : split       ? kTileLead
+                                                                    : block,
                                         .fetch_by_row = fetches_by_row(spec, target),
                                         .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
                                         .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
@@ -84,6 +91,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                         .integer_products = multiplies_integers(spec, target),
                                         .values_in_place = in_place,
                                         .keys_in_place = keys_in_place,
+                                        .strict = is_strict(spec),
+                                        .place_keys = place_keys,
+                                        .limits_apart = fetches_operands,
                                         .bands = bands});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
@@ -206,6 +216,11 @@ Halide::Module KernelPipeline::compile(const std::string &symbol, const char *ta
 
 Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
     return build_kernel(spec, target).compile(spec.symbol(target.name), halide_target(spec, target));
+}
+
+// Prefill computes many weights with few multiplications for each; of matrices those of terms alone.
+bool is_strict(const KernelSpec &spec) {
+    return multiplies_terms(spec.storage) || (spec.kind == KernelKind::kFlash && !multiplies_matrices(spec.storage));
 }
 
 Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules) {

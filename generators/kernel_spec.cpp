@@ -132,7 +132,7 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
 
 namespace {
 
-std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
+std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &family) {
     switch (family.kind) {
     case KernelKind::kMerge:
     case KernelKind::kWiden:
@@ -154,10 +154,10 @@ std::vector<HookMask> hook_sets_of(const KernelFamily &family) {
         std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
         return sets;
     }
-    const bool stored = family.storage != KeyStorage::kFloat32 && family.kind != KernelKind::kScores;
-    if (stored || family.kind == KernelKind::kUnfusedScores) {
-        // One hook costs little beside conversion, and unfused runs where it is asked for only: the sets of several
-        // serve it. Capped scores need theirs alone.
+    const bool stored = family.storage != KeyStorage::kFloat32, plain = target.vector_registers == 0;
+    if (((stored || plain) && family.kind != KernelKind::kScores) || family.kind == KernelKind::kUnfusedScores) {
+        // One hook costs little beside conversion, and beside loops that no register holds the sums of, and unfused
+        // runs where it is asked for only: the sets of several serve it. Capped scores need theirs alone.
         std::erase_if(sets, [](HookMask set) { return std::popcount(set) == 1; });
     }
     return sets;
@@ -193,7 +193,7 @@ std::vector<KernelSpec> kernels_of(const TargetRow &target, const KernelFamily &
     std::vector<KernelSpec> specs;
     for (const Tile &tile : tiles_of(target, family)) {
         const bool without_hooks = !multiplies_terms(family.storage) && goes_in_bands(family.storage, tile.rows);
-        for (HookMask hooks : without_hooks ? std::vector<HookMask>{0} : hook_sets_of(family)) {
+        for (HookMask hooks : without_hooks ? std::vector<HookMask>{0} : hook_sets_of(target, family)) {
             specs.push_back({family.kind, family.storage, hooks, tile});
         }
     }

@@ -70,7 +70,9 @@ const char *made_for(const KernelSpec &spec, const schedules::TargetRow &target)
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
 // Modules in one, of which Halide's own linking forgets whether any is strict about floats: LLVM would take it then
-// that no number anywhere is a NaN. For kernels that multiply terms: others are made for that.
+// that no number anywhere is a NaN, and that sums may be taken apart. For kernels that is_strict() of: others are made
+// for that.
+bool is_strict(const KernelSpec &spec);
 Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules);
 
 // A kernel that can be compiled, whether or not it is one of the library's.

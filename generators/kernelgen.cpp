@@ -61,11 +61,12 @@ const KernelFamily &family_with_candidates(const std::string &name) {
 void write_object(const Architecture &architecture, const std::string &target_name, const std::string &family,
                   const std::string &path) {
     const TargetRow target = resolve_target(architecture, target_name);
+    const std::vector<KernelSpec> specs = kernels_of(target, family_of(family));
     std::vector<Module> modules;
-    for (const KernelSpec &spec : kernels_of(target, family_of(family))) {
+    for (const KernelSpec &spec : specs) {
         modules.push_back(compile_kernel(spec, target));
     }
-    const auto link = multiplies_terms(family_of(family).storage) ? link_strictly : link_modules;
+    const auto link = std::ranges::any_of(specs, is_strict) ? link_strictly : link_modules;
     link(family + "_" + target_name, modules).compile({{OutputFileType::object, path}});
 }
 

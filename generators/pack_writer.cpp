@@ -163,9 +163,10 @@ bool compiles(const std::string &name, const LeaveOut &leave_out, Compile compil
 // One object per set of instructions.
 void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &folder, const LeaveOut &leave_out,
                      Compiled &compiled) {
-    std::map<std::pair<std::string, bool>, std::vector<Halide::Module>> modules;  // by target, and whether of terms
+    std::map<std::pair<std::string, bool>, std::vector<Halide::Module>> modules;  // by target, and whether strict
     for (const NamedKernel &kernel : kernels) {
-        std::vector<Halide::Module> &of_target = modules[{halide_target(kernel.spec, kernel.target), multiplies_terms(kernel.spec.storage)}];
+        std::vector<Halide::Module> &of_target =
+            modules[{halide_target(kernel.spec, kernel.target), is_strict(kernel.spec)}];
         if (compiles(kernel.spec.name(kernel.target.name), leave_out,
                      [&] { of_target.push_back(compile_kernel(kernel.spec, kernel.target)); })) {
             compiled.of_cpu.push_back(describe(kernel));

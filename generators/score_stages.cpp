@@ -63,6 +63,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       key_groups(options.key_groups),
       exp2(in_fragments() || options.of_cuda  ? exp2_of_cuda
            : multiplies_terms(inputs.storage) ? exp2_or_nan
+           : options.strict                   ? exp2_strict
                                               : exp2_nonpositive),
       key_type(inputs.stored_key.type),
       query_type(inputs.query_type),
@@ -93,6 +94,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     query_tile(r, d) = in_fragments() ? query_of_row(d)
                        : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
                                       : query;
+    if (options.place_keys) {
+        place_keys();
+    }
     if (in_digits) {
         usual_heads.resize(1);  // others are no whole lines
         fetch_by_granule(options);
@@ -105,6 +109,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr key_element = inputs.key_element(key_dim, key_index(k, c) / kGranuleKeys, key_index(k, c) % kGranuleKeys);
     if (options.slices > 0 && !in_fragments() && key_groups == 0) {
         key_element = key_of_block(key_element);
+    } else if (options.place_keys) {
+        key_element = inputs.key_from(key_starts(k, c), key_dim);
     }
     key_rows(d, k, c) = in_fragments()   ? key_of_row(d, key_index(k, c))
                         : key_groups > 0 ? key_of_slice(options.head / options.slices)
@@ -135,7 +141,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     product = is_const_one(factor) ? product : product * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
-    if (!in_matrices && (options.slices == 0 || key_groups > 0)) {
+    if (!options.limits_apart && !in_matrices && (options.slices == 0 || key_groups > 0)) {
         logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
         return;
     }
@@ -229,6 +235,15 @@ RowSteps::Row ScoreStages::key_scales() const {
     };
 }
 
+// Keys past the last are computed from it and masked, as in key_index(). Clamped apart, those of a granule share the
+// look-up.
+void ScoreStages::place_keys() {
+    key_starts = Func("key_starts");
+    Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
+    Expr slot = min(k % kGranuleKeys, inputs_.key_count - 1 - granule * kGranuleKeys);
+    key_starts(k, c) = inputs_.key_start(granule, slot);
+}
+
 Expr ScoreStages::key_of_steps() {
     const IntegerSteps steps = inputs_.key_steps();
     const RowSteps::Row byte = key_bytes();
@@ -269,8 +284,12 @@ void ScoreStages::multiply_pairs() {
     over_pairs = RDom({{0, 2}, {0, kPairGroup}, {0, round_up(over_dim.x.extent(), 2 * kPairGroup) / (2 * kPairGroup)}},
                       "over_pairs");
     Expr which = over_pairs.z * kPairGroup + over_pairs.y;
-    dot(r, k, c) +=
-        cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key_rows(2 * which + over_pairs.x, k, c));
+    Expr element = 2 * which + over_pairs.x, key = key_rows(element, k, c);
+    if (key_starts.defined()) {
+        whole_groups = inputs_.key_dim() % (2 * kPairGroup) == 0;
+        key = select(whole_groups, inputs_.key_from(key_starts(k, c), element), key);
+    }
+    dot(r, k, c) += cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key);
 }
 
 // One sum over the elements of the head, in blocks: as AMX takes the left side dense and the right side in pairs. Keys

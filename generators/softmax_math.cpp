@@ -25,15 +25,26 @@ Expr exp2_nonpositive(Expr x) {
     return exp2_of_fraction(clamped - cast<float>(n)) * reinterpret<float>((n + 127) << 23);
 }
 
+namespace {
+
 // The same with fewer instructions. Beside a number in [2^23, 2^24) there are but integers: the sum has n + 127 in its
 // lowest bits, all others of which leave the word when these become an exponent.
-Expr exp2_or_nan(Expr x) {
+Expr exp2_by_sum(const Expr &clamped) {
     constexpr float kIntegersFrom = 12582912.0f;  // 3 * 2^22
-    // Compared as numbers that may be NaNs, which max() is not: x86 then has an operand order to keep.
-    Expr clamped = strict_float(select(x < -127.0f, -127.0f, x));
     Expr sum = strict_float(clamped + (kIntegersFrom + 127.0f));
     Expr n = strict_float(sum - (kIntegersFrom + 127.0f));
     return exp2_of_fraction(strict_float(clamped - n)) * reinterpret<float>(reinterpret<int>(sum) << 23);
+}
+
+}  // namespace
+
+Expr exp2_strict(Expr x) {
+    return exp2_by_sum(max(std::move(x), -127.0f));
+}
+
+Expr exp2_or_nan(Expr x) {
+    // Compared as numbers that may be NaNs, which max() is not: x86 then has an operand order to keep.
+    return exp2_by_sum(strict_float(select(x < -127.0f, -127.0f, x)));
 }
 
 namespace {

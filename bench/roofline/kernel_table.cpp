@@ -3,6 +3,7 @@
 #include <deque>
 #include <stdexcept>
 
+#include "generators/candidates.h"
 #include "runtime/kernel_table.h"
 
 namespace hattn {
@@ -74,7 +75,11 @@ Tables &tables() {
 }  // namespace
 
 void add_kernel(const KernelSpec &spec, const std::string &target) {
-    tables().add(spec, schedules::resolve_target(schedules::host_architecture(), target));
+    const schedules::TargetRow row = schedules::resolve_target(schedules::host_architecture(), target);
+    if (const std::string why = generators::why_illegal(row, spec.kind, spec.tile); !why.empty()) {
+        throw std::invalid_argument("--tile: " + why);
+    }
+    tables().add(spec, row);
 }
 
 NamedSpec find_spec(const std::string &kernel) {

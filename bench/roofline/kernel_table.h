@@ -8,7 +8,8 @@
 
 namespace hattn::roofline {
 
-// A kernel that the table of targets does not list, say a tile to try. Before the first plan is made.
+// A kernel that the table of targets does not list, say a tile to try. Before the first plan is made. Throws
+// std::invalid_argument of a tile that no kernel can have.
 void add_kernel(const generators::KernelSpec &spec, const std::string &target);
 
 struct NamedSpec {

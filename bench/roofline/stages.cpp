@@ -33,7 +33,7 @@ const std::vector<StageRow> &stage_rows() {
         {"weights (exp2)", Product::kNone, {"weights"}},
         {"weights into bfloat16", Product::kNone, {"weight_rows", "weight_pairs"}},
         {"chunk sum", Product::kNone, {"chunk_sum", "chunk_sum_intm", "pair_sums", "asked_ahead"}},
-        {"keys into float32, bfloat16", Product::kNone, {"key_rows", "key_terms"}},
+        {"keys into float32, bfloat16", Product::kNone, {"key_rows", "key_terms", "key_starts"}},
         {"values into bfloat16", Product::kNone, {"value_pairs", "value_rows"}},
         {"values of unseen keys",
          Product::kNone,

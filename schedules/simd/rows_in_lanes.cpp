@@ -37,7 +37,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .split(s.r, rows, s.r, register_rows)
         .reorder(s.r, inner, rows, block, s.over_chunks.x)
         .partition(block, Partition::Always)
-        .partition(s.over_chunks.x, s.in_pairs ? Partition::Auto : Partition::Never)
+        .partition(s.over_chunks.x, Partition::Never)
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
@@ -80,10 +80,24 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
+    if (s.over_limits.defined()) {
+        s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
+    }
     s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
+    if (s.key_starts.defined()) {
+        Var granule("granule");
+        s.key_starts.compute_at(chunk_loop)
+            .bound_extent(s.c, 1)
+            .split(s.k, granule, s.k, generators::kGranuleKeys, TailStrategy::RoundUp)
+            .vectorize(s.k);
+    }
     if (s.in_pairs) {
         schedule_products(s.dot.update(), &s.over_pairs, s.r, s.k, {s.over_pairs.y, s.over_pairs.z}, lanes);
         s.dot.update().unroll(s.over_pairs.y);  // keys' addresses are computed once for all of them
+        if (s.whole_groups.defined()) {
+            s.dot.update().specialize(s.whole_groups);
+            s.dot.update().specialize(!s.whole_groups);
+        }
         s.key_rows.compute_at(chunk_loop)
             .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
             .partition(s.d, Partition::Always);
@@ -98,10 +112,14 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
             s.fetch_lines.compute_root();
             s.fetch_starts.compute_at(s.logits, block);
             s.fetched_line.compute_at(s.dot, line).unroll(s.k);
+            if (s.over_dense.defined()) {
+                s.fetched_line.update(0).reorder(s.k, s.over_dense).unroll(s.k);
+                s.fetched_line.update(1).reorder(s.k, s.over_table).unroll(s.k);
+            }
         }
         if (s.asked_rows.defined()) {
-            s.row_places.compute_at(s.logits, block).unroll(s.which);
-            s.asked_rows.compute_at(s.dot, line);
+            s.row_places.compute_root().bound(s.r, 0, tile.rows);
+            s.asked_rows.compute_at(s.dot, line).update().unroll(s.over_asked_rows);
         }
     }
     if (s.any_storage) {

@@ -21,6 +21,7 @@ class InstructionSet:
     gathered: str  # once for each vector that is
     fetch: str  # ahead, into a cache
     kept: str  # the same, into all caches, as lines are that will be read more than once
+    table_entry: str  # a 32-bit index that is loaded as a 64-bit one
     # A fixed stack slot. Small intermediates live on the stack too, but are indexed by a loop counter.
     stack: str
     vector_stack: str  # the same, of a vector
@@ -38,6 +39,7 @@ def _avx(register, lanes):
         gathered=r"\bvp?gather",
         fetch=r"\bprefetch\w+\b",
         kept=r"\bprefetcht0\b",
+        table_entry=r"\bmovslq\s.*\(",
         stack=r"\(%r[sb]p\)",
         vector_stack=r"\bv\w+.*\(%r[sb]p\)",
         spill=r"\bv\w+\s+%[yz]mm\d+, -?\w*\(%r[sb]p\)",
@@ -58,6 +60,7 @@ INSTRUCTION_SETS = {
         gathered=r"\bld1\s+\{v\d+\.[sh]\}\[3\]",
         fetch=r"\bprfm\b",
         kept=r"\bprfm\s+pldl1keep\b",
+        table_entry=r"\bldrsw\b",
         stack=r"\[sp\b",
         vector_stack=r"\b(ldr|str|ldp|stp|ldur|stur)\s+q.*\[sp\b",
         spill=r"\b(str|stp|stur)\s+q.*\[sp\b",

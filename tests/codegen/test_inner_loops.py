@@ -74,12 +74,27 @@ def test_fetches_once_per_line(name, emit):
     # and one for the rest of a head that is none; of all of it one copy, or two with softcap and without.
     keys = int(match["keys"])
     operands = math.ceil(keys / LINE_BYTES) + keys // LINE_FLOATS if match["hooks"] else 0
-    # Flash asks with each line for one of two rows of the next tile's queries and of its own output.
+    # Flash asks with each line for one of two rows of the next tile's queries and of its own output. Lines of dense rows and of others are
+    # asked for apart, up to the last, which both have in common or not.
     of_rows = 4 if match["kind"] == "flash" else 0
-    expected = {copies * 2 * (per_line + of_rows) + operands for copies in (1, 2)}
+    expected = {copies * 2 * (2 * per_line - common + of_rows) + operands for copies in (1, 2) for common in (0, 1)}
     assert fetches in expected, f"{name}: {fetches} fetches, {per_line} a line, {operands} for operands of hooks"
+    dense = [run for run in straight_runs(text, isa) if per_line - 1 <= run.count(isa.fetch) <= per_line and not run.count(isa.table_entry)]
+    assert any(len(run.instructions) <= 3 * per_line for run in dense), f"{name}: dense rows are looked up in tables"
     for loop in innermost_loops(text, isa):
         assert not (loop.fmas and loop.count(isa.fetch)), f"{name} fetches for every element:\n{loop.text()}"
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names() if name.startswith("flash_x86_")])
+def test_weights_of_prefill_take_twelve_instructions(name, emit):
+    """Of a vector: the difference to the maximum, at least -127; two sums and a difference, a shift, and six products for 2^x. None converts."""
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    vectors = int(match["rows"]) // isa.lanes
+    loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.count(r"\bvpslld\b") == vectors]
+    assert any(
+        (loop.fmas, loop.count(r"\bv(add|sub|mul|max)ps\b"), loop.count(r"\bvcvt")) == (5 * vectors, 6 * vectors, 0) for loop in loops
+    ), f"{name}: no loop of {vectors} exponentials by sums:\n" + "\n".join(loop.text() for loop in loops)
 
 
 @pytest.mark.parametrize("name", list(filter(goes_by_row, kernel_names())))

@@ -148,7 +148,7 @@ std::string generic_flash_kernel(const nlohmann::json &hooks) {
 }
 
 TEST(Force, KernelThatTheProblemDoesNotFitIsAnError) {
-    const std::string with_softcap = generic_flash_kernel({"softcap"});
+    const std::string with_softcap = generic_flash_kernel({"softcap", "bias", "alibi", "mask"});
     ASSERT_NE(with_softcap, "");
     test::ContextPtr context = test::make_context(1, "kernel=" + with_softcap);
     hattn_attention_desc desc = some_desc();
@@ -159,11 +159,11 @@ TEST(Force, KernelThatTheProblemDoesNotFitIsAnError) {
 }
 
 TEST(Force, KernelWithMoreHooksThanTheProblemIsTaken) {
-    const std::string with_mask = generic_flash_kernel({"mask"});
-    ASSERT_NE(with_mask, "");
-    test::ContextPtr context = test::make_context(1, "kernel=" + with_mask);
+    const std::string with_more = generic_flash_kernel({"bias", "alibi", "mask"});
+    ASSERT_NE(with_more, "");
+    test::ContextPtr context = test::make_context(1, "kernel=" + with_more);
     test::PlanPtr plan = test::make_plan(context.get(), some_desc());
-    EXPECT_EQ(test::explanation_of(plan.get()).at("kernel"), with_mask);
+    EXPECT_EQ(test::explanation_of(plan.get()).at("kernel"), with_more);
 }
 
 TEST(Force, KernelAndContradictingChoicesAreErrors) {
