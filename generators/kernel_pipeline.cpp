@@ -210,8 +210,9 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     return kernel;
 }
 
+// Without metadata: the runtime knows what kernels take, and relocations of it are a twelfth of the library.
 Halide::Module KernelPipeline::compile(const std::string &symbol, const char *target) {
-    return pipeline.compile_to_module(arguments, symbol, Halide::Target(target));
+    return pipeline.compile_to_module(arguments, symbol, Halide::Target(target), Halide::LinkageType::ExternalPlusArgv);
 }
 
 Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {

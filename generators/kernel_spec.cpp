@@ -155,10 +155,11 @@ std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &
         return sets;
     }
     const bool stored = family.storage != KeyStorage::kFloat32, plain = target.vector_registers == 0;
-    if (((stored || plain) && family.kind != KernelKind::kScores) || family.kind == KernelKind::kUnfusedScores) {
+    if (stored || plain || family.kind == KernelKind::kUnfusedScores) {
         // One hook costs little beside conversion, and beside loops that no register holds the sums of, and unfused
-        // runs where it is asked for only: the sets of several serve it. Capped scores need theirs alone.
-        std::erase_if(sets, [](HookMask set) { return std::popcount(set) == 1; });
+        // runs where it is asked for only: the sets of several serve it. Scores that go out capped need theirs alone.
+        const HookMask served = family.kind == KernelKind::kScores ? neutral_hooks() : ~HookMask{0};
+        std::erase_if(sets, [&](HookMask set) { return std::popcount(set) == 1 && (set & served) != 0; });
     }
     return sets;
 }

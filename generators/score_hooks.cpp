@@ -98,12 +98,20 @@ HookMask hiding_hooks() {
     return hiding;
 }
 
+HookMask neutral_hooks() {
+    HookMask neutral = 0;
+    for (const ScoreHook &hook : score_hooks()) {
+        neutral |= hook.has_neutral ? hook.bit : 0;
+    }
+    return neutral;
+}
+
 std::vector<HookMask> kernel_hook_sets() {
-    HookMask all = 0, neutral = 0;
+    const HookMask neutral = neutral_hooks();
+    HookMask all = 0;
     std::vector<HookMask> sets = {0};
     for (const ScoreHook &hook : score_hooks()) {
         all |= hook.bit;
-        neutral |= hook.has_neutral ? hook.bit : 0;
         sets.push_back(hook.bit);
     }
     for (HookMask set = 0; set <= all; ++set) {

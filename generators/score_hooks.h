@@ -48,7 +48,8 @@ struct ScoreHook {
 const std::vector<ScoreHook> &score_hooks();
 
 Halide::Expr apply_score_hooks(HookMask hooks, Halide::Expr score, const ScoreContext &context);
-HookMask hiding_hooks();  // all that can hide keys
+HookMask hiding_hooks();   // all that can hide keys
+HookMask neutral_hooks();  // all that have a neutral operand
 
 // The sets that kernels are compiled for: none, each hook alone, and all that have a neutral operand with any of those
 // that have none. Every other combination is computed by the smallest of these that contains it, with neutral operands.
