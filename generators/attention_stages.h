@@ -133,8 +133,8 @@ struct ScoreStages {
     Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
     Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
     Halide::RDom over_signs;                 // defined with in_fragments() and no hooks: (0), if the scale is negative
-    Halide::RDom over_limits;  // defined with slices, in_matrices and limits_apart: (0), of chunks that limits cut
-    Halide::RDom over_lines;   // (element of a line, line) of it; defined with whole_lines
+    Halide::RDom over_limits;                // defined with slices and limits_apart: (0), of chunks that limits cut
+    Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
     Halide::RDom over_steps;  // (step) of IntegerSteps; defined with in_steps
     Halide::RDom over_lanes;  // of a vector; likewise, in_integers, and with values_in_place. With key_groups: slices
@@ -250,6 +250,8 @@ private:
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
     int lines_of_step(int block) const;                            // that a block's keys have in one step
+    Halide::Expr granule_of_key() const;                           // of key k of chunk c, clamped to the last key's
+    Halide::Expr slot_of_key() const;                              // in that, likewise
     Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
     void place_keys();                                             // defines key_starts
     Halide::Expr key_of_steps();                                   // at a position d; with in_steps

@@ -160,9 +160,12 @@ Expr row_start(const ImageParam &storage, const ImageParam &granules, const Expr
     return row_start(storage, granules, key / kGranuleKeys, key % kGranuleKeys);
 }
 
-Expr row_element(const ImageParam &storage, const Expr &start, const Expr &d) {
-    Expr last = storage.dim(2).max() * storage.dim(2).stride();
-    return storage(unsafe_promise_clamped(start, 0, last) + d, storage.dim(1).min(), storage.dim(2).min());
+Expr row_element(KeyStorage storage, const ImageParam &floats, const StoredSide &side, const Expr &start,
+                 const Expr &d) {
+    const ImageParam &plain = plain_storage(storage, floats, side);
+    Expr last = plain.dim(2).max() * plain.dim(2).stride();
+    Expr element = plain(unsafe_promise_clamped(start, 0, last) + d, plain.dim(1).min(), plain.dim(2).min());
+    return multiplies_stored(storage) ? reinterpret(BFloat(16), element) : element;
 }
 
 Expr line_of_slot(const ImageParam &storage, const Expr &slot, const Expr &line) {
@@ -341,13 +344,11 @@ Expr AttentionInputs::value_element(Expr d, Expr granule, Expr slot) const {
 }
 
 Expr AttentionInputs::key_from(const Expr &start, const Expr &d) const {
-    Expr element = row_element(plain_storage(storage, key, stored_key), start, d);
-    return multiplies_stored(storage) ? reinterpret(BFloat(16), element) : element;
+    return row_element(storage, key, stored_key, start, d);
 }
 
 Expr AttentionInputs::value_from(const Expr &start, const Expr &d) const {
-    Expr element = row_element(plain_storage(storage, value, stored_value), start, d);
-    return multiplies_stored(storage) ? reinterpret(BFloat(16), element) : element;
+    return row_element(storage, value, stored_value, start, d);
 }
 
 Expr AttentionInputs::in_blocks(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,

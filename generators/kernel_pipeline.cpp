@@ -32,12 +32,12 @@ int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_la
 // next block is enough.
 constexpr int kDecodeLead = kGranuleKeys;
 
-// The same with rows in the lanes, while values of a chunk are multiplied, of whose keys none are asked for.
-constexpr int kTileLead = 2 * kGranuleKeys;
-
 int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
+
+// The same with rows in the lanes, lest memory waits while values are multiplied, during which no keys are asked for.
+constexpr int kTileLead = 2 * kGranuleKeys;
 
 bool is_one_block(const schedules::Tile &tile) {
     return tile.rows == tile.row_vectors;

@@ -69,10 +69,10 @@ const char *made_for(const KernelSpec &spec, const schedules::TargetRow &target)
 
 Halide::Module compile_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
-// Modules in one, of which Halide's own linking forgets whether any is strict about floats: LLVM would take it then
-// that no number anywhere is a NaN, and that sums may be taken apart. For kernels that is_strict() of: others are made
-// for that.
+// Whether a kernel counts on NaNs, or on sums that stay as they are written: see exp2_strict().
 bool is_strict(const KernelSpec &spec);
+// Modules in one, of which Halide's own linking forgets whether any is strict about floats: LLVM would take it then
+// that no number anywhere is a NaN, and that sums may be taken apart. Others than strict kernels are made for that.
 Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules);
 
 // A kernel that can be compiled, whether or not it is one of the library's.

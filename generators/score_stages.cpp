@@ -141,7 +141,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     product = is_const_one(factor) ? product : product * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
-    if (!options.limits_apart && !in_matrices && (options.slices == 0 || key_groups > 0)) {
+    if (!options.limits_apart && (options.slices == 0 || key_groups > 0)) {
         logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
         return;
     }
@@ -235,13 +235,9 @@ RowSteps::Row ScoreStages::key_scales() const {
     };
 }
 
-// Keys past the last are computed from it and masked, as in key_index(). Clamped apart, those of a granule share the
-// look-up.
 void ScoreStages::place_keys() {
     key_starts = Func("key_starts");
-    Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
-    Expr slot = min(k % kGranuleKeys, inputs_.key_count - 1 - granule * kGranuleKeys);
-    key_starts(k, c) = inputs_.key_start(granule, slot);
+    key_starts(k, c) = inputs_.key_start(granule_of_key(), slot_of_key());
 }
 
 Expr ScoreStages::key_of_steps() {
@@ -317,8 +313,7 @@ void ScoreStages::multiply_matrices() {
         key_terms(d, term, k, c) = bfloat16_term(key_rows(d, k, c), term, bfloat16_terms);
         key = key_terms(element, terms.first, k, c);
     } else if (over_copies.defined()) {
-        Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
-        key = select(keys_fit(), inputs_.bfloat16_key(element, granule, k % kGranuleKeys), key);
+        key = select(keys_fit(), inputs_.bfloat16_key(element, granule_of_key(), k % kGranuleKeys), key);
     }
     Expr query = in_bands ? query_pairs(element % 2, r % joined_rows, element / 2, terms.second, r / joined_rows)
                           : query_pairs(element % 2, r, element / 2, terms.second);
@@ -329,12 +324,19 @@ Expr ScoreStages::keys_fit() const {
     return inputs_.key_dim() % kMatrixDepth == 0 && (c + 1) * chunk_keys <= inputs_.key_count;
 }
 
-// Keys past the last are computed from the last ones and masked, as in key_index(). Clamped apart, those of a granule
-// share the look-up.
+// Keys past the last are computed from it and masked, as in key_index(). Clamped apart, those of a granule share the
+// look-up.
+Expr ScoreStages::granule_of_key() const {
+    return min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
+}
+
+Expr ScoreStages::slot_of_key() const {
+    return min(k % kGranuleKeys, inputs_.key_count - 1 - granule_of_key() * kGranuleKeys);
+}
+
 Expr ScoreStages::key_of_block(const Expr &element) const {
-    Expr granule = min(c * (chunk / kGranuleKeys) + k / kGranuleKeys, granules(inputs_.key_count) - 1);
-    Expr slot = min(k % kGranuleKeys, inputs_.key_count - 1 - granule * kGranuleKeys);
-    return inputs_.in_blocks(inputs_.stored_key, inputs_.key, inputs_.key_granules, d, granule, slot, element);
+    return inputs_.in_blocks(inputs_.stored_key, inputs_.key, inputs_.key_granules, d, granule_of_key(), slot_of_key(),
+                             element);
 }
 
 // Rows are looked up in small Funcs, whose values Halide cannot bound.

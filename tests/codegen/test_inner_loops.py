@@ -75,9 +75,9 @@ def test_fetches_once_per_line(name, emit):
     keys = int(match["keys"])
     operands = math.ceil(keys / LINE_BYTES) + keys // LINE_FLOATS if match["hooks"] else 0
     # Flash asks with each line for one of two rows of the next tile's queries and of its own output. Lines of dense rows and of others are
-    # asked for apart, up to the last, which both have in common or not.
+    # asked for apart, but for the last, which both end in.
     of_rows = 4 if match["kind"] == "flash" else 0
-    expected = {copies * 2 * (2 * per_line - common + of_rows) + operands for copies in (1, 2) for common in (0, 1)}
+    expected = {copies * 2 * (2 * per_line - 1 + of_rows) + operands for copies in (1, 2)}
     assert fetches in expected, f"{name}: {fetches} fetches, {per_line} a line, {operands} for operands of hooks"
     dense = [run for run in straight_runs(text, isa) if per_line - 1 <= run.count(isa.fetch) <= per_line and not run.count(isa.table_entry)]
     assert any(len(run.instructions) <= 3 * per_line for run in dense), f"{name}: dense rows are looked up in tables"
