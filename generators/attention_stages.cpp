@@ -215,6 +215,9 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         return;
     }
     chunk_output(r, d, c) = 0.0f;
+    if (options.unseen_rows > 0) {
+        unseen_values = unseen_rows(granule, kGranuleKeys, options);
+    }
     if (!in_pairs) {
         Expr product = value_weight(inputs, over_keys.x, over_keys.y) * chunk_value(d, over_keys.x, over_keys.y, c);
         if (by_row) {
@@ -231,6 +234,9 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
             by_row ? fetch_next_values(inputs, options) : fetch_next_keys(inputs, options);
             product += asked_next(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
         }
+        if (unseen_values.defined()) {
+            product += unseen_values(over_keys.y, c);
+        }
         chunk_output(r, d, c) += product;
         return;
     }
@@ -242,8 +248,9 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
     over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
     over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));
     Expr which = over_key_pairs.z * kPairs + over_key_pairs.y;
-    chunk_output(r, d, c) += cast<float>(weight_pairs(over_key_pairs.x, r, which, c)) *
-                             cast<float>(value_pairs(over_key_pairs.x, d, which, c));
+    Expr product = cast<float>(weight_pairs(over_key_pairs.x, r, which, c)) *
+                   cast<float>(value_pairs(over_key_pairs.x, d, which, c));
+    chunk_output(r, d, c) += unseen_values.defined() ? unseen_values(over_key_pairs.z, c) + product : product;
 }
 
 Expr AttentionStages::value_of_steps(const AttentionInputs &inputs, const Expr &stored_granule) {
@@ -337,12 +344,13 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     Expr before = in_bands ? statistics_before(r)[1] : select(c > 0, running_max(r, c - 1), kMaskedScore);
     rescale(r, c) = exp2_nonpositive(relative_exponent(before, running_max(r, c)));
 
-    state(r, d) = 0.0f;
+    state(r, d) = options.state_from_first ? undef<float>() : Expr(0.0f);
     Expr of_chunk = chunk_output(r, d, over_chunks);
     if (values_in_place) {
         of_chunk = select(seen_key(over_chunks) >= 0, of_chunk, 0.0f);
     }
-    state(r, d) = state(r, d) * rescale(r, over_chunks) + of_chunk;
+    Expr with_chunk = state(r, d) * rescale(r, over_chunks) + of_chunk;
+    state(r, d) = options.state_from_first ? select(over_chunks > 0, with_chunk, of_chunk) : with_chunk;
     statistics(r) = Tuple(0.0f, kMaskedScore);
     const auto in_exponents = [&](const Expr &maximum) {
         return scales_exponents() ? select(maximum > kLowestReference, maximum * exponent_unit, kMaskedScore) : maximum;

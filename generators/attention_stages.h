@@ -38,7 +38,7 @@ struct StageOptions {
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
     int fetch_pass = 0;
     // With each line of the dot products of a block, ask for those of so many rows of inputs.next_query and of the
-    // output.
+    // output, or of more, so that few keys ask for all of a tile.
     int fetch_rows = 0;
     bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
@@ -49,12 +49,18 @@ struct StageOptions {
     bool values_in_place = false;
     // Of bfloat16 matrices: keys are multiplied where they lie, but for chunks that are not whole.
     bool keys_in_place = false;
-    bool strict = false;  // weights by exp2_strict(), see is_strict()
+    bool state_from_first = false;  // the state is that of the first chunk, before others are added
+    bool strict = false;            // weights by exp2_strict(), see is_strict()
+    bool place_rows = false;        // where each row of the query starts is found once
     // Of float32, and of bfloat16 in pairs: where each key of a chunk starts is found once, and keys are multiplied
     // where they lie, of pairs those of whole groups.
     bool place_keys = false;
     // Limits mask the chunks alone that they cut, in a pass of its own; else scores as they are stored.
     bool limits_apart = false;
+    // The first so many rows of a tile do not multiply what limits hide from all of them: values, and, but for pairs,
+    // key_block keys at a time. With limits_apart.
+    int unseen_rows = 0;
+    int key_block = 1;
     // Of bfloat16 matrices: rows go from scores to the state joined_rows at a time.
     bool bands = false;
 
@@ -82,6 +88,9 @@ inline constexpr int kJoinedRows = 2;
 
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
+
+// For schedules/simd/unseen_rows.h: Funcs, and a call (keys are unseen, rows that need not multiply, of so many).
+inline constexpr const char *kUnseenRows = "unseen_rows", *kUnseenRowsCall = "hattn_unseen_rows";
 
 // Threads of a warp hold the product of two matrices in fragments: a row belongs to four of them, each of which has two
 // columns of every eight, and a thread has two rows, eight apart (PTX ISA, "Matrix Fragments for mma.m16n8k16").
@@ -148,12 +157,13 @@ struct ScoreStages {
     Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
-    Halide::Func row;          // (r) absolute row, clamped to the tile's last one
-    Halide::Func head;         // (r) absolute query head, likewise
-    Halide::Func position;     // (r) row + position_offset
-    Halide::Func first, last;  // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
-    Halide::Func query_tile;   // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
-    Halide::Var term{"term"};  // of bfloat16_terms
+    Halide::Func row;           // (r) absolute row, clamped to the tile's last one
+    Halide::Func head;          // (r) absolute query head, likewise
+    Halide::Func position;      // (r) row + position_offset
+    Halide::Func first, last;   // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
+    Halide::Func query_starts;  // (r) of rows of the query; defined with StageOptions::place_rows
+    Halide::Func query_tile;    // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
+    Halide::Var term{"term"};   // of bfloat16_terms
     Halide::Func query_pairs;  // (side, r, pair) in bfloat16, in_matrices (side, r, pair, term); defined with in_pairs.
                                // In_bands (side, r, pair, term, band), where r counts the rows of a band
     Halide::Var band{"band"};  // of joined_rows rows
@@ -190,9 +200,11 @@ struct ScoreStages {
     Halide::Func fetched_line;  // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
                                 // as many lines for each block of keys as lines_of_step() says
     Halide::RDom over_dense, over_table;  // (once) with place_keys: if rows have no gaps, and if they have
-    Halide::RDom over_asked_rows;         // (row) fetch_rows of a block; defined with these, as the next two
+    Halide::RDom over_asked_rows;         // (row) of a block; defined with fetch_rows, as the next three
+    Halide::Func asked_range;             // (block, c) Tuple of the first row that it asks for, and how many
     Halide::Func row_places;              // (r) Tuple of where rows of next_query and of the output start
-    Halide::Func asked_rows;              // (block, line, c) 0; asks for a line of each; both defined with fetch_rows
+    Halide::Func asked_rows;              // (block, line, c) 0; asks for a line of each
+    Halide::Func unseen_scores;           // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_rows
     Halide::Func dot;                     // (r, k, c) scale * q.k * unit
     Halide::Func logits;                  // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;     // (r, k, c) operands of hooks
@@ -241,6 +253,11 @@ struct ScoreStages {
     }
     Halide::Param<int> key_type;    // used with any_storage
     Halide::Param<int> query_type;  // used with any_query
+
+protected:
+    // (keys, c) 0; says of so many keys whether a tile's first rows see none of them. Defined with
+    // StageOptions::unseen_rows, to be added to products with these keys.
+    Halide::Func unseen_rows(const Halide::Var &keys, int block, const StageOptions &options);
 
 private:
     void fetch_by_line(const StageOptions &options);
@@ -340,7 +357,8 @@ struct AttentionStages : ScoreStages {
     // In_digits value_scales are (quarter, k, step, c), integer_output (r, lane, panel, digit, c), and value_words
     // (side, lane, word, part, quad, granule, c) bytes of four keys.
     DigitValues value_digits;
-    Halide::Func chunk_output;  // (r, d, c) weights . values
+    Halide::Func unseen_values;  // (granule, c) unseen_rows(); defined with StageOptions::unseen_rows
+    Halide::Func chunk_output;   // (r, d, c) weights . values
     // With fetch_pass. Turns count the granules of a chunk, in one pass over it after the other: each asks for lines of
     // one granule of the next chunk.
     Halide::Var turn{"turn"};

@@ -122,7 +122,7 @@ void ScoreStages::fetch_by_granule(const StageOptions &options) {
         inputs_.prefetch_key(starts[0], inputs_.key_line_of_slot(slot + over_asks % block, over_asks / block));
 }
 
-// Of rows the first are asked for with the first blocks of keys, so that tiles over few keys ask for some.
+// Of rows the first are asked for with the first blocks of keys, and of few keys more with each.
 void ScoreStages::ask_for_rows(const StageOptions &options) {
     const auto behind_first = [](const Expr &index, Halide::Internal::Dimension dim) {
         return cast<int64_t>(index - dim.min()) * dim.stride();
@@ -132,10 +132,14 @@ void ScoreStages::ask_for_rows(const StageOptions &options) {
                               behind_first(head_index(), inputs_.query.dim(2)),
                           inputs_.own_output + r * inputs_.output_stride);
     asked_rows = Func("asked_rows");
-    over_asked_rows = RDom(0, options.fetch_rows, "over_asked_rows");
-    Expr tile_row = (c * (options.chunk / options.fetch_block) + k) * options.fetch_rows + over_asked_rows;
-    over_asked_rows.where(tile_row < options.rows);
-    Tuple places = row_places(unsafe_promise_clamped(tile_row, 0, options.rows - 1));
+    Expr blocks = (inputs_.key_count + (options.fetch_block - 1)) / options.fetch_block;
+    Expr rows = max(options.fetch_rows, (options.rows + blocks - 1) / blocks);
+    Expr first_row = min((c * (options.chunk / options.fetch_block) + k) * rows, options.rows);
+    asked_range = Func("asked_range");
+    asked_range(k, c) = Tuple(first_row, min(rows, options.rows - first_row));
+    over_asked_rows = RDom(0, options.rows, "over_asked_rows");
+    over_asked_rows.where(over_asked_rows < asked_range(k, c)[1]);
+    Tuple places = row_places(unsafe_promise_clamped(asked_range(k, c)[0] + over_asked_rows, 0, options.rows - 1));
     asked_rows(k, line, c) = 0.0f;
     asked_rows(k, line, c) += inputs_.prefetch_query(places[0], line) + inputs_.prefetch_query(places[1], line);
 }

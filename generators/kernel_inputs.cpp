@@ -273,6 +273,18 @@ Expr AttentionInputs::query_element(Expr d, Expr i, Expr h) const {
     return typed_value(query_type, query(d, i, h), bits);
 }
 
+Expr AttentionInputs::query_start(const Expr &i, const Expr &h) const {
+    const auto behind_first = [](const Expr &index, Halide::Internal::Dimension dim) {
+        return (index - dim.min()) * dim.stride();
+    };
+    return behind_first(i, query.dim(1)) + behind_first(h, query.dim(2));
+}
+
+Expr AttentionInputs::query_from(const Expr &start, const Expr &d) const {
+    Expr last = query.dim(1).extent() * query.dim(1).stride() + query.dim(2).extent() * query.dim(2).stride();
+    return query(unsafe_promise_clamped(start, 0, last) + d, query.dim(1).min(), query.dim(2).min());
+}
+
 namespace {
 
 Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &stored, const ImageParam &granules,

@@ -101,6 +101,9 @@ struct AttentionInputs {
     // In float32, or the bits of a matrix_type. With any_query to be computed in a stage of its own, as key_element
     // with any_storage.
     Halide::Expr query_element(Halide::Expr d, Halide::Expr i, Halide::Expr h) const;
+    // The same of a row that starts there, in float32; not with any_query.
+    Halide::Expr query_start(const Halide::Expr &i, const Halide::Expr &h) const;
+    Halide::Expr query_from(const Halide::Expr &start, const Halide::Expr &d) const;
     // In float32, or bfloat16 where storage is that, or the bits of a matrix_type. With any_storage but for the scale
     // of its channel, and to be computed in a stage of its own: see StoredSide::element.
     Halide::Expr key_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;

@@ -7,6 +7,7 @@
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/masked_rows.h"
 #include "schedules/simd/turned_stores.h"
+#include "schedules/simd/unseen_rows.h"
 #include "schedules/simd/upper_halves.h"
 #include "schedules/simd/whole_loads.h"
 #include "schedules/x86/matrix_tiles.h"
@@ -55,6 +56,13 @@ bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     return is_one_block(spec.tile) && (fetches_by_row(spec, target) || halves || multiplies_integers(spec, target));
 }
 
+// StageOptions::unseen_rows. Half of the vectors that registers hold, of a tile of no more rows.
+int unseen_rows(const KernelSpec &spec, const TargetRow &target) {
+    const bool joined = spec.tile.rows == spec.tile.row_vectors * target.lanes && spec.tile.keys > 0;
+    const bool apart = spec.kind == KernelKind::kFlash && target.fetch_by_line && !multiplies_matrices(spec.storage);
+    return joined && apart ? spec.tile.row_vectors / 2 * target.lanes : 0;
+}
+
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
@@ -91,9 +99,13 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                         .integer_products = multiplies_integers(spec, target),
                                         .values_in_place = in_place,
                                         .keys_in_place = keys_in_place,
+                                        .state_from_first = fetches_operands && !matrices,
                                         .strict = is_strict(spec),
+                                        .place_rows = target.fetch_by_line && !head_in_lanes,
                                         .place_keys = place_keys,
                                         .limits_apart = fetches_operands,
+                                        .unseen_rows = unseen_rows(spec, target),
+                                        .key_block = spec.tile.key_unroll,
                                         .bands = bands});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
@@ -198,6 +210,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     KernelPipeline kernel = build_stages(spec, target);
     kernel.pipeline.add_custom_lowering_pass(
         new schedules::simd::MaskedRows(Halide::Target(halide_target(spec, target))));
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UnseenRows());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());

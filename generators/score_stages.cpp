@@ -79,7 +79,12 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     first(r) = row(r) + inputs.first_offset;
     last(r) = min(row(r) + inputs.last_offset, inputs.key_count - 1);
 
-    Expr query = inputs.query_element(clamp_dim(d), row_index(), head_index());
+    if (options.place_rows) {
+        query_starts = Func("query_starts");
+        query_starts(r) = inputs.query_start(row_index(), head_index());
+    }
+    Expr query = options.place_rows ? inputs.query_from(query_starts(r), clamp_dim(d))
+                                    : inputs.query_element(clamp_dim(d), row_index(), head_index());
     if (!scales_products()) {
         query *= inputs.scale * options.unit;
     } else if (in_matrices && options.hooks == 0) {
@@ -194,9 +199,25 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
             ask_for_rows(options);
             nothing += asked_rows(k / options.fetch_block, over_dim / kLineFloats, c);
         }
+        if (options.unseen_rows > 0) {
+            unseen_scores = unseen_rows(k, options.key_block, options);
+            nothing += unseen_scores(k / options.key_block, c);
+        }
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
     return product;
+}
+
+// Of rows that need not multiply the last one sees most. What it sees is said in inputs, by which loops over keys are
+// cut.
+Func ScoreStages::unseen_rows(const Var &keys, int block, const StageOptions &options) {
+    const int rows = options.unseen_rows;
+    Expr last_row = inputs_.query.dim(1).min() + min(rows - 1, inputs_.rows() - 1) / inputs_.heads();
+    Expr seen = c * chunk_keys + keys * block <= last_row + inputs_.last_offset;
+    Expr call = Internal::Call::make(Float(32), kUnseenRowsCall, {!seen, rows, options.rows}, Internal::Call::Extern);
+    Func unseen(kUnseenRows);
+    unseen(keys, c) = select(seen, likely(0.0f), call);
+    return unseen;
 }
 
 // What a product is multiplied by to become a logit. In fragments and matrices without hooks nothing: their exponents

@@ -212,9 +212,8 @@ using Step = void (*)(const Execution &, const Task &, const Task *next, int32_t
 
 // Workers take tasks from a common counter, in order: in turns, where tasks are as long as each other.
 void run_tasks(const Execution &run, Step step, const Task *tasks, int64_t count) {
-    const int64_t turn = std::min<int64_t>(count, run.plan.executor.threads);
-    for_each_task(run.plan.executor, count, false, [&](int64_t i, int32_t worker) {
-        step(run, tasks[i], i + turn < count ? tasks + i + turn : nullptr, worker);
+    for_each_task_in_order(run.plan.executor, count, [&](int64_t i, int64_t next, int32_t worker) {
+        step(run, tasks[i], next < count ? tasks + next : nullptr, worker);
     });
 }
 

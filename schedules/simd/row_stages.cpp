@@ -19,6 +19,9 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     for (Func f : s.per_row) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
+    if (s.query_starts.defined()) {
+        s.query_starts.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    }
     if (s.in_matrices) {
         return;
     }

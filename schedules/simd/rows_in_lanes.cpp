@@ -41,6 +41,9 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
+    if (s.unseen_values.defined()) {
+        s.unseen_values.compute_at(s.chunk_output, s.in_pairs ? s.over_key_pairs.z : s.over_keys.y);
+    }
     s.chunk_output.compute_at(s.state, rows)
         .bound_extent(s.d, tile.value_unroll)
         .vectorize(s.r, lanes)
@@ -49,6 +52,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
     if (s.in_pairs) {
         schedule_products(s.chunk_output.update(), &s.over_key_pairs, s.r, s.d,
                           {s.over_key_pairs.y, s.over_key_pairs.z}, lanes);
+        s.chunk_output.update().partition(s.over_key_pairs.z, Partition::Never);
     } else {
         schedule_products(s.chunk_output.update(), nullptr, s.r, s.d, {s.over_keys.x, s.over_keys.y}, lanes);
         if (!s.hides_keys && !s.any_storage) {
@@ -82,6 +86,10 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         .unroll(s.r);
     if (s.over_limits.defined()) {
         s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
+    }
+    if (s.unseen_scores.defined()) {
+        s.unseen_scores.compute_at(s.logits, block);
+        s.logits.partition(block, Partition::Never);
     }
     s.dot.compute_at(s.logits, rows).vectorize(s.r, lanes).unroll(s.r).unroll(s.k);
     if (s.key_starts.defined()) {
@@ -119,7 +127,8 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         }
         if (s.asked_rows.defined()) {
             s.row_places.compute_root().bound(s.r, 0, tile.rows);
-            s.asked_rows.compute_at(s.dot, line).update().unroll(s.over_asked_rows);
+            s.asked_range.compute_at(s.logits, block);
+            s.asked_rows.compute_at(s.dot, line);
         }
     }
     if (s.any_storage) {

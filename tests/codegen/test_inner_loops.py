@@ -71,18 +71,39 @@ def test_fetches_once_per_line(name, emit):
     per_line = 2 * int(match["u"])
     assert len(re.findall(isa.kept, text)) == fetches, f"{name}: lines are asked for that caches do not keep"
     # And once each chunk for what the next has of a row of the bias, and of the mask. Of the loop over lines there is a copy for whole ones
-    # and one for the rest of a head that is none; of all of it one copy, or two with softcap and without.
+    # and one for the rest of a head that is none; of all of it one copy, or two with softcap and without, each once more for blocks of keys
+    # that not all rows see.
     keys = int(match["keys"])
     operands = math.ceil(keys / LINE_BYTES) + keys // LINE_FLOATS if match["hooks"] else 0
-    # Flash asks with each line for one of two rows of the next tile's queries and of its own output. Lines of dense rows and of others are
-    # asked for apart, but for the last, which both end in.
-    of_rows = 4 if match["kind"] == "flash" else 0
-    expected = {copies * 2 * (2 * per_line - 1 + of_rows) + operands for copies in (1, 2)}
+    # Flash asks with each line for one of some rows of the next tile's queries and of its own output, in a loop. Lines of dense rows and of
+    # others are asked for apart, but for the last, which both end in.
+    of_rows = 2 if match["kind"] == "flash" else 0
+    of_blocks = 2 if rows_that_see_less(match) else 1
+    expected = {copies * of_blocks * 2 * (2 * per_line - 1 + of_rows) + operands for copies in (1, 2)}
     assert fetches in expected, f"{name}: {fetches} fetches, {per_line} a line, {operands} for operands of hooks"
     dense = [run for run in straight_runs(text, isa) if per_line - 1 <= run.count(isa.fetch) <= per_line and not run.count(isa.table_entry)]
     assert any(len(run.instructions) <= 3 * per_line for run in dense), f"{name}: dense rows are looked up in tables"
     for loop in innermost_loops(text, isa):
         assert not (loop.fmas and loop.count(isa.fetch)), f"{name} fetches for every element:\n{loop.text()}"
+
+
+def rows_that_see_less(match):
+    """Vectors of rows that do not multiply the last keys of the diagonal."""
+    lanes = INSTRUCTION_SETS[match["target"]].lanes
+    joined = match["kind"] == "flash" and int(match["rows"]) == int(match["v"]) * lanes
+    return int(match["v"]) // 2 if joined else 0
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names() if rows_that_see_less(NAME.match(name))])
+def test_rows_that_see_no_key_are_not_multiplied(name, emit):
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.is_register_block]
+    for block in expected_blocks(match):
+        of_others = block - block * rows_that_see_less(match) // int(match["v"])
+        found = [loop for loop in loops if loop.fmas % of_others == 0 and loop.fmas % block]
+        assert found, f"{name}: no loop of {of_others} of {block} FMAs; loops with FMAs:\n" + "\n".join(loop.text() for loop in loops)
+        assert not any(loop.count(isa.spill) for loop in found), f"{name}: accumulators on the stack"
 
 
 @pytest.mark.parametrize("name", [name for name in kernel_names() if name.startswith("flash_x86_")])

@@ -1,0 +1,29 @@
+// A lowering pass: products that no row needs, as limits hide their keys from it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "Halide.h"
+
+namespace hattn::schedules::simd {
+
+// Of a tile's rows the first ones see fewer keys than the last: of the block on the diagonal a quarter is computed for
+// nothing where registers hold all rows of a tile at once.
+//
+// A Func of generators::kUnseenRows is 0 and is added to products. Where it is computed, it says of the keys at hand
+// whether they are hidden from the first so many rows (generators::kUnseenRowsCall). What consumes it is made twice
+// then: with the sums of all rows, and with those of the others alone.
+class UnseenRows : public Halide::Internal::IRMutator {
+    using IRMutator::visit;
+
+    Halide::Internal::Stmt visit(const Halide::Internal::Allocate *allocation) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::Free *freed) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::ProducerConsumer *stage) override;
+    Halide::Expr visit(const Halide::Internal::Load *load) override;
+    Halide::Expr visit(const Halide::Internal::Add *add) override;
+
+    std::map<std::string, Halide::Expr> said_;  // what such Funcs have been given
+};
+
+}  // namespace hattn::schedules::simd
