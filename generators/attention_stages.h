@@ -51,7 +51,10 @@ struct StageOptions {
     bool keys_in_place = false;
     bool state_from_first = false;  // the state is that of the first chunk, before others are added
     bool strict = false;            // weights by exp2_strict(), see is_strict()
-    bool place_rows = false;        // where each row of the query starts is found once
+    // Dot products take two elements of the head at a time, each of which has sums of its own. Heads are rounded up to
+    // two.
+    bool sides = false;
+    bool place_rows = false;  // where each row of the query starts is found once
     // Of float32, and of bfloat16 in pairs: where each key of a chunk starts is found once, and keys are multiplied
     // where they lie, of pairs those of whole groups.
     bool place_keys = false;
@@ -147,14 +150,15 @@ struct ScoreStages {
     Halide::Var lane{"lane"}, step{"step"};
     Halide::RDom over_steps;  // (step) of IntegerSteps; defined with in_steps
     Halide::RDom over_lanes;  // of a vector; likewise, in_integers, and with values_in_place. With key_groups: slices
-    Halide::RDom over_integers;    // (side, vector, step) of IntegerPairs; defined in_integers, as the next four
-    Halide::RDom over_step;        // (side, vector)
-    Halide::RDom over_scaled;      // (step)
-    Halide::RDom over_positions;   // of a row
-    Halide::RDom over_asks;        // (ask, step), or, by_row, (line of a key)
-    Halide::RDom over_unusual;     // (once) by_row, of floats, if heads are none of usual_heads
-    Halide::Expr whole_groups;     // heads are groups of over_pairs, without zeros; with place_keys
-    Halide::RDom over_pairs;       // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices
+    Halide::RDom over_integers;   // (side, vector, step) of IntegerPairs; defined in_integers, as the next four
+    Halide::RDom over_step;       // (side, vector)
+    Halide::RDom over_scaled;     // (step)
+    Halide::RDom over_positions;  // of a row
+    Halide::RDom over_asks;       // (ask, step), or, by_row, (line of a key)
+    Halide::RDom over_unusual;    // (once) by_row, of floats, if heads are none of usual_heads
+    Halide::Expr whole_groups;    // heads are groups of over_pairs, without zeros; with place_keys
+    Halide::RDom over_pairs;      // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices;
+                                  // (pair) in_sides
     Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
 
     Halide::Func row;           // (r) absolute row, clamped to the tile's last one
@@ -164,9 +168,9 @@ struct ScoreStages {
     Halide::Func query_starts;  // (r) of rows of the query; defined with StageOptions::place_rows
     Halide::Func query_tile;    // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
     Halide::Var term{"term"};   // of bfloat16_terms
-    Halide::Func query_pairs;  // (side, r, pair) in bfloat16, in_matrices (side, r, pair, term); defined with in_pairs.
-                               // In_bands (side, r, pair, term, band), where r counts the rows of a band
-    Halide::Var band{"band"};  // of joined_rows rows
+    Halide::Func query_pairs;   // (side, r, pair), with in_pairs in bfloat16, in_matrices (side, r, pair, term);
+                                // in_sides. In_bands (side, r, pair, term, band), where r counts the rows of a band
+    Halide::Var band{"band"};   // of joined_rows rows
     Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixColumns rows, of kMatrixDepth keys
     // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
     // the keys, of which later rows see no fewer on the right and no more on the left; defined with in_matrices.
@@ -205,6 +209,7 @@ struct ScoreStages {
     Halide::Func row_places;              // (r) Tuple of where rows of next_query and of the output start
     Halide::Func asked_rows;              // (block, line, c) 0; asks for a line of each
     Halide::Func unseen_scores;           // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_rows
+    Halide::Func side_sums;               // (side, r, k, c) of products with each other element; defined in_sides
     Halide::Func dot;                     // (r, k, c) scale * q.k * unit
     Halide::Func logits;                  // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;     // (r, k, c) operands of hooks
@@ -233,6 +238,7 @@ struct ScoreStages {
     bool in_digits = false;
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     int joined_rows = 0;                          // of sums that are computed together; in_matrices
+    bool in_sides = false;                        // as StageOptions
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_matrices = false;                     // and run over whole blocks of kMatrixDepth: multiplies_matrices()
     bool in_bands = false;                        // likewise, as StageOptions
@@ -284,8 +290,10 @@ private:
     Halide::Expr key_of_slice(int elements) const;           // with key_groups
     Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
-    void multiply_pairs();          // adds to dot
-    void multiply_matrices();       // likewise
+    Halide::Expr ask_with_line(const Halide::Expr &line, const StageOptions &options);
+    Halide::Expr multiply_sides(const StageOptions &options);  // in place of sum_products(), in_sides
+    void multiply_pairs();                                     // adds to dot
+    void multiply_matrices();                                  // likewise
     Halide::Expr keys_fit() const;  // chunk c: matrices can be loaded from where its keys lie
 
     AttentionInputs inputs_;  // handles, not copies of data

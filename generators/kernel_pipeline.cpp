@@ -63,14 +63,24 @@ int unseen_rows(const KernelSpec &spec, const TargetRow &target) {
     return joined && apart ? spec.tile.row_vectors / 2 * target.lanes : 0;
 }
 
+// StageOptions::sides: a single vector of rows takes a load for each product else. Two of half as many rows need twice
+// as many sums.
+bool goes_by_sides(const KernelSpec &spec, const TargetRow &target) {
+    constexpr int kManyRegisters = 32;
+    return spec.tile.row_vectors == 1 && spec.tile.rows == target.lanes && target.vector_registers >= kManyRegisters &&
+           spec.kind != KernelKind::kFlash;
+}
+
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
     const bool matrices = multiplies_matrices(spec.storage);
     const int block = fetch_block(spec, target, head_in_lanes);
+    const bool sides = !head_in_lanes && goes_by_sides(spec, target);
     const int dim_multiple = head_in_lanes                           ? kLineFloats
                              : matrices                              ? kMatrixDepth
                              : spec.storage == KeyStorage::kBfloat16 ? 2
+                             : sides                                 ? 2
                                                                      : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
@@ -101,6 +111,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                         .keys_in_place = keys_in_place,
                                         .state_from_first = fetches_operands && !matrices,
                                         .strict = is_strict(spec),
+                                        .sides = sides,
                                         .place_rows = target.fetch_by_line && !head_in_lanes,
                                         .place_keys = place_keys,
                                         .limits_apart = fetches_operands,
@@ -129,14 +140,18 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
     const schedules::UnfusedScoresSchedule &schedule = target.unfused_scores;
     const bool head_in_lanes = schedule.head_in_lanes && spec.tile.rows < target.lanes;
     AttentionInputs inputs(spec.storage, target.lanes);
+    const bool sides = !head_in_lanes && goes_by_sides(spec, target);
     UnfusedScores stages(inputs, StageOptions{.hooks = spec.hooks,
                                               .chunk = spec.tile.keys,
-                                              .dim_multiple = head_in_lanes ? kLineFloats : 1,
+                                              .dim_multiple = head_in_lanes ? kLineFloats
+                                                              : sides       ? 2
+                                                                            : 1,
                                               .unit = kLog2E,
                                               .fetch_block = head_in_lanes ? spec.tile.key_unroll : 0,
                                               .fetch_lead = kDecodeLead,
                                               .fetch_values = false,
-                                              .fetch_by_row = fetches_by_row(spec, target)});
+                                              .fetch_by_row = fetches_by_row(spec, target),
+                                              .sides = sides});
     (head_in_lanes ? schedule.head_in_lanes : schedule.rows_in_lanes)(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.weights, stages.maximum, stages.sum}), inputs.arguments()};
 }

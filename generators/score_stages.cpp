@@ -54,6 +54,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
       joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),
+      in_sides(options.sides),
       in_pairs(inputs.storage == KeyStorage::kBfloat16 || multiplies_matrices(inputs.storage)),
       in_matrices(multiplies_matrices(inputs.storage)),
       in_bands(options.bands),
@@ -161,6 +162,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
 // Defines dot as a sum, and gives the product.
 Expr ScoreStages::sum_products(const StageOptions &options) {
+    if (in_sides) {
+        return multiply_sides(options);
+    }
     dot(r, k, c) = 0.0f;
     Expr product = dot(r, k, c);
     if (in_pairs) {
@@ -194,11 +198,7 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
                               : fetched_line(ask, over_lines.y, c);
         dot(r, k, c) += nothing + query_tile(r, element) * key_rows(element, k, c);
     } else {
-        Expr nothing = fetched_line.defined() ? fetched_line(k, over_dim / kLineFloats, c) : Expr(0.0f);
-        if (options.fetch_rows > 0) {
-            ask_for_rows(options);
-            nothing += asked_rows(k / options.fetch_block, over_dim / kLineFloats, c);
-        }
+        Expr nothing = ask_with_line(over_dim / kLineFloats, options);
         if (options.unseen_rows > 0) {
             unseen_scores = unseen_rows(k, options.key_block, options);
             nothing += unseen_scores(k / options.key_block, c);
@@ -206,6 +206,28 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
         dot(r, k, c) += nothing + query_tile(r, over_dim) * key_rows(over_dim, k, c);
     }
     return product;
+}
+
+// 0, of what is asked for with a line of a product.
+Expr ScoreStages::ask_with_line(const Expr &line, const StageOptions &options) {
+    Expr nothing = fetched_line.defined() ? fetched_line(k, line, c) : Expr(0.0f);
+    if (options.fetch_rows > 0) {
+        ask_for_rows(options);
+        nothing += asked_rows(k / options.fetch_block, line, c);
+    }
+    return nothing;
+}
+
+Expr ScoreStages::multiply_sides(const StageOptions &options) {
+    query_pairs = Func("query_pairs");
+    query_pairs(side, r, pair) = query_tile(r, 2 * pair + side);
+    over_pairs = RDom(0, over_dim.x.extent() / 2, "over_pairs");
+    side_sums = Func("side_sums");
+    side_sums(side, r, k, c) = 0.0f;
+    side_sums(side, r, k, c) += ask_with_line(over_pairs / (kLineFloats / 2), options) +
+                                query_pairs(side, r, over_pairs) * key_rows(2 * over_pairs + side, k, c);
+    dot(r, k, c) = side_sums(0, r, k, c) + side_sums(1, r, k, c);
+    return dot(r, k, c);
 }
 
 // Of rows that need not multiply the last one sees most. What it sees is said in inputs, by which loops over keys are

@@ -105,11 +105,11 @@ std::vector<TargetRow> x86_64_targets() {
                                {2, 512, 2, 4, 8},
                                {4, 256, 4, 4, 2},
                                {8, 256, 8, 2, 2},
-                               {16, 32, 1, 8, 8},
+                               {16, 64, 1, 8, 8},
                                {32, 64, 2, 8, 8}},
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
             .stored_split_kv_tiles =
-                {{2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}, {16, 32, 1, 8, 8}, {32, 64, 2, 8, 8}},
+                {{2, 64, 2, 4, 2}, {4, 64, 4, 4, 2}, {8, 64, 8, 2, 1}, {16, 64, 1, 8, 8}, {32, 64, 2, 8, 8}},
             // With eight keys of int4 at a time LLVM gathers where they lie.
             .one_type_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 256, 4, 4, 2}, {8, 256, 8, 2, 2}},
             // Four keys at a time, see schedules/simd/integer_digits.cpp.

@@ -66,12 +66,87 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
     schedule_statistics(s, tile, lanes);
 }
 
+// The same with the head in the lanes, of a single vector of rows, which takes a load for each product. Narrow blocks,
+// lest heads that are no multiples of 64 elements compute much behind their ends.
+void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lanes) {
+    constexpr int kRows = 8, kVectors = 2;
+    Var block("d_block"), inner("d_inner"), rows("r_block");
+    s.state.compute_root().bound(s.r, 0, tile.rows).reorder_storage(s.d, s.r).reorder(s.d, s.r).vectorize(s.d, lanes);
+    s.state.update()
+        .split(s.d, block, inner, lanes * kVectors, TailStrategy::GuardWithIf)
+        .split(s.r, rows, s.r, kRows)
+        .reorder(inner, s.r, rows, block, s.over_chunks.x)
+        .partition(block, Partition::Always)
+        .partition(s.over_chunks.x, Partition::Never)
+        .vectorize(inner, lanes)
+        .unroll(inner)
+        .unroll(s.r);
+    s.chunk_output.compute_at(s.state, rows)
+        .bound_extent(s.r, kRows)
+        .bound_extent(s.d, lanes * kVectors)
+        .reorder_storage(s.d, s.r, s.c)
+        .reorder(s.d, s.r, s.c)
+        .vectorize(s.d, lanes)
+        .unroll(s.d)
+        .unroll(s.r);
+    s.chunk_output.update()
+        .reorder(s.d, s.r, s.over_keys.x, s.over_keys.y)
+        .vectorize(s.d, lanes)
+        .unroll(s.d)
+        .unroll(s.r);
+    if (!s.hides_keys && !s.any_storage) {
+        s.chunk_output.update().partition(s.over_keys.y, Partition::Always);
+    }
+    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    if (s.any_storage) {
+        s.output_scale.compute_root();  // whose stride is not known
+    }
+    s.normaliser.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes);
+    schedule_statistics(s, tile, lanes);
+}
+
 // Elements of the head that the score loop takes in one pass. A pass of one has 22 instructions on AVX2 for 12
 // multiply-adds, which a core that another thread shares cannot always issue as fast as it multiplies. With 24, of
 // which 32 registers hold the sums, it has 39, and LLVM loads ahead in longer passes until sums are on the stack.
 int dot_unroll(const Tile &tile) {
     constexpr int kFewSums = 12;
     return tile.row_vectors * tile.key_unroll <= kFewSums ? 4 : 1;
+}
+
+constexpr const char *kLine = "line";  // of a head's elements
+
+// Products of one element of the head after the other.
+Func schedule_elements(ScoreStages &s, const Tile &tile, int lanes) {
+    RVar line(kLine), in_line("in_line"), quad("quad"), element("element");
+    s.dot.update()
+        .split(s.over_dim.x, line, in_line, generators::kLineFloats)
+        .split(in_line, quad, element, dot_unroll(tile));
+    schedule_products(s.dot.update(), nullptr, s.r, s.k, {element, quad, line}, lanes);
+    s.dot.update().unroll(element).partition(quad, Partition::Never).partition(line, Partition::Always);
+    return s.dot;
+}
+
+// And of two at a time: half as many rows in a vector, all of which share what is loaded of a key.
+Func schedule_sides(ScoreStages &s, const LoopLevel &rows, const Tile &tile, int lanes) {
+    RVar line(kLine), in_line("in_line");
+    const int half = lanes / 2;
+    s.query_pairs.compute_root()
+        .bound(s.side, 0, 2)
+        .bound(s.r, 0, tile.rows)
+        .reorder(s.side, s.r, s.pair)
+        .vectorize(s.r, lanes)
+        .unroll(s.side);
+    s.side_sums.compute_at(rows).bound(s.side, 0, 2).vectorize(s.side).vectorize(s.r, half).unroll(s.r).unroll(s.k);
+    s.side_sums.update()
+        .split(s.over_pairs.x, line, in_line, generators::kLineFloats / 2)
+        .reorder({s.side, s.r, s.k, in_line, line})
+        .vectorize(s.side)
+        .vectorize(s.r, half)
+        .unroll(s.r)
+        .unroll(s.k)
+        .partition(in_line, Partition::Never)
+        .partition(line, Partition::Always);
+    return s.side_sums;
 }
 
 // The score block: row_vectors x key_unroll accumulators, one broadcast per key and element of the head.
@@ -110,16 +185,13 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
             .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
             .partition(s.d, Partition::Always);
     } else {
-        RVar line("line"), in_line("in_line"), quad("quad"), element("element");
-        s.dot.update()
-            .split(s.over_dim.x, line, in_line, generators::kLineFloats)
-            .split(in_line, quad, element, dot_unroll(tile));
-        schedule_products(s.dot.update(), nullptr, s.r, s.k, {element, quad, line}, lanes);
-        s.dot.update().unroll(element).partition(quad, Partition::Never).partition(line, Partition::Always);
+        const Func sums =
+            s.in_sides ? schedule_sides(s, LoopLevel(s.logits, rows), tile, lanes) : schedule_elements(s, tile, lanes);
+        const RVar line(kLine);
         if (s.fetched_line.defined()) {
             s.fetch_lines.compute_root();
             s.fetch_starts.compute_at(s.logits, block);
-            s.fetched_line.compute_at(s.dot, line).unroll(s.k);
+            s.fetched_line.compute_at(sums, line).unroll(s.k);
             if (s.over_dense.defined()) {
                 s.fetched_line.update(0).reorder(s.k, s.over_dense).unroll(s.k);
                 s.fetched_line.update(1).reorder(s.k, s.over_table).unroll(s.k);
@@ -128,7 +200,7 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         if (s.asked_rows.defined()) {
             s.row_places.compute_root().bound(s.r, 0, tile.rows);
             s.asked_range.compute_at(s.logits, block);
-            s.asked_rows.compute_at(s.dot, line);
+            s.asked_rows.compute_at(sums, line);
         }
     }
     if (s.any_storage) {
@@ -143,7 +215,11 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
 void schedule_rows_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
     const LoopLevel chunk_loop(stages.state, stages.over_chunks.x);
     schedule_rows(stages, tile, lanes);
-    schedule_state(stages, tile, lanes);
+    if (stages.in_sides) {
+        schedule_state_of_one_vector(stages, tile, lanes);
+    } else {
+        schedule_state(stages, tile, lanes);
+    }
     // One chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
     stages.logits.compute_at(chunk_loop).bound_extent(stages.r, tile.rows).bound_extent(stages.c, 1);
     schedule_logits(stages, chunk_loop, tile, lanes);

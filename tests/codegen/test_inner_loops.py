@@ -76,10 +76,11 @@ def test_fetches_once_per_line(name, emit):
     keys = int(match["keys"])
     operands = math.ceil(keys / LINE_BYTES) + keys // LINE_FLOATS if match["hooks"] else 0
     # Flash asks with each line for one of some rows of the next tile's queries and of its own output, in a loop. Lines of dense rows and of
-    # others are asked for apart, but for the last, which both end in.
+    # others are asked for apart, but for the last, which both end in; where two elements are taken at a time, one copy keeps its own.
     of_rows = 2 if match["kind"] == "flash" else 0
     of_blocks = 2 if rows_that_see_less(match) else 1
-    expected = {copies * of_blocks * 2 * (2 * per_line - 1 + of_rows) + operands for copies in (1, 2)}
+    own = 1 if name in single_vectors() else 0
+    expected = {copies * of_blocks * 2 * (2 * per_line - 1 + of_rows) + own + operands for copies in (1, 2)}
     assert fetches in expected, f"{name}: {fetches} fetches, {per_line} a line, {operands} for operands of hooks"
     dense = [run for run in straight_runs(text, isa) if per_line - 1 <= run.count(isa.fetch) <= per_line and not run.count(isa.table_entry)]
     assert any(len(run.instructions) <= 3 * per_line for run in dense), f"{name}: dense rows are looked up in tables"
@@ -104,6 +105,24 @@ def test_rows_that_see_no_key_are_not_multiplied(name, emit):
         found = [loop for loop in loops if loop.fmas % of_others == 0 and loop.fmas % block]
         assert found, f"{name}: no loop of {of_others} of {block} FMAs; loops with FMAs:\n" + "\n".join(loop.text() for loop in loops)
         assert not any(loop.count(isa.spill) for loop in found), f"{name}: accumulators on the stack"
+
+
+def single_vectors():
+    """Decode with as many rows as a vector of AVX-512 has lanes."""
+    names = kernel_names() + kernel_names(STORED_NAME)
+    return [name for name in names if "split_kv_x86_avx512_r16" in name]
+
+
+@pytest.mark.parametrize("name", single_vectors())
+def test_what_is_loaded_is_multiplied_twice(name, emit):
+    """Ten loads for sixteen products: scores with two elements of a key for half as many rows in a vector, values with the head in the lanes."""
+    isa = INSTRUCTION_SETS["x86_avx512"]
+    loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.fmas == 16]
+    for broadcast in (r"\bvbroadcastsd\b", r"\bvbroadcastss\b"):
+        found = [loop for loop in loops if loop.count(broadcast) == 8]
+        assert any(len(loop.instructions) <= 32 and not loop.count(isa.spill) for loop in found), (
+            f"{name}: no loop of 16 FMAs and 8 broadcasts; loops with 16 FMAs:\n" + "\n".join(loop.text() for loop in loops)
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in kernel_names() if name.startswith("flash_x86_")])
