@@ -168,9 +168,10 @@ struct ScoreStages {
     Halide::Func query_starts;  // (r) of rows of the query; defined with StageOptions::place_rows
     Halide::Func query_tile;    // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
     Halide::Var term{"term"};   // of bfloat16_terms
-    Halide::Func query_pairs;   // (side, r, pair), with in_pairs in bfloat16, in_matrices (side, r, pair, term);
-                                // in_sides. In_bands (side, r, pair, term, band), where r counts the rows of a band
-    Halide::Var band{"band"};   // of joined_rows rows
+    // (side, r, pair) in bfloat16, in_sides in float32, in_matrices (side, r, pair, term); defined with these and
+    // in_pairs. In_bands (side, r, pair, term, band), where r counts the rows of a band
+    Halide::Func query_pairs;
+    Halide::Var band{"band"};                                    // of joined_rows rows
     Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixColumns rows, of kMatrixDepth keys
     // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
     // the keys, of which later rows see no fewer on the right and no more on the left; defined with in_matrices.
@@ -290,7 +291,7 @@ private:
     Halide::Expr key_of_slice(int elements) const;           // with key_groups
     Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
-    Halide::Expr ask_with_line(const Halide::Expr &line, const StageOptions &options);
+    Halide::Expr ask_with_line(const Halide::Expr &line, const StageOptions &options);  // 0, for a product with it
     Halide::Expr multiply_sides(const StageOptions &options);  // in place of sum_products(), in_sides
     void multiply_pairs();                                     // adds to dot
     void multiply_matrices();                                  // likewise

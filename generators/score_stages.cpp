@@ -208,7 +208,6 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
     return product;
 }
 
-// 0, of what is asked for with a line of a product.
 Expr ScoreStages::ask_with_line(const Expr &line, const StageOptions &options) {
     Expr nothing = fetched_line.defined() ? fetched_line(k, line, c) : Expr(0.0f);
     if (options.fetch_rows > 0) {
@@ -218,6 +217,8 @@ Expr ScoreStages::ask_with_line(const Expr &line, const StageOptions &options) {
     return nothing;
 }
 
+// Each row has a sum of even elements and one of odd ones, side by side in a vector: a load of two elements of a key
+// serves both, and all rows.
 Expr ScoreStages::multiply_sides(const StageOptions &options) {
     query_pairs = Func("query_pairs");
     query_pairs(side, r, pair) = query_tile(r, 2 * pair + side);

@@ -145,7 +145,8 @@ void print_table(const Result &r) {
     }
     std::printf(
         "\nTimes are shares of the profile's samples, laid over the best run without it. GFLOP/s of a stage count\n"
-        "all scores that its tiles compute, also those that limits mask.\n");
+        "all scores of its tiles, also those that limits mask, or that rows leave out since they see none of the "
+        "keys.\n");
     if (profiler_cost(r) > 0.1) {
         std::printf("The profiler costs much here: small Funcs that are computed often look slower than they are.\n");
     }

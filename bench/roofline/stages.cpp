@@ -21,12 +21,12 @@ struct StageRow {
 // The one place that knows Funcs by name; see generators/attention_stages.h and score_hooks.cpp.
 const std::vector<StageRow> &stage_rows() {
     static const std::vector<StageRow> rows = {
-        {"query transpose", Product::kNone, {"query_tile", "query_pairs"}},
+        {"query transpose", Product::kNone, {"query_starts", "query_tile", "query_pairs"}},
         {"fetching ahead",
          Product::kNone,
          {"fetched", "fetch_lines", "fetch_starts", "fetched_line", "granule_lines", "next_granule", "next_lines",
-          "next_start", "next_keys", "next_values", "row_places", "asked", "asked_rows"}},
-        {"QK dot", Product::kKeys, {"dot", "dot_intm", "dot_global_wrapper", "block_seen", "seen_blocks"}},
+          "next_start", "next_keys", "next_values", "row_places", "asked", "asked_range", "asked_rows"}},
+        {"QK dot", Product::kKeys, {"dot", "dot_intm", "dot_global_wrapper", "side_sums", "block_seen", "seen_blocks"}},
         {"bias and mask tiles", Product::kNone, {"bias_tile", "mask_tile", "bias_tile_fetched", "mask_tile_fetched"}},
         {"logits, mask, hooks", Product::kNone, {"logits"}},
         {"maxima", Product::kNone, {"chunk_max", "chunk_max_intm", "running_max"}},
@@ -45,7 +45,7 @@ const std::vector<StageRow> &stage_rows() {
         {"output transpose",
          Product::kNone,
          {"normaliser", "state_in_output", "output_scale", "output", "not_finite", "lse"}},
-        {"row limits", Product::kNone, {"row", "head", "position", "first", "last", "alibi_slope"}},
+        {"row limits", Product::kNone, {"row", "head", "position", "first", "last", "unseen_rows", "alibi_slope"}},
         {"call, allocation",
          Product::kNone,
          {"overhead", "halide_malloc", "halide_free", "waiting for parallel tasks to finish"}},

@@ -77,6 +77,10 @@ private:
 // What a Func is given by a statement, which defines it by a single store.
 Expr value_of(const Stmt &produced) {
     const Stmt statement = without_lets(produced);
+    const Block *block = statement.as<Block>();
+    if (block && is_profiling(block->first)) {
+        return value_of(block->rest);
+    }
     const Store *store = statement.as<Store>();
     if (!store) {
         throw std::runtime_error(std::string(generators::kUnseenRows) + " is defined by more than a value");
