@@ -349,8 +349,9 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     if (values_in_place) {
         of_chunk = select(seen_key(over_chunks) >= 0, of_chunk, 0.0f);
     }
-    Expr with_chunk = state(r, d) * rescale(r, over_chunks) + of_chunk;
-    state(r, d) = options.state_from_first ? select(over_chunks > 0, with_chunk, of_chunk) : with_chunk;
+    // Chosen before it is multiplied, lest some sums are rounded twice and others once.
+    Expr found = options.state_from_first ? select(over_chunks > 0, state(r, d), 0.0f) : state(r, d);
+    state(r, d) = found * rescale(r, over_chunks) + of_chunk;
     statistics(r) = Tuple(0.0f, kMaskedScore);
     const auto in_exponents = [&](const Expr &maximum) {
         return scales_exponents() ? select(maximum > kLowestReference, maximum * exponent_unit, kMaskedScore) : maximum;
