@@ -64,10 +64,10 @@ int unseen_rows(const KernelSpec &spec, const TargetRow &target) {
 }
 
 // StageOptions::sides: a single vector of rows takes a load for each product else. Two of half as many rows need twice
-// as many sums.
+// as many sums, for which AVX-512 has registers. ARM multiplies by lanes of what is loaded.
 bool goes_by_sides(const KernelSpec &spec, const TargetRow &target) {
-    constexpr int kManyRegisters = 32;
-    return spec.tile.row_vectors == 1 && spec.tile.rows == target.lanes && target.vector_registers >= kManyRegisters &&
+    constexpr int kWide = 16;
+    return spec.tile.row_vectors == 1 && spec.tile.rows == target.lanes && target.lanes >= kWide &&
            spec.kind != KernelKind::kFlash;
 }
 
