@@ -38,7 +38,7 @@ struct StageOptions {
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
     int fetch_pass = 0;
     // With each line of the dot products of a block, ask for those of so many rows of inputs.next_query and of the
-    // output, or of more, so that few keys ask for all of a tile.
+    // output, or of more, so that few keys ask for all of a tile. With place_rows.
     int fetch_rows = 0;
     bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each

@@ -124,13 +124,8 @@ void ScoreStages::fetch_by_granule(const StageOptions &options) {
 
 // Of rows the first are asked for with the first blocks of keys, and of few keys more with each.
 void ScoreStages::ask_for_rows(const StageOptions &options) {
-    const auto behind_first = [](const Expr &index, Halide::Internal::Dimension dim) {
-        return cast<int64_t>(index - dim.min()) * dim.stride();
-    };
     row_places = Func("row_places");
-    row_places(r) = Tuple(inputs_.next_query + behind_first(row_index(), inputs_.query.dim(1)) +
-                              behind_first(head_index(), inputs_.query.dim(2)),
-                          inputs_.own_output + r * inputs_.output_stride);
+    row_places(r) = Tuple(inputs_.next_query + query_starts(r), inputs_.own_output + r * inputs_.output_stride);
     asked_rows = Func("asked_rows");
     Expr blocks = (inputs_.key_count + (options.fetch_block - 1)) / options.fetch_block;
     Expr rows = max(options.fetch_rows, (options.rows + blocks - 1) / blocks);

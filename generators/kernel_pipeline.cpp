@@ -77,11 +77,10 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool matrices = multiplies_matrices(spec.storage);
     const int block = fetch_block(spec, target, head_in_lanes);
     const bool sides = !head_in_lanes && goes_by_sides(spec, target);
-    const int dim_multiple = head_in_lanes                           ? kLineFloats
-                             : matrices                              ? kMatrixDepth
-                             : spec.storage == KeyStorage::kBfloat16 ? 2
-                             : sides                                 ? 2
-                                                                     : 1;
+    const int dim_multiple = head_in_lanes                                    ? kLineFloats
+                             : matrices                                       ? kMatrixDepth
+                             : spec.storage == KeyStorage::kBfloat16 || sides ? 2
+                                                                              : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);

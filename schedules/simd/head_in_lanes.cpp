@@ -88,19 +88,7 @@ void schedule_value_steps(AttentionStages &s, const Var &block, const Tile &tile
 // Of weights and values, each key by itself.
 template<typename Stages>
 void schedule_products(Stages &s, const Var &rows, const Tile &tile, int lanes) {
-    s.chunk_output.compute_at(s.state, rows)
-        .bound_extent(s.r, tile.row_vectors)
-        .bound_extent(s.d, lanes * tile.value_unroll)
-        .reorder_storage(s.d, s.r, s.c)
-        .reorder(s.d, s.r, s.c)
-        .vectorize(s.d, lanes)
-        .unroll(s.d)
-        .unroll(s.r);
-    s.chunk_output.update()
-        .reorder(s.d, s.r, s.over_keys.x, s.over_keys.y)
-        .vectorize(s.d, lanes)
-        .unroll(s.d)
-        .unroll(s.r);
+    schedule_head_products(s, rows, tile.row_vectors, tile.value_unroll, lanes);
     if (s.any_storage) {
         specialize_for_storage(s.chunk_output.update(), s.value_type);
     }

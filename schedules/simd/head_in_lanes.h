@@ -12,4 +12,23 @@ void schedule_head_in_lanes(generators::AttentionStages &stages, const Tile &til
 void schedule_scores_head_in_lanes(generators::UnfusedScores &stages, const Tile &tile, int lanes);
 void schedule_values_head_in_lanes(generators::UnfusedValues &stages, const Tile &tile, int lanes);
 
+// Weights times values, head elements in the lanes: `vectors` of them and so many rows at a time, key after key.
+// `stages` are AttentionStages or UnfusedValues, `rows` the loop over blocks of rows of their state.
+template<typename Stages>
+void schedule_head_products(Stages &stages, const Halide::Var &rows, int block_rows, int vectors, int lanes) {
+    stages.chunk_output.compute_at(stages.state, rows)
+        .bound_extent(stages.r, block_rows)
+        .bound_extent(stages.d, lanes * vectors)
+        .reorder_storage(stages.d, stages.r, stages.c)
+        .reorder(stages.d, stages.r, stages.c)
+        .vectorize(stages.d, lanes)
+        .unroll(stages.d)
+        .unroll(stages.r);
+    stages.chunk_output.update()
+        .reorder(stages.d, stages.r, stages.over_keys.x, stages.over_keys.y)
+        .vectorize(stages.d, lanes)
+        .unroll(stages.d)
+        .unroll(stages.r);
+}
+
 }  // namespace hattn::schedules::simd

@@ -1,5 +1,6 @@
 #include "rows_in_lanes.h"
 
+#include "head_in_lanes.h"
 #include "row_stages.h"
 #include "schedules/stored.h"
 
@@ -81,19 +82,7 @@ void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lane
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
-    s.chunk_output.compute_at(s.state, rows)
-        .bound_extent(s.r, kRows)
-        .bound_extent(s.d, lanes * kVectors)
-        .reorder_storage(s.d, s.r, s.c)
-        .reorder(s.d, s.r, s.c)
-        .vectorize(s.d, lanes)
-        .unroll(s.d)
-        .unroll(s.r);
-    s.chunk_output.update()
-        .reorder(s.d, s.r, s.over_keys.x, s.over_keys.y)
-        .vectorize(s.d, lanes)
-        .unroll(s.d)
-        .unroll(s.r);
+    schedule_head_products(s, rows, kRows, kVectors, lanes);
     if (!s.hides_keys && !s.any_storage) {
         s.chunk_output.update().partition(s.over_keys.y, Partition::Always);
     }

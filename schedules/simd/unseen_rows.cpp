@@ -130,10 +130,13 @@ Expr UnseenRows::visit(const Load *load) {
     return is_unseen_rows(load->name) ? make_zero(load->type) : IRMutator::visit(load);
 }
 
-// Lest nothing is added, which hides products of pairs from Halide.
+// Lest what such a Func is hides products of pairs from Halide. Other zeros stay.
 Expr UnseenRows::visit(const Add *add) {
     const Expr a = mutate(add->a), b = mutate(add->b);
-    return is_const_zero(a) ? b : is_const_zero(b) ? a : Add::make(a, b);
+    const auto became_zero = [](const Expr &mutated, const Expr &before) {
+        return !mutated.same_as(before) && is_const_zero(mutated);
+    };
+    return became_zero(a, add->a) ? b : became_zero(b, add->b) ? a : Add::make(a, b);
 }
 
 }  // namespace hattn::schedules::simd
