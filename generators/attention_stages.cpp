@@ -176,7 +176,7 @@ void AttentionStages::find_seen_keys(const Expr &rows) {
     over_rows = RDom(0, rows, "over_rows");
     key_seen(k, c) = 0.0f;
     Expr weight = row_weights.defined() ? row_weights(k, over_rows, c) : weights(over_rows, k, c);
-    key_seen(k, c) = max(key_seen(k, c), weight);
+    key_seen(k, c) = max(key_seen(k, c), is_seen(weight));
 }
 
 // Weights of keys that no row sees are 0, but 0 * NaN is not. What a key holds that a row sees reaches all rows anyway.

@@ -83,6 +83,10 @@ Expr is_negative_infinity(Expr x) {
     return reinterpret<uint32_t>(std::move(x)) == Expr(0xff800000u);
 }
 
+Expr is_seen(Expr weight) {
+    return select(std::move(weight) > 0.0f, 1.0f, 0.0f);
+}
+
 Expr finite_logit(Expr x, Expr unit) {
     return select(is_negative_infinity(x), kMaskedScore, max(x * std::move(unit), kLowestScore));
 }

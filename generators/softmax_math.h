@@ -39,6 +39,9 @@ using Exp2 = Halide::Expr (*)(Halide::Expr x);
 // tanh(x), absolute error below 2e-7; with exp2_of_cuda() below 2^-20.
 Halide::Expr tanh_via_exp2(Halide::Expr x, Exp2 exp2 = exp2_nonpositive);
 
+// 1 of a positive weight, else 0; also of NaN, which maxima of weights would keep or not as the CPU does.
+Halide::Expr is_seen(Halide::Expr weight);
+
 // -inf is only recognised by its bits (see above).
 Halide::Expr is_negative_infinity(Halide::Expr x);
 Halide::Expr negative_infinity();

@@ -71,7 +71,7 @@ UnfusedValues::UnfusedValues(const UnfusedValueInputs &inputs, const StageOption
     if (hides_keys) {
         over_rows = RDom(0, inputs.rows(), "over_rows");
         key_seen(k, c) = 0.0f;
-        key_seen(k, c) = max(key_seen(k, c), row_weights(over_rows, k, c));
+        key_seen(k, c) = max(key_seen(k, c), is_seen(row_weights(over_rows, k, c)));
         value = select(key_seen(granule * kGranuleKeys + slot, c) > 0.0f, value, 0.0f);
     }
     chunk_value(d, slot, granule, c) = value;
