@@ -41,13 +41,14 @@ hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dt
     return dtype == HATTN_BFLOAT16 && runs_storage(info, target, "bfloat16") ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
-// Whether some multiply pairs of integers.
+// Whether some multiply integers.
 bool multiplies_integers(const json &info, const std::string &target, hattn_dtype dtype) {
     const std::string storage = dtype == HATTN_INT8 ? "all_int8" : dtype == HATTN_INT4 ? "all_int4" : "";
     const json &kernels = info.at("kernels");
     return std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
+        const std::string needs = row.at("needs");
         return row.at("target") == target && row.at("storage") == storage &&
-               row.at("needs").get<std::string>().find("vnni") != std::string::npos;
+               (needs.find("vnni") != std::string::npos || needs.find("asimddp") != std::string::npos);
     });
 }
 

@@ -11,10 +11,11 @@ set(HATTN_DEVICE_KERNEL_KINDS
     flash split_kv merge naive unfused_scores unfused_values scores probabilities append block_scales quantize)
 # Those with kernels for keys and values of one type other than float32.
 set(HATTN_ONE_TYPE_TARGETS_OF_x86-64 x86-avx2 x86-avx512)
+set(HATTN_ONE_TYPE_TARGETS_OF_aarch64 arm-neon)
 set(HATTN_ONE_TYPE_TARGETS ${HATTN_ONE_TYPE_TARGETS_OF_${HATTN_ARCHITECTURE}})
-# Those that multiply integers, and have kernels for whole lines of int4.
-set(HATTN_INTEGER_TARGETS_OF_x86-64 x86-avx512)
-set(HATTN_INTEGER_TARGETS ${HATTN_INTEGER_TARGETS_OF_${HATTN_ARCHITECTURE}})
+# Those with kernels for whole lines of int4.
+set(HATTN_LINE_TARGETS_OF_x86-64 x86-avx512)
+set(HATTN_LINE_TARGETS ${HATTN_LINE_TARGETS_OF_${HATTN_ARCHITECTURE}})
 # Those with kernels that multiply bfloat16 pairs or matrices.
 set(HATTN_BFLOAT16_TARGETS_OF_x86-64 x86-avx512)
 set(HATTN_BFLOAT16_TARGETS ${HATTN_BFLOAT16_TARGETS_OF_${HATTN_ARCHITECTURE}})

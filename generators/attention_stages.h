@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "byte_stages.h"
 #include "digit_stages.h"
 #include "kernel_inputs.h"
 #include "score_hooks.h"
@@ -44,6 +45,7 @@ struct StageOptions {
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
     // Of integers: both products are of them, for instructions that sum pairs, or fours, of these up.
     bool integer_products = false;
+    bool byte_products = false;  // likewise, of bytes that have signs, see IntegerBytes
     // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
     // row sees. The tile's rows fill whole vectors.
     bool values_in_place = false;
@@ -237,6 +239,7 @@ struct ScoreStages {
     bool in_steps = false;                 // rows count positions, see IntegerSteps
     bool in_integers = false;              // the same, see IntegerPairs, or, with in_digits, IntegerDigits
     bool in_digits = false;
+    bool in_bytes = false;  // and see IntegerBytes
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     int joined_rows = 0;                          // of sums that are computed together; in_matrices
     bool in_sides = false;                        // as StageOptions
@@ -284,6 +287,8 @@ private:
     Halide::Expr sum_products(const StageOptions &options);        // defines dot, and gives the product
     void multiply_steps(int fetch_block);                          // adds to dot; with in_steps
     Halide::Expr multiply_integers(int fetch_block);               // likewise, in_integers, and gives the product
+    Halide::Expr multiply_bytes(int fetch_block);                  // likewise, in_bytes
+    void ask_with_steps(int fetch_block, const Halide::Expr &steps);  // defines asked, of integers
     Halide::Expr multiply_digits(int fetch_block);                 // in place of sum_products(), in_digits
     // Defines query_integers, of what queries have at positions.
     void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);
@@ -366,6 +371,9 @@ struct AttentionStages : ScoreStages {
     // In_digits value_scales are (quarter, k, step, c), integer_output (r, lane, panel, digit, c), and value_words
     // (side, lane, word, part, quad, granule, c) bytes of four keys.
     DigitValues value_digits;
+    // In_bytes integer_output is (r, lane, panel, digit, c), and value_words (side, lane, panel, quad, granule, c) int8,
+    // of four keys; of value_digits weight_digits are (k, r, digit, block, c).
+    ByteValues value_bytes;
     Halide::Func unseen_values;  // (granule, c) unseen_rows(); defined with StageOptions::unseen_rows
     Halide::Func chunk_output;   // (r, d, c) weights . values
     // With fetch_pass. Turns count the granules of a chunk, in one pass over it after the other: each asks for lines of
@@ -475,10 +483,13 @@ private:
     // Defines chunk_output over (r, d, c), as does multiply_value_matrices().
     void multiply_values(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_matrices(const AttentionInputs &inputs);
-    void weigh_integers(const AttentionInputs &inputs);  // defines weight_integers
+    void weigh_blocks(const AttentionInputs &inputs, int largest_integer);  // defines weight_unit
+    Halide::Expr weight_in_units(const Halide::Expr &key, const Halide::Expr &row, const Halide::Expr &of_block,
+                                 const Halide::Expr &chunk) const;  // int16, weights by the scale of values
     void weigh_digits(const AttentionInputs &inputs);    // defines weight_digits, block_digits
     Halide::Expr stored_value_scale(const AttentionInputs &inputs, const Halide::Expr &of_block);  // of key k
     void find_weight_unit(const Halide::Expr &size, int largest_integer);  // of scales, over_scales
+    void multiply_value_bytes(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_digits(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options);
     Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value

@@ -18,6 +18,7 @@ Halide::Expr digit_of(const Halide::Expr &integer, const Halide::Expr &digit);
 inline constexpr int kSides = 4;  // bytes whose products are summed up
 inline constexpr int kQuarters = 4;
 inline constexpr int kNibbles = 2;  // elements of a byte, the low one first
+inline constexpr int kNibbleBits = 4;
 
 // A line has 64 bytes, of which each 128 bits, a quarter, share a scale. An element is an unsigned byte: kNibbleUnit
 // times itself and kByteOffset.

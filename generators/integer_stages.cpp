@@ -23,6 +23,15 @@ void ScoreStages::round_query(const RowSteps::Row &at, const Expr &positions, in
     query_integers(r, d) = nearest_integer(query_steps(r, d) / query_unit(r));
 }
 
+// All lines of a block of keys.
+void ScoreStages::ask_with_steps(int fetch_block, const Expr &steps) {
+    const int asks = lines_of_step(fetch_block);
+    asked = Func("asked");
+    over_asks = RDom({{0, asks}, {0, steps}}, "over_asks");
+    asked(k, c) = 0.0f;
+    asked(k, c) += fetched_line(k * asks + over_asks.x, over_asks.y, c);
+}
+
 // A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
 // parts of it.
 Expr ScoreStages::multiply_integers(int fetch_block) {
@@ -35,13 +44,8 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
     lane_integers = Func("lane_integers");
     lane_sums = Func("lane_sums");
     if (!by_row) {
-        const int asks = lines_of_step(fetch_block);
-        asked = Func("asked");
-        over_asks = RDom({{0, asks}, {0, steps.count()}}, "over_asks");
-        asked(k, c) = 0.0f;
-        asked(k, c) += fetched_line(k * asks + over_asks.x, over_asks.y, c);
+        ask_with_steps(fetch_block, steps.count());
     }
-
     constexpr int kSides = 2;
     over_step = RDom({{0, kSides}, {0, steps.vectors()}}, "over_step");
     over_integers = RDom({{0, kSides}, {0, steps.vectors()}, {0, steps.count()}}, "over_integers");
@@ -99,7 +103,7 @@ void AttentionStages::find_weight_unit(const Expr &size, int largest_integer) {
 }
 
 // By the scale of values, which all elements share, or blocks of them.
-void AttentionStages::weigh_integers(const AttentionInputs &inputs) {
+void AttentionStages::weigh_blocks(const AttentionInputs &inputs, int largest_integer) {
     // A name behind those of what they are multiplied by: scales are read after scores, which ask for them.
     value_scales = Func("weight_scales");
     value_blocks = select(one_value_scale, 1, inputs.value_dim() / kScaleBlock);
@@ -107,13 +111,17 @@ void AttentionStages::weigh_integers(const AttentionInputs &inputs) {
     over_scales = RDom({{0, kGranuleKeys}, {0, granules(chunk_keys)}, {0, value_blocks}}, "over_scales");
     over_scales.where(over_scales.y < granules(inputs.key_count - c * chunk_keys));
     Expr scale = value_scales(over_scales.y * kGranuleKeys + over_scales.x, over_scales.z, c);
-    find_weight_unit(size_of_scale(scale), kLargestInteger);
-    weight_integers = Func("weight_integers");
-    weight_integers(k, r, block, c) = nearest_integer(weights(r, k, c) * value_scales(k, block, c) * weight_rate(r, c));
+    find_weight_unit(size_of_scale(scale), largest_integer);
+}
+
+Expr AttentionStages::weight_in_units(const Expr &key, const Expr &row, const Expr &of_block, const Expr &chunk) const {
+    return nearest_integer(weights(row, key, chunk) * value_scales(key, of_block, chunk) * weight_rate(row, chunk));
 }
 
 void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options) {
-    weigh_integers(inputs);
+    weigh_blocks(inputs, kLargestInteger);
+    weight_integers = Func("weight_integers");
+    weight_integers(k, r, block, c) = weight_in_units(k, r, block, c);
     const IntegerPairs steps = inputs.value_pairs();
     value_positions = steps.positions();
     value_integers = Func("value_integers");

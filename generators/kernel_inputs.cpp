@@ -127,6 +127,14 @@ IntegerPairs AttentionInputs::value_pairs() const {
     return {all_type, stored_value.lanes, value_dim()};
 }
 
+IntegerBytes AttentionInputs::key_numbers() const {
+    return {all_type, stored_key.lanes, key_dim()};
+}
+
+IntegerBytes AttentionInputs::value_numbers() const {
+    return {all_type, stored_value.lanes, value_dim()};
+}
+
 IntegerDigits AttentionInputs::key_digits() const {
     return {stored_key.lanes, key_dim()};
 }

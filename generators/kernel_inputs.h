@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "integer_bytes.h"
 #include "integer_digits.h"
 #include "integer_pairs.h"
 #include "runtime/kernel_table.h"
@@ -55,7 +56,9 @@ struct AttentionInputs {
     IntegerSteps value_steps() const;
     IntegerPairs key_pairs() const;  // likewise, where pairs of integers are multiplied
     IntegerPairs value_pairs() const;
-    IntegerDigits key_digits() const;  // or bytes
+    IntegerBytes key_numbers() const;  // or bytes that have signs
+    IntegerBytes value_numbers() const;
+    IntegerDigits key_digits() const;  // or bytes of int4 lines
     IntegerDigits value_digits() const;
     Halide::Expr key_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;

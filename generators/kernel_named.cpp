@@ -43,6 +43,18 @@ bool has_whole_matrices(const KernelSpec &spec) {
     return spec.tile.keys % kMatrixDepth == 0 && (one_register || spec.tile.rows % (kJoinedRows * kMatrixColumns) == 0);
 }
 
+// That products with integers take at once.
+int vectors_of_products(const TargetRow &target) {
+    switch (target.integers.products) {
+    case schedules::IntegerProducts::kPairs:
+        return 2;
+    case schedules::IntegerProducts::kBytes:
+        return kSides;
+    default:
+        return 1;
+    }
+}
+
 }  // namespace
 
 // Tries them all, so that names are put together in one place alone.
@@ -69,9 +81,9 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
             "kernel '" + name +
             "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not of one or two rows");
     }
-    if (storage_bits(type_of_all(found->spec.storage)) < 16 && found->target.integers.in_pairs &&
-        tile.value_unroll % 2 != 0) {
-        throw std::invalid_argument("kernel '" + name + "': integers are multiplied by pairs of vectors of values");
+    if (storage_bits(type_of_all(found->spec.storage)) < 16 && tile.value_unroll % vectors_of_products(found->target) != 0) {
+        throw std::invalid_argument("kernel '" + name + "': integers are multiplied by " +
+                                    std::to_string(vectors_of_products(found->target)) + " vectors of values at a time");
     }
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");

@@ -45,7 +45,11 @@ bool is_one_block(const schedules::Tile &tile) {
 }
 
 bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
-    return storage_bits(type_of_all(spec.storage)) < 16 && target.integers.in_pairs;
+    return storage_bits(type_of_all(spec.storage)) < 16 && target.integers.products != schedules::IntegerProducts::kNone;
+}
+
+bool multiplies_bytes(const KernelSpec &spec, const TargetRow &target) {
+    return multiplies_integers(spec, target) && target.integers.products == schedules::IntegerProducts::kBytes;
 }
 
 // Where the value loop asks for keys, see decisions 0040 and 0057, or values: with one block of rows, of 16 bits one or
@@ -106,6 +110,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                         .fetch_rows = asks_for_rows ? 2 : 0,
                                         .fetch_operands = fetches_operands,
                                         .integer_products = multiplies_integers(spec, target),
+                                        .byte_products = multiplies_bytes(spec, target),
                                         .values_in_place = in_place,
                                         .keys_in_place = keys_in_place,
                                         .state_from_first = fetches_operands && !matrices,

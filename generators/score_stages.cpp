@@ -46,11 +46,14 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
-      step_elements(options.integer_products ? inputs.key_pairs().elements : generators::step_elements(all_type)),
+      step_elements(options.byte_products      ? inputs.key_numbers().elements
+                    : options.integer_products ? inputs.key_pairs().elements
+                                               : generators::step_elements(all_type)),
       steps_of_line(storage_bits(HATTN_FLOAT32) / storage_bits(all_type)),
       in_steps(inputs.in_steps() && !options.integer_products),
       in_integers(options.integer_products),
       in_digits(inputs.in_lines()),
+      in_bytes(options.byte_products),
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
       joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),
@@ -187,7 +190,7 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
     } else if (in_steps) {
         multiply_steps(options.fetch_block);
     } else if (in_integers) {
-        product = multiply_integers(options.fetch_block);
+        product = in_bytes ? multiply_bytes(options.fetch_block) : multiply_integers(options.fetch_block);
     } else if (key_groups > 0) {
         multiply_slices(options.slices, options.head / options.slices);
     } else if (whole_lines) {

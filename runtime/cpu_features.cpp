@@ -73,7 +73,12 @@ bool cpu_has(const std::string &feature) {
 }
 #elif defined(__aarch64__)
 bool cpu_has(const std::string &feature) {
-    return feature == "asimd" && (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0;
+    const auto has = [](unsigned long bit) { return (getauxval(AT_HWCAP) & bit) != 0; };
+    if (feature == "asimd")
+        return has(HWCAP_ASIMD);
+    if (feature == "asimddp")
+        return has(HWCAP_ASIMDDP);
+    return false;
 }
 #else
 #error "hattn is built for x86-64 and aarch64, see docs/add-a-target.md"

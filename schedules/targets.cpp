@@ -130,7 +130,8 @@ std::vector<TargetRow> x86_64_targets() {
             // See decision 0066.
             .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
-            .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni", true},
+            .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni",
+                         IntegerProducts::kPairs},
             // Four registers of 16 x 16 sums at a time, see schedules/x86/matrix_tiles.h.
             .matrices = {matrices.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg amx_bf16",
@@ -147,7 +148,8 @@ std::vector<TargetRow> x86_64_targets() {
 // vectors or scalars loaded, 35 instructions in all for scores and 32 for values; 4 x 4 registers would load 8 for 16,
 // 8 x 3 cuts chunks of keys unevenly. Decode: 16 FMLA (one row: 8) with 8 to 10 loads.
 std::vector<TargetRow> aarch64_targets() {
-    static const std::string neon = with_kernel_features("arm-64-linux");
+    static const std::string neon = with_kernel_features("arm-64-linux-arm_fp16");
+    static const std::string dot_products = with_kernel_features("arm-64-linux-arm_fp16-arm_dot_prod");
     return {
         generic_target(neon.c_str(), "asimd"),
         {
@@ -168,6 +170,9 @@ std::vector<TargetRow> aarch64_targets() {
             .flash_tiles = {{24, 64, 6, 4, 4}, {48, 64, 6, 4, 4}},
             .split_kv_tiles =
                 {{1, 32, 1, 8, 8}, {2, 64, 2, 4, 8}, {4, 64, 4, 4, 4}, {8, 64, 4, 4, 4}, {16, 32, 4, 4, 4}},
+            // Of integers, which have a sum for each digit.
+            .one_type_split_kv_tiles = {{1, 64, 1, 4, 8}, {2, 64, 2, 4, 4}, {4, 64, 2, 4, 4}, {8, 64, 2, 4, 4}},
+            .halves_split_kv_tiles = {{1, 64, 1, 8, 8}, {2, 64, 2, 4, 8}, {4, 64, 4, 4, 4}, {8, 64, 4, 4, 4}},
             .unfused_scores_tiles =
                 {{1, 32, 1, 4}, {2, 64, 2, 4}, {4, 64, 1, 8}, {8, 64, 2, 8}, {16, 64, 4, 4}, {32, 64, 4, 4}},
             .unfused_values_tiles = {{1, 32, 1, 1, 8},
@@ -176,6 +181,7 @@ std::vector<TargetRow> aarch64_targets() {
                                      {8, 64, 4, 1, 4},
                                      {16, 64, 4, 1, 4},
                                      {32, 64, 4, 1, 4}},
+            .integers = {dot_products.c_str(), "asimddp", IntegerProducts::kBytes},
         },
     };
 }

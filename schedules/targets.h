@@ -68,11 +68,16 @@ struct CpuTiles {
     std::vector<Tile> stored_flash_tiles = {};  // of any storage; likewise
 };
 
-// Kernels that multiply integers in pairs, where a CPU has an instruction for that which sums up as well.
+// Kernels that multiply integers, where a CPU has an instruction for that which sums up as well.
+enum class IntegerProducts {
+    kNone,   // kernels are as those of other types, and the target's
+    kPairs,  // of 16 bits
+    kBytes,  // with signs, of which it sums up four
+};
 struct IntegerKernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";
-    bool in_pairs = false;  // else they are as those of others, and the target's
+    IntegerProducts products = IntegerProducts::kNone;
 };
 
 // Kernels that multiply small matrices of bfloat16 numbers, likewise.

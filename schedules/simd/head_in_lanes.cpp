@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "integer_bytes.h"
 #include "integer_digits.h"
 #include "integer_pairs.h"
 #include "keys_by_row.h"
@@ -39,6 +40,8 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
         .vectorize(s.d, lanes, TailStrategy::RoundUp);
     if (s.in_digits) {
         schedule_digit_queries(s, tile, lanes);
+    } else if (s.in_bytes) {
+        schedule_byte_queries(s, tile, lanes);
     } else if (s.in_integers) {
         schedule_integer_queries(s, tile, lanes);
     }
@@ -139,6 +142,9 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         }
         if (s.in_digits) {
             schedule_digit_values(s, block, rows, tile, lanes);
+            schedule_next(s, s.integer_output, s.value_digits.over_key_quads.y, s.value_digits.over_key_quads.z);
+        } else if (s.in_bytes) {
+            schedule_byte_values(s, block, rows, tile, lanes);
             schedule_next(s, s.integer_output, s.value_digits.over_key_quads.y, s.value_digits.over_key_quads.z);
         } else if (s.in_integers) {
             elements = output_elements(s, lanes);
@@ -247,7 +253,7 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
     sums.reorder(lane, s.r, inner, rows, block).atomic().vectorize(lane).unroll(inner);
     if (s.in_integers) {
         sums.specialize(s.one_key_scale);
-        schedule_integer_sums(s, block, rows, lanes);
+        s.in_bytes ? schedule_byte_sums(s, block, rows, lanes) : schedule_integer_sums(s, block, rows, lanes);
         return;
     }
     const RVar line = s.in_steps ? s.over_steps.x : s.over_lines.y;

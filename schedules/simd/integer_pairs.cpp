@@ -143,6 +143,11 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
         .bound_extent(s.r, tile.rows)
         .reorder_storage(s.k, s.r, s.block, s.c)
         .vectorize(s.k, lanes);
+    schedule_weight_units(s, tile, lanes);
+}
+
+void schedule_weight_units(AttentionStages &s, const Tile &tile, int lanes) {
+    const LoopLevel chunk_loop(s.state, s.over_chunks.x);
     schedule_value_scales(s, tile, lanes);
     s.largest_scale.compute_at(chunk_loop);
     s.largest_scale.update().atomic().vectorize(s.over_scales.x, lanes);

@@ -17,6 +17,9 @@ void schedule_integer_sums(generators::ScoreStages &stages, const Halide::Var &b
 void schedule_integer_values(generators::AttentionStages &stages, const Halide::Var &block, const Halide::Var &rows,
                              const Tile &tile, int lanes);
 
+// Scales of values and units of weights, of a chunk.
+void schedule_weight_units(generators::AttentionStages &stages, const Tile &tile, int lanes);
+
 // Of the output, in one vector: of int8 those whose sums lie side by side.
 int output_elements(const generators::AttentionStages &stages, int lanes);
 

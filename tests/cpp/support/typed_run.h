@@ -26,11 +26,12 @@ inline hattn_dtype weight_type_on(const std::string &target, const cases::Stored
     return all_bfloat16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
-// Whether kernels of a target may multiply integers, see docs/decisions/0057. The name may also be that of a kernel.
+// Whether kernels of a target may multiply integers, see docs/decisions/0057 and 0076. The name may also be that of a
+// kernel.
 inline bool multiplies_integers(const std::string &target, const cases::StoredTypes &types) {
     const bool integers = types.k == types.v && (types.k == HATTN_INT8 || types.k == HATTN_INT4);
-    return integers &&
-           (target.find("x86-avx512") != std::string::npos || target.find("x86_avx512") != std::string::npos);
+    const auto is_of = [&](const char *name) { return target.find(name) != std::string::npos; };
+    return integers && (is_of("x86-avx512") || is_of("x86_avx512") || is_of("arm-neon") || is_of("arm_neon"));
 }
 
 // Whether a plan multiplies sums of two bfloat16 numbers, see docs/decisions/0068.
