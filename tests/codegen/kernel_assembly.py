@@ -35,7 +35,7 @@ def kernel_names(pattern=NAME, hook_sets=HOOK_SETS):
 
 def built_assembly(name, target, isa):
     """From the object of the kernel's family. None if there is no such object, or if it is older than what would make it."""
-    family = name[: name.index(f"_{target}_")]
+    family = name[: name.index(f"_{target}")]
     path = TREES[isa.architecture] / "kernels" / f"{family}_{target.replace('_', '-')}.o"
     if not path.exists() or path.stat().st_mtime < KERNELGEN.stat().st_mtime or not disassembly.can_disassemble(isa.architecture):
         return None

@@ -31,10 +31,10 @@ def test_scalars_are_lanes_of_multiply_adds_on_arm(name, emit):
 STORED_ON_ARM_NAME = re.compile(
     r"stored_(?P<kind>flash|split_kv|unfused_scores|unfused_values)_(?P<target>arm_neon)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
 )
-# Of four elements: what shifts a half where a float32 has its bits, and what makes the upper byte or nibble a number.
+# Of four elements: what widens a half, and what makes the upper byte or nibble a number.
 CONVERSIONS_ON_ARM = {
-    "float16": r"\bushll\s+v\d+\.4s, v\d+\.4h, #13$",
-    "bfloat16": r"\bshll\s+v\d+\.4s, v\d+\.4h, #16$",
+    "float16": r"\bfcvtl2?\s+v\d+\.4s, v\d+\.[48]h$",
+    "bfloat16": r"\bshll2?\s+v\d+\.4s, v\d+\.[48]h, #16$",
     "int8": r"\bscvtf\s+v\d+\.4s, v\d+\.4s, #24$",
     "int4": r"\bsshr\s+v\d+\.4s, v\d+\.4s, #28$",
 }
@@ -62,3 +62,84 @@ def test_kernels_for_any_storage_on_arm(name, dtype, emit):  # noqa: F811
     assert len(clean) >= sides, f"{name}: {len(clean)} loops convert whole vectors of {dtype}; loops that convert:\n{found}"
     if match["kind"] == "unfused_values" or match["kind"] == "split_kv" and int(match["rows"]) <= 8:
         assert sum(loop.fmas >= int(match["v"]) * int(match["d"]) for loop in clean) >= sides, f"{name}: no product is among\n{found}"
+
+
+ONE_TYPE_NAME = re.compile(r"(?P<dtype>float16|bfloat16|int8|int4)_split_kv_arm_neon_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+OF_HALVES = [name for name in kernel_names(ONE_TYPE_NAME, ("",)) if "float16" in name]
+OF_INTEGERS = [name for name in kernel_names(ONE_TYPE_NAME, ("",)) if "int" in name]
+
+
+def test_there_are_kernels_for_one_type_on_arm():
+    rows = {(match["dtype"], int(match["rows"])) for match in map(ONE_TYPE_NAME.match, OF_HALVES + OF_INTEGERS)}
+    assert rows == {(dtype, n) for dtype in CONVERSIONS_ON_ARM for n in (1, 2, 4, 8)} or not KERNELGEN.exists()
+
+
+@pytest.mark.parametrize("name", OF_HALVES)
+def test_halves_on_arm(name, emit):
+    """Both products: each vector of keys or values is widened by one instruction, once for all rows of the block, and nothing goes through
+    the stack."""
+    match = ONE_TYPE_NAME.match(name)
+    rows, keys, vectors = int(match["v"]), int(match["u"]), int(match["d"])
+    loops = innermost_loops(emit(name, INSTRUCTION_SETS["arm_neon"]), INSTRUCTION_SETS["arm_neon"])
+    conversion = CONVERSIONS_ON_ARM[match["dtype"]]
+    for widened in (4 * keys, vectors):
+        found = [loop for loop in loops if loop.fmas == rows * widened and loop.count(conversion) == widened and not loop.count(loop.isa.stack)]
+        assert found, f"{name}: no loop that widens {widened} vectors"
+
+
+DOT = r"\bsdot\b"
+DIGITS = 2  # of queries and weights
+STEP_VECTORS = 2  # of the 32 elements that share a scale
+QUAD = 4  # keys whose values are multiplied at a time
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_scores_of_integers_on_arm(name, emit):
+    """A pass takes a step of a block of keys, as bytes that are loaded once for all rows and digits; of int4 a shift makes each half of them a
+    number. Without scales nothing is brought into float32, with them one vector of each row and key."""
+    match = ONE_TYPE_NAME.match(name)
+    isa = INSTRUCTION_SETS["arm_neon"]
+    rows, keys = int(match["v"]), int(match["u"])
+    loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.count(DOT) == rows * keys * DIGITS * STEP_VECTORS]
+    for numbers in (0, rows * keys):
+        found = [loop for loop in loops if loop.count(r"\bscvtf\b") == loop.fmas == numbers and not loop.count(isa.vector_stack)]
+        nibbles = STEP_VECTORS * keys if match["dtype"] == "int4" else 0
+        clean = [loop for loop in found if loop.count(r"\bsshr\b") == nibbles and not loop.count(isa.gather)]
+        assert clean, f"{name}: no clean loop with {numbers} conversions among\n" + "\n".join(loop.text() for loop in loops)
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_values_of_integers_on_arm(name, emit):
+    """A pass takes four values: their bytes are interleaved once for all rows and digits, a weight of each row and digit is one load."""
+    match = ONE_TYPE_NAME.match(name)
+    isa = INSTRUCTION_SETS["arm_neon"]
+    rows, vectors = int(match["v"]), int(match["d"])
+    loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.count(r"\bzip[12]\b")]
+
+    def is_clean(loop):
+        interleaved = loop.count(r"\bzip[12]\b") == 2 * vectors and loop.count(r"\bld1r\b") == rows * DIGITS
+        return interleaved and loop.count(DOT) == rows * vectors * DIGITS and not loop.count(isa.vector_stack)
+
+    assert any(map(is_clean, loops)), f"{name}: no clean loop among\n" + "\n".join(loop.text() for loop in loops)
+
+
+# Arithmetic on float16, which CPUs of Armv8.0 lack; they have conversions alone.
+HALF_ARITHMETIC = r"\bf(?!cvtl|cvtn)\w+\s+v\d+\.[48]h|\bf(?!cvt\s)\w+\s+h\d+|\bfmov\s+\w+, h\d+"
+
+
+def test_arithmetic_on_halves_is_seen():
+    for instruction in ("fadd v0.8h, v1.8h, v2.8h", "fmov h0, w1", "fmov w1, h0", "fmul h0, h1, h2", "fcvtzs v0.8h, v1.8h"):
+        assert re.search(HALF_ARITHMETIC, instruction), instruction
+    for instruction in ("fcvtl v0.4s, v1.4h", "fcvtl2 v0.4s, v1.8h", "fcvtn v0.4h, v1.4s", "fcvt s0, h1", "fcvt h0, s1", "fmla v0.4s, v1.4s, v2.4s"):
+        assert not re.search(HALF_ARITHMETIC, instruction), instruction
+
+
+ANY_ON_ARM = re.compile(r"\w+_arm_neon(?:_r\d+k\d+v\d+u\d+d\d+(?P<hooks>\w*))?$")
+
+
+@pytest.mark.parametrize("name", kernel_names(ANY_ON_ARM, ("", None, "_softcap_bias_alibi_mask")))
+def test_kernels_on_arm_need_what_they_say(name, emit):
+    """They are compiled for CPUs that compute in float16, for its conversions' sake, and run on all; dot products say that they need them."""
+    text = emit(name, INSTRUCTION_SETS["arm_neon"])
+    assert not re.search(HALF_ARITHMETIC, text), f"{name} computes in float16"
+    assert bool(re.search(DOT, text)) == (name in OF_INTEGERS), f"{name}: dot products"
