@@ -1,7 +1,10 @@
 // Algorithm and schedule of a kernel: build_kernel() of kernel_spec.h.
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include "kernel_spec.h"
+#include "schedules/arm/bfloat16_dots.h"
 #include "schedules/carried_state.h"
 #include "schedules/simd/adjacent_sums.h"
 #include "schedules/simd/kept_lines.h"
@@ -216,6 +219,17 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 
 }  // namespace
 
+namespace {
+
+// Whether dot products of bytes stand in for those of bfloat16 pairs in kernels that multiply these.
+bool has_stand_ins(const Halide::Target &target) {
+    return target.arch == Halide::Target::ARM && target.has_feature(Halide::Target::ARMDotProd);
+}
+
+constexpr const char *kBfloat16Prefix = "hattnkernel_bfloat16_flash_";
+
+}  // namespace
+
 // Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
 bool fetches_by_row(const KernelSpec &spec, const TargetRow &target) {
     constexpr int kMostRows = 2;
@@ -235,6 +249,9 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WholeLoads());
+    if (spec.storage == KeyStorage::kBfloat16 && has_stand_ins(Halide::Target(halide_target(spec, target)))) {
+        kernel.pipeline.add_custom_lowering_pass(new schedules::arm::Bfloat16Dots());
+    }
     if (multiplies_matrices(spec.storage) && target.stand_in.empty()) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::MatrixTiles());
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::OverlappedBands(kernel.bands));
@@ -260,6 +277,24 @@ Halide::Module link_strictly(const std::string &name, const std::vector<Halide::
     Halide::Module linked = Halide::link_modules(name, modules);
     linked.set_any_strict_float(std::ranges::any_of(modules, &Halide::Module::any_strict_float));
     return linked;
+}
+
+void write_object(const std::string &name, const std::vector<Halide::Module> &modules, bool strict,
+                  const std::string &path) {
+    const Halide::Module linked = strict ? link_strictly(name, modules) : Halide::link_modules(name, modules);
+    linked.compile({{Halide::OutputFileType::object, path}});
+    if (has_stand_ins(linked.target())) {
+        schedules::arm::replace_dots_in_object(path, kBfloat16Prefix);
+    }
+}
+
+void write_assembly(const Halide::Module &module, const std::string &path) {
+    module.compile({{Halide::OutputFileType::assembly, path}});
+    if (has_stand_ins(module.target()) && module.name().starts_with(kBfloat16Prefix)) {
+        std::ifstream in(path);
+        const std::string text{std::istreambuf_iterator<char>(in), {}};
+        std::ofstream(path) << schedules::arm::with_bfdot(text);
+    }
 }
 
 }  // namespace hattn::generators

@@ -175,8 +175,7 @@ void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &fo
     for (const auto &[target, of_target] : modules) {
         if (!of_target.empty()) {
             compiled.objects.push_back(folder / ("kernels_" + std::to_string(compiled.objects.size()) + ".o"));
-            const auto link = target.second ? link_strictly : Halide::link_modules;
-            link("pack", of_target).compile({{Halide::OutputFileType::object, compiled.objects.back()}});
+            write_object("pack", of_target, target.second, compiled.objects.back());
         }
     }
 }

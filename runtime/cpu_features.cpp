@@ -78,6 +78,8 @@ bool cpu_has(const std::string &feature) {
         return has(HWCAP_ASIMD);
     if (feature == "asimddp")
         return has(HWCAP_ASIMDDP);
+    if (feature == "bf16")
+        return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
     return false;
 }
 #else

@@ -181,6 +181,7 @@ std::vector<TargetRow> aarch64_targets() {
                                      {8, 64, 4, 1, 4},
                                      {16, 64, 4, 1, 4},
                                      {32, 64, 4, 1, 4}},
+            .bfloat16 = {dot_products.c_str(), "bf16", {{24, 48, 6, 3, 4}}},
             .integers = {dot_products.c_str(), "asimddp", IntegerProducts::kBytes},
         },
     };

@@ -123,6 +123,24 @@ def test_values_of_integers_on_arm(name, emit):
     assert any(map(is_clean, loops)), f"{name}: no clean loop among\n" + "\n".join(loop.text() for loop in loops)
 
 
+PAIRS_NAME = re.compile(r"bfloat16_flash_arm_neon_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+PAIR_GROUP = 4  # of a key, in one pass
+
+
+@pytest.mark.parametrize("name", kernel_names(PAIRS_NAME, ("", "_bias_alibi_mask")))
+def test_pairs_on_arm(name, emit):
+    """Both products are of pairs of bfloat16 numbers, on sums that stay in registers, with a load for each vector of rows and each pair of a
+    key or a value."""
+    match = PAIRS_NAME.match(name)
+    isa = INSTRUCTION_SETS["arm_neon"]
+    rows, keys, elements = int(match["v"]), int(match["u"]), int(match["d"])
+    loops = innermost_loops(emit(name, isa), isa)
+    for groups, block in ((PAIR_GROUP, keys), (1, elements)):
+        found = [loop for loop in loops if loop.count(r"\bbfdot\b") == groups * rows * block]
+        clean = [loop for loop in found if not loop.count(isa.spill) and loop.count(r"\bld1r\b") == groups * block and not loop.count(r"\bshll")]
+        assert clean, f"{name}: no clean loop of {rows} x {block} sums among\n" + "\n".join(loop.text() for loop in found)
+
+
 # Arithmetic on float16, which CPUs of Armv8.0 lack; they have conversions alone.
 HALF_ARITHMETIC = r"\bf(?!cvtl|cvtn)\w+\s+v\d+\.[48]h|\bf(?!cvt\s)\w+\s+h\d+|\bfmov\s+\w+, h\d+"
 
@@ -142,4 +160,5 @@ def test_kernels_on_arm_need_what_they_say(name, emit):
     """They are compiled for CPUs that compute in float16, for its conversions' sake, and run on all; dot products say that they need them."""
     text = emit(name, INSTRUCTION_SETS["arm_neon"])
     assert not re.search(HALF_ARITHMETIC, text), f"{name} computes in float16"
-    assert bool(re.search(DOT, text)) == (name in OF_INTEGERS), f"{name}: dot products"
+    assert bool(re.search(DOT, text)) == bool((match := ONE_TYPE_NAME.match(name)) and "int" in match["dtype"]), f"{name}: dot products"
+    assert bool(re.search(r"\bbfdot\b", text)) == bool(PAIRS_NAME.match(name)), f"{name}: products of bfloat16 pairs"
