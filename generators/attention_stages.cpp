@@ -368,7 +368,7 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
     Expr sum = in_steps      ? inputs.value_steps().sum(at, d)
                : in_digits   ? inputs.value_digits().sum(at, d)
-               : in_bytes    ? state(r, inputs.value_numbers().position(d))
+               : in_bytes    ? state(r, inputs.value_signed_bytes().position(d))
                : in_integers ? inputs.value_pairs().sum(at, d)
                              : state(r, d);
     output_scale(d) = scaled_output(inputs, 1.0f, d);

@@ -18,6 +18,13 @@ namespace hattn::generators {
 
 inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most models' heads
 
+// Of integers both products are of them, for instructions that sum up as well.
+enum class IntegerProducts {
+    kNone,   // they are brought into float32
+    kPairs,  // sums of two, see IntegerPairs; of whole lines of int4 of four, see IntegerDigits
+    kBytes,  // sums of four with signs, see IntegerBytes
+};
+
 struct StageOptions {
     HookMask hooks = 0;
     int rows = 0;   // rows of the tile, of which those past the last repeat it; 0: only those that exist are looked at
@@ -43,9 +50,7 @@ struct StageOptions {
     int fetch_rows = 0;
     bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
-    // Of integers: both products are of them, for instructions that sum pairs, or fours, of these up.
-    bool integer_products = false;
-    bool byte_products = false;  // likewise, of bytes that have signs, see IntegerBytes
+    IntegerProducts integer_products = IntegerProducts::kNone;  // of keys and values that are integers
     // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
     // row sees. The tile's rows fill whole vectors.
     bool values_in_place = false;
@@ -239,7 +244,7 @@ struct ScoreStages {
     bool in_steps = false;                 // rows count positions, see IntegerSteps
     bool in_integers = false;              // the same, see IntegerPairs, or, with in_digits, IntegerDigits
     bool in_digits = false;
-    bool in_bytes = false;  // and see IntegerBytes
+    bool in_bytes = false;                        // and see IntegerBytes
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     int joined_rows = 0;                          // of sums that are computed together; in_matrices
     bool in_sides = false;                        // as StageOptions
@@ -276,20 +281,20 @@ private:
     void ask_for_rows(const StageOptions &options);
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
-    int lines_of_step(int block) const;                            // that a block's keys have in one step
-    Halide::Expr granule_of_key() const;                           // of key k of chunk c, clamped to the last key's
-    Halide::Expr slot_of_key() const;                              // in that, likewise
-    Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
-    void place_keys();                                             // defines key_starts
-    Halide::Expr key_of_steps();                                   // at a position d; with in_steps
-    RowSteps::Row key_bytes() const;                               // of key k of chunk c; of integers
-    RowSteps::Row key_scales() const;                              // of its blocks; likewise
-    Halide::Expr sum_products(const StageOptions &options);        // defines dot, and gives the product
-    void multiply_steps(int fetch_block);                          // adds to dot; with in_steps
-    Halide::Expr multiply_integers(int fetch_block);               // likewise, in_integers, and gives the product
-    Halide::Expr multiply_bytes(int fetch_block);                  // likewise, in_bytes
+    int lines_of_step(int block) const;                               // that a block's keys have in one step
+    Halide::Expr granule_of_key() const;                              // of key k of chunk c, clamped to the last key's
+    Halide::Expr slot_of_key() const;                                 // in that, likewise
+    Halide::Expr key_of_block(const Halide::Expr &element) const;     // or the element; with slices
+    void place_keys();                                                // defines key_starts
+    Halide::Expr key_of_steps();                                      // at a position d; with in_steps
+    RowSteps::Row key_bytes() const;                                  // of key k of chunk c; of integers
+    RowSteps::Row key_scales() const;                                 // of its blocks; likewise
+    Halide::Expr sum_products(const StageOptions &options);           // defines dot, and gives the product
+    void multiply_steps(int fetch_block);                             // adds to dot; with in_steps
+    Halide::Expr multiply_integers(int fetch_block);                  // likewise, in_integers, and gives the product
+    Halide::Expr multiply_bytes(int fetch_block);                     // likewise, in_bytes
     void ask_with_steps(int fetch_block, const Halide::Expr &steps);  // defines asked, of integers
-    Halide::Expr multiply_digits(int fetch_block);                 // in place of sum_products(), in_digits
+    Halide::Expr multiply_digits(int fetch_block);                    // in place of sum_products(), in_digits
     // Defines query_integers, of what queries have at positions.
     void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);
     void multiply_slices(int slices, int elements);          // adds to dot; with key_groups
@@ -371,8 +376,8 @@ struct AttentionStages : ScoreStages {
     // In_digits value_scales are (quarter, k, step, c), integer_output (r, lane, panel, digit, c), and value_words
     // (side, lane, word, part, quad, granule, c) bytes of four keys.
     DigitValues value_digits;
-    // In_bytes integer_output is (r, lane, panel, digit, c), and value_words (side, lane, panel, quad, granule, c) int8,
-    // of four keys; of value_digits weight_digits are (k, r, digit, block, c).
+    // In_bytes integer_output is (r, lane, panel, digit, c), and value_words (side, lane, panel, quad, granule, c)
+    // int8, of four keys.
     ByteValues value_bytes;
     Halide::Func unseen_values;  // (granule, c) unseen_rows(); defined with StageOptions::unseen_rows
     Halide::Func chunk_output;   // (r, d, c) weights . values
@@ -483,10 +488,11 @@ private:
     // Defines chunk_output over (r, d, c), as does multiply_value_matrices().
     void multiply_values(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_matrices(const AttentionInputs &inputs);
-    void weigh_blocks(const AttentionInputs &inputs, int largest_integer);  // defines weight_unit
+    // Defines value_scales, what it takes, and the units of weights.
+    void weigh_blocks(const AttentionInputs &inputs, int largest_integer);
     Halide::Expr weight_in_units(const Halide::Expr &key, const Halide::Expr &row, const Halide::Expr &of_block,
                                  const Halide::Expr &chunk) const;  // int16, weights by the scale of values
-    void weigh_digits(const AttentionInputs &inputs);    // defines weight_digits, block_digits
+    void weigh_digits(const AttentionInputs &inputs);               // defines weight_digits, block_digits
     Halide::Expr stored_value_scale(const AttentionInputs &inputs, const Halide::Expr &of_block);  // of key k
     void find_weight_unit(const Halide::Expr &size, int largest_integer);  // of scales, over_scales
     void multiply_value_bytes(const AttentionInputs &inputs, const StageOptions &options);

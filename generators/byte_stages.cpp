@@ -9,7 +9,7 @@ using namespace Halide;
 // The products of high digits, times the base, and those of low digits. A sum over all elements of a row has its scales
 // if all keys have one, and else those of its blocks multiply their parts of it.
 Expr ScoreStages::multiply_bytes(int fetch_block) {
-    const IntegerBytes row = inputs_.key_numbers();
+    const IntegerBytes row = inputs_.key_signed_bytes();
     round_query([&](const Expr &position) { return query_tile(r, row.element(position)); }, row.positions(),
                 kLargestDigits);
     digits.query_digits = Func("query_digits");
@@ -26,7 +26,8 @@ Expr ScoreStages::multiply_bytes(int fetch_block) {
     over_lanes = RDom(0, row.lanes, "over_lanes");
     const auto product = [&](const Expr &of_step, const RVar &vector, const RVar &of_side, const Expr &of_digit) {
         Expr within = lane * kSides + of_side;
-        Expr query = digits.query_digits(r, of_step * row.elements + vector * row.numbers() + within, of_digit);
+        Expr query =
+            digits.query_digits(r, of_step * row.elements + vector * row.numbers_of_vector() + within, of_digit);
         return cast<int>(row.number(key_bytes(), of_step, vector, within)) * cast<int>(query);
     };
     Expr nothing = asked(k / fetch_block, c);
@@ -39,8 +40,8 @@ Expr ScoreStages::multiply_bytes(int fetch_block) {
     lane_integers(lane, digits.digit, r, k, c) = cast<int>(nothing);
     lane_integers(lane, digits.digit, r, k, c) +=
         product(over_integers.z, over_integers.y, over_integers.x, digits.digit);
-    lane_floats(lane, r, k, c) =
-        cast<float>((lane_integers(lane, 1, r, k, c) << kDigitBits) + lane_integers(lane, 0, r, k, c));
+    lane_floats(lane, r, k, c) = cast<float>(lane_integers(lane, 1, r, k, c)) * static_cast<float>(kDigitBase) +
+                                 cast<float>(lane_integers(lane, 0, r, k, c));
     dot(r, k, c) += select(one_key_scale, lane_floats(over_lanes, r, k, c), lane_sums(over_lanes, r, k, c));
     return dot(r, k, c) * query_unit(r);
 }
@@ -54,7 +55,7 @@ void AttentionStages::multiply_value_bytes(const AttentionInputs &inputs, const 
     q.weight_digits = Func("weight_digits");
     q.weight_digits(k, r, digit, block, c) = digit_of(weight_in_units(k, r, block, c), digit);
 
-    const IntegerBytes row = inputs.value_numbers();
+    const IntegerBytes row = inputs.value_signed_bytes();
     value_positions = row.positions();
     constexpr int kQuads = kGranuleKeys / kSides;
     Expr stored_granule = c * granules(chunk_keys) + granule;
@@ -65,7 +66,7 @@ void AttentionStages::multiply_value_bytes(const AttentionInputs &inputs, const 
     Expr number = row.number(byte, panel / row.vectors(), panel % row.vectors(), lane);
     if (options.fetch_pass > 0) {
         fetch_next_keys(inputs, options);
-        Expr pass = panel / (options.fetch_pass / row.numbers());
+        Expr pass = panel / (options.fetch_pass / row.numbers_of_vector());
         number += cast<int8_t>(asked_next(quad * kSides, pass * granules(options.chunk) + granule, c));
     }
     v.value_numbers = Func("value_numbers");
@@ -87,7 +88,7 @@ void AttentionStages::multiply_value_bytes(const AttentionInputs &inputs, const 
     integer_output(r, lane, panel, digit, c) +=
         cast<int>(value) * cast<int>(q.weight_digits(key, r, digit, of_block, c));
     const auto output_of = [&](int of_digit) {
-        return cast<float>(integer_output(r, d % row.numbers(), d / row.numbers(), of_digit, c));
+        return cast<float>(integer_output(r, d % row.numbers_of_vector(), d / row.numbers_of_vector(), of_digit, c));
     };
     chunk_output(r, d, c) = (output_of(1) * static_cast<float>(kDigitBase) + output_of(0)) * weight_unit(r, c);
 }

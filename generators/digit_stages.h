@@ -13,7 +13,7 @@ struct DigitScores {
     Halide::Var digit{"digit"};
     Halide::Var quarter{"quarter"};  // of a line
     Halide::Expr query_positions;    // of a row
-    Halide::Func query_digits;       // (r, position, digit) of query_integers
+    Halide::Func query_digits;       // (r, position, digit) of query_integers; likewise
     Halide::RDom over_quarter;       // (byte, nibble) of a quarter
     Halide::Func query_offsets;      // (quarter, r, step) what kByteOffset adds to sums, with its sign changed
     Halide::Func key_granule;        // (granule, c) of the table
@@ -30,7 +30,8 @@ struct DigitScores {
 struct DigitValues {
     Halide::Var quad{"quad"};  // of a granule's keys, or a chunk's: quad * kSides + side
     Halide::Var half{"half"}, word{"word"};
-    Halide::Func weight_digits;  // (k, r, digit, c), and of weights by the scale of values
+    Halide::Func weight_digits;  // (k, r, digit, c), and of weights by the scale of values. In_bytes (k, r, digit,
+                                 // block, c) of these
     Halide::Func block_digits;   // (side, quarter, quad, r, digit, step, c)
     // Sums and maxima by vectors, whose lanes are the quads of a granule, and quarters.
     Halide::RDom over_lane_scales;  // (slot of a quad, granule, line)
@@ -42,7 +43,7 @@ struct DigitValues {
     Halide::Func block_sums;        // (quarter, r, digit, step, c)
     Halide::Func value_bytes;       // (byte, side, part, quad, granule, c)
     Halide::Func value_halves;      // (side, byte, pair, half, part, quad, granule, c) of two keys
-    Halide::RDom over_key_quads;    // (side, quad, granule) of the keys of a chunk
+    Halide::RDom over_key_quads;    // (side, quad, granule) of the keys of a chunk; likewise used in_bytes
 };
 
 }  // namespace hattn::generators

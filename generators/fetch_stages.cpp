@@ -141,7 +141,7 @@ void ScoreStages::ask_for_rows(const StageOptions &options) {
 
 Expr ScoreStages::step_count() const {
     return in_steps      ? inputs_.key_steps().count()
-           : in_bytes    ? inputs_.key_numbers().count()
+           : in_bytes    ? inputs_.key_signed_bytes().count()
            : in_integers ? inputs_.key_pairs().count()
                          : over_dim.x.extent() / kLineFloats;
 }

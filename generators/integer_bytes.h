@@ -13,8 +13,8 @@ namespace hattn::generators {
 struct IntegerBytes : RowSteps {
     IntegerBytes(hattn_dtype type, int lanes, const Halide::Expr &dim);
 
-    int numbers() const;  // of a vector
-    int vectors() const;  // of a step
+    int numbers_of_vector() const;  // of a vector
+    int vectors() const;            // of a step
 
     Halide::Expr element(const Halide::Expr &position) const;
     Halide::Expr position(const Halide::Expr &element) const;

@@ -127,11 +127,11 @@ IntegerPairs AttentionInputs::value_pairs() const {
     return {all_type, stored_value.lanes, value_dim()};
 }
 
-IntegerBytes AttentionInputs::key_numbers() const {
+IntegerBytes AttentionInputs::key_signed_bytes() const {
     return {all_type, stored_key.lanes, key_dim()};
 }
 
-IntegerBytes AttentionInputs::value_numbers() const {
+IntegerBytes AttentionInputs::value_signed_bytes() const {
     return {all_type, stored_value.lanes, value_dim()};
 }
 

@@ -56,8 +56,8 @@ struct AttentionInputs {
     IntegerSteps value_steps() const;
     IntegerPairs key_pairs() const;  // likewise, where pairs of integers are multiplied
     IntegerPairs value_pairs() const;
-    IntegerBytes key_numbers() const;  // or bytes that have signs
-    IntegerBytes value_numbers() const;
+    IntegerBytes key_signed_bytes() const;  // or bytes that have signs
+    IntegerBytes value_signed_bytes() const;
     IntegerDigits key_digits() const;  // or bytes of int4 lines
     IntegerDigits value_digits() const;
     Halide::Expr key_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;

@@ -46,9 +46,9 @@ bool has_whole_matrices(const KernelSpec &spec) {
 // That products with integers take at once.
 int vectors_of_products(const TargetRow &target) {
     switch (target.integers.products) {
-    case schedules::IntegerProducts::kPairs:
+    case IntegerProducts::kPairs:
         return 2;
-    case schedules::IntegerProducts::kBytes:
+    case IntegerProducts::kBytes:
         return kSides;
     default:
         return 1;
@@ -81,9 +81,11 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
             "kernel '" + name +
             "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not of one or two rows");
     }
-    if (storage_bits(type_of_all(found->spec.storage)) < 16 && tile.value_unroll % vectors_of_products(found->target) != 0) {
+    if (storage_bits(type_of_all(found->spec.storage)) < 16 &&
+        tile.value_unroll % vectors_of_products(found->target) != 0) {
         throw std::invalid_argument("kernel '" + name + "': integers are multiplied by " +
-                                    std::to_string(vectors_of_products(found->target)) + " vectors of values at a time");
+                                    std::to_string(vectors_of_products(found->target)) +
+                                    " vectors of values at a time");
     }
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");

@@ -1,7 +1,5 @@
 // Algorithm and schedule of a kernel: build_kernel() of kernel_spec.h.
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "kernel_spec.h"
 #include "schedules/arm/bfloat16_dots.h"
@@ -47,12 +45,12 @@ bool is_one_block(const schedules::Tile &tile) {
     return tile.rows == tile.row_vectors;
 }
 
-bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
-    return storage_bits(type_of_all(spec.storage)) < 16 && target.integers.products != schedules::IntegerProducts::kNone;
+IntegerProducts integer_products(const KernelSpec &spec, const TargetRow &target) {
+    return storage_bits(type_of_all(spec.storage)) < 16 ? target.integers.products : IntegerProducts::kNone;
 }
 
-bool multiplies_bytes(const KernelSpec &spec, const TargetRow &target) {
-    return multiplies_integers(spec, target) && target.integers.products == schedules::IntegerProducts::kBytes;
+bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
+    return integer_products(spec, target) != IntegerProducts::kNone;
 }
 
 // Where the value loop asks for keys, see decisions 0040 and 0057, or values: with one block of rows, of 16 bits one or
@@ -112,8 +110,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                         .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
                                         .fetch_rows = asks_for_rows ? 2 : 0,
                                         .fetch_operands = fetches_operands,
-                                        .integer_products = multiplies_integers(spec, target),
-                                        .byte_products = multiplies_bytes(spec, target),
+                                        .integer_products = integer_products(spec, target),
                                         .values_in_place = in_place,
                                         .keys_in_place = keys_in_place,
                                         .state_from_first = fetches_operands && !matrices,
@@ -219,17 +216,6 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 
 }  // namespace
 
-namespace {
-
-// Whether dot products of bytes stand in for those of bfloat16 pairs in kernels that multiply these.
-bool has_stand_ins(const Halide::Target &target) {
-    return target.arch == Halide::Target::ARM && target.has_feature(Halide::Target::ARMDotProd);
-}
-
-constexpr const char *kBfloat16Prefix = "hattnkernel_bfloat16_flash_";
-
-}  // namespace
-
 // Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
 bool fetches_by_row(const KernelSpec &spec, const TargetRow &target) {
     constexpr int kMostRows = 2;
@@ -249,7 +235,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WholeLoads());
-    if (spec.storage == KeyStorage::kBfloat16 && has_stand_ins(Halide::Target(halide_target(spec, target)))) {
+    if (spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::arm::Bfloat16Dots());
     }
     if (multiplies_matrices(spec.storage) && target.stand_in.empty()) {
@@ -277,24 +263,6 @@ Halide::Module link_strictly(const std::string &name, const std::vector<Halide::
     Halide::Module linked = Halide::link_modules(name, modules);
     linked.set_any_strict_float(std::ranges::any_of(modules, &Halide::Module::any_strict_float));
     return linked;
-}
-
-void write_object(const std::string &name, const std::vector<Halide::Module> &modules, bool strict,
-                  const std::string &path) {
-    const Halide::Module linked = strict ? link_strictly(name, modules) : Halide::link_modules(name, modules);
-    linked.compile({{Halide::OutputFileType::object, path}});
-    if (has_stand_ins(linked.target())) {
-        schedules::arm::replace_dots_in_object(path, kBfloat16Prefix);
-    }
-}
-
-void write_assembly(const Halide::Module &module, const std::string &path) {
-    module.compile({{Halide::OutputFileType::assembly, path}});
-    if (has_stand_ins(module.target()) && module.name().starts_with(kBfloat16Prefix)) {
-        std::ifstream in(path);
-        const std::string text{std::istreambuf_iterator<char>(in), {}};
-        std::ofstream(path) << schedules::arm::with_bfdot(text);
-    }
 }
 
 }  // namespace hattn::generators

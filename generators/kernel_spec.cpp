@@ -237,7 +237,7 @@ Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
     case KeyStorage::kAllInt8:
     case KeyStorage::kAllInt4:
     case KeyStorage::kInt4Lines:
-        if (target.integers.products != schedules::IntegerProducts::kNone) {
+        if (target.integers.products != IntegerProducts::kNone) {
             return {target.integers.halide_target, target.integers.cpu_features};
         }
         [[fallthrough]];

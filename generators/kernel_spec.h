@@ -75,11 +75,6 @@ bool is_strict(const KernelSpec &spec);
 // that no number anywhere is a NaN, and that sums may be taken apart. Others than strict kernels are made for that.
 Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules);
 
-// An object, or assembly, of modules for one target, which are linked strictly or not.
-void write_object(const std::string &name, const std::vector<Halide::Module> &modules, bool strict,
-                  const std::string &path);
-void write_assembly(const Halide::Module &module, const std::string &path);
-
 // A kernel that can be compiled, whether or not it is one of the library's.
 struct NamedKernel {
     KernelSpec spec;

@@ -12,6 +12,7 @@
 #include "device_kernels.h"
 #include "device_objects.h"
 #include "device_table_writer.h"
+#include "kernel_object.h"
 #include "kernel_spec.h"
 #include "kernel_table_writer.h"
 #include "pack_writer.h"
@@ -58,15 +59,14 @@ const KernelFamily &family_with_candidates(const std::string &name) {
 }
 
 // All kernels of one family for one target, as one object file.
-void write_family(const Architecture &architecture, const std::string &target_name, const std::string &family,
+void write_object(const Architecture &architecture, const std::string &target_name, const std::string &family,
                   const std::string &path) {
     const TargetRow target = resolve_target(architecture, target_name);
-    const std::vector<KernelSpec> specs = kernels_of(target, family_of(family));
-    std::vector<Module> modules;
-    for (const KernelSpec &spec : specs) {
-        modules.push_back(compile_kernel(spec, target));
+    KernelObject object;
+    for (const KernelSpec &spec : kernels_of(target, family_of(family))) {
+        object.add(spec, target);
     }
-    write_object(family + "_" + target_name, modules, std::ranges::any_of(specs, is_strict), path);
+    object.write(family + "_" + target_name, path);
 }
 
 // Assembly and lowered statement of one kernel, for reading and for the code generation tests.
@@ -78,9 +78,7 @@ void emit_kernel(const Architecture &architecture, const std::string &name, cons
         return;
     }
     const NamedKernel kernel = kernel_named(architecture, name);
-    const Module module = compile_kernel(kernel.spec, kernel.target);
-    module.compile({{OutputFileType::stmt, directory + "/" + name + ".stmt"}});
-    write_assembly(module, directory + "/" + name + ".s");
+    emit_kernel(kernel.spec, kernel.target, directory);
 }
 
 // Words that start with @ name files that hold more of them.
@@ -239,7 +237,7 @@ The architecture is x86-64 or aarch64, by default that of this machine. Commands
 int run_command(const Architecture &architecture, const std::vector<std::string> &words) {
     const std::string command = words.empty() ? "" : words[0];
     if (command == "object" && words.size() == 4) {
-        write_family(architecture, words[1], words[2], words[3]);
+        write_object(architecture, words[1], words[2], words[3]);
     } else if (command == "device-objects" && words.size() == 4) {
         write_device_objects(words[1], family_of(words[2]).kind, words[3]);
     } else if (command == "table" && words.size() == 2) {

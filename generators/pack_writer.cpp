@@ -163,19 +163,18 @@ bool compiles(const std::string &name, const LeaveOut &leave_out, Compile compil
 // One object per set of instructions.
 void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &folder, const LeaveOut &leave_out,
                      Compiled &compiled) {
-    std::map<std::pair<std::string, bool>, std::vector<Halide::Module>> modules;  // by target, and whether strict
+    std::map<std::pair<std::string, bool>, KernelObject> objects;  // by target, and whether strict
     for (const NamedKernel &kernel : kernels) {
-        std::vector<Halide::Module> &of_target =
-            modules[{halide_target(kernel.spec, kernel.target), is_strict(kernel.spec)}];
+        KernelObject &of_target = objects[{halide_target(kernel.spec, kernel.target), is_strict(kernel.spec)}];
         if (compiles(kernel.spec.name(kernel.target.name), leave_out,
-                     [&] { of_target.push_back(compile_kernel(kernel.spec, kernel.target)); })) {
+                     [&] { of_target.add(kernel.spec, kernel.target); })) {
             compiled.of_cpu.push_back(describe(kernel));
         }
     }
-    for (const auto &[target, of_target] : modules) {
-        if (!of_target.empty()) {
+    for (const auto &[target, of_target] : objects) {
+        if (!of_target.is_empty()) {
             compiled.objects.push_back(folder / ("kernels_" + std::to_string(compiled.objects.size()) + ".o"));
-            write_object("pack", of_target, target.second, compiled.objects.back());
+            of_target.write("pack", compiled.objects.back());
         }
     }
 }

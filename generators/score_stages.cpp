@@ -46,14 +46,14 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
-      step_elements(options.byte_products      ? inputs.key_numbers().elements
-                    : options.integer_products ? inputs.key_pairs().elements
-                                               : generators::step_elements(all_type)),
+      step_elements(options.integer_products == IntegerProducts::kBytes   ? inputs.key_signed_bytes().elements
+                    : options.integer_products == IntegerProducts::kPairs ? inputs.key_pairs().elements
+                                                                          : generators::step_elements(all_type)),
       steps_of_line(storage_bits(HATTN_FLOAT32) / storage_bits(all_type)),
-      in_steps(inputs.in_steps() && !options.integer_products),
-      in_integers(options.integer_products),
+      in_steps(inputs.in_steps() && options.integer_products == IntegerProducts::kNone),
+      in_integers(options.integer_products != IntegerProducts::kNone),
       in_digits(inputs.in_lines()),
-      in_bytes(options.byte_products),
+      in_bytes(options.integer_products == IntegerProducts::kBytes),
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
       joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),

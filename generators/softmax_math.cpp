@@ -84,7 +84,10 @@ Expr is_negative_infinity(Expr x) {
 }
 
 Expr is_seen(Expr weight) {
-    return select(std::move(weight) > 0.0f, 1.0f, 0.0f);
+    // By its bits, as compilers may take it that no number is a NaN. What precedes zero is larger than any.
+    constexpr uint32_t kInfinity = 0x7f800000;
+    Expr before = reinterpret<uint32_t>(std::move(weight)) - Expr(uint32_t{1});
+    return select(before < Expr(kInfinity), 1.0f, 0.0f);
 }
 
 Expr finite_logit(Expr x, Expr unit) {

@@ -134,6 +134,8 @@ constexpr int shortest_head(hattn_dtype type) {
 
 // Of kernels that take them by whole cache lines.
 inline constexpr int kInt4Line = 128;
+// And the longest, of integers of one scale, whose sums have 32 bits, see docs/decisions/0057.
+inline constexpr int kLongestHead = 8192;
 
 struct KernelInfo {
     const char *name;

@@ -11,6 +11,8 @@
 
 namespace hattn::schedules {
 
+using generators::IntegerProducts;
+
 namespace {
 
 constexpr const char *kNoAsserts = "-no_asserts-no_bounds_query-no_runtime-user_context";
@@ -170,8 +172,9 @@ std::vector<TargetRow> aarch64_targets() {
             .flash_tiles = {{24, 64, 6, 4, 4}, {48, 64, 6, 4, 4}},
             .split_kv_tiles =
                 {{1, 32, 1, 8, 8}, {2, 64, 2, 4, 8}, {4, 64, 4, 4, 4}, {8, 64, 4, 4, 4}, {16, 32, 4, 4, 4}},
-            // Of integers, which have a sum for each digit.
-            .one_type_split_kv_tiles = {{1, 64, 1, 4, 8}, {2, 64, 2, 4, 4}, {4, 64, 2, 4, 4}, {8, 64, 2, 4, 4}},
+            // Of integers, which have a sum for each digit. With each four values of a pass a line is asked for: of
+            // int8 all of a key, as passes take 16 elements.
+            .one_type_split_kv_tiles = {{1, 64, 1, 4, 4}, {2, 64, 2, 4, 4}, {4, 64, 2, 4, 4}, {8, 64, 2, 4, 4}},
             .halves_split_kv_tiles = {{1, 64, 1, 8, 8}, {2, 64, 2, 4, 8}, {4, 64, 4, 4, 4}, {8, 64, 4, 4, 4}},
             .unfused_scores_tiles =
                 {{1, 32, 1, 4}, {2, 64, 2, 4}, {4, 64, 1, 8}, {8, 64, 2, 8}, {16, 64, 4, 4}, {32, 64, 4, 4}},
@@ -181,7 +184,8 @@ std::vector<TargetRow> aarch64_targets() {
                                      {8, 64, 4, 1, 4},
                                      {16, 64, 4, 1, 4},
                                      {32, 64, 4, 1, 4}},
-            .bfloat16 = {dot_products.c_str(), "bf16", {{24, 48, 6, 3, 4}}},
+            // With four keys at a time sums, rows and keys take more than 32 registers.
+            .bfloat16 = {dot_products.c_str(), "bf16", {{24, 48, 6, 3, 4}}, true},
             .integers = {dot_products.c_str(), "asimddp", IntegerProducts::kBytes},
         },
     };
@@ -265,6 +269,7 @@ TargetRow resolve_stand_in(const Architecture &architecture, const std::string &
     row.cpu_features = other.cpu_features;
     row.bfloat16.halide_target = other.halide_target;
     row.bfloat16.cpu_features = "";
+    row.bfloat16.by_proxy = false;
     row.integers.halide_target = other.halide_target;
     row.integers.cpu_features = "";
     row.matrices.halide_target = other.halide_target;

@@ -59,6 +59,7 @@ struct Bfloat16Kernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";
     std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
+    bool by_proxy = false;               // other instructions stand for them, see schedules/arm/bfloat16_dots.h
 };
 
 // Tiles of flash for some CPUs of the target, in place of the target's.
@@ -69,15 +70,10 @@ struct CpuTiles {
 };
 
 // Kernels that multiply integers, where a CPU has an instruction for that which sums up as well.
-enum class IntegerProducts {
-    kNone,   // kernels are as those of other types, and the target's
-    kPairs,  // of 16 bits
-    kBytes,  // with signs, of which it sums up four
-};
 struct IntegerKernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";
-    IntegerProducts products = IntegerProducts::kNone;
+    generators::IntegerProducts products = {};  // kNone: kernels are as those of other types, and the target's
 };
 
 // Kernels that multiply small matrices of bfloat16 numbers, likewise.

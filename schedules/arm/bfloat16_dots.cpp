@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -17,12 +18,14 @@ using namespace Halide::Internal;
 namespace {
 
 constexpr int kPair = 2, kBytesOfPair = 4;
+constexpr int kLanes = 4;  // of the 128 bits that instructions are changed of
 
 // The bfloat16 numbers that a value has in float32, perhaps widened before they are repeated for all lanes; or
 // undefined.
 Expr numbers_of(const Expr &value) {
     if (const Cast *cast = value.as<Cast>()) {
-        return value.type().bits() == 32 && cast->value.type().is_bfloat() ? cast->value : Expr();
+        const bool is_widened = value.type().is_float() && value.type().bits() == 32 && cast->value.type().is_bfloat();
+        return is_widened ? cast->value : Expr();
     }
     const Shuffle *shuffle = value.as<Shuffle>();
     const Expr numbers = shuffle && shuffle->vectors.size() == 1 ? numbers_of(shuffle->vectors[0]) : Expr();
@@ -33,7 +36,7 @@ Expr numbers_of(const Expr &value) {
 // instruction can do without copies if it is the second.
 std::vector<Expr> factors_in_bytes(const VectorReduce *sum) {
     const Mul *product = sum && sum->op == VectorReduce::Add ? sum->value.as<Mul>() : nullptr;
-    if (!product || sum->value.type().lanes() != kPair * sum->type.lanes()) {
+    if (!product || sum->value.type().lanes() != kPair * sum->type.lanes() || sum->type.lanes() % kLanes != 0) {
         return {};
     }
     const Expr a = numbers_of(product->a), b = numbers_of(product->b);
@@ -89,54 +92,99 @@ int replace_dots(std::span<uint32_t> instructions) {
 
 namespace {
 
-// What lies at an offset of a file, in a copy.
-template<typename T>
-std::vector<T> read_at(const std::vector<char> &file, uint64_t offset, uint64_t bytes, const std::string &path) {
-    if (offset > file.size() || bytes > file.size() - offset) {
-        throw std::runtime_error(path + ": ends within what its headers name");
-    }
-    std::vector<T> items(bytes / sizeof(T));
-    std::memcpy(items.data(), file.data() + offset, items.size() * sizeof(T));
-    return items;
+[[noreturn]] void refuse(const std::string &path, const std::string &why) {
+    throw std::runtime_error(path + ": " + why);
 }
+
+// An object that is read as a whole, and its sections.
+class Object {
+public:
+    explicit Object(const std::string &path) : path_(path) {
+        std::ifstream in(path, std::ios::binary);
+        bytes_ = {std::istreambuf_iterator<char>(in), {}};
+        const Elf64_Ehdr header = read<Elf64_Ehdr>(0, sizeof(Elf64_Ehdr)).front();
+        if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+            header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != EM_AARCH64 || header.e_type != ET_REL ||
+            header.e_shentsize != sizeof(Elf64_Shdr)) {
+            refuse(path, "is no object for 64-bit ARM");
+        }
+        sections_ = read<Elf64_Shdr>(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr));
+    }
+
+    const std::vector<Elf64_Shdr> &sections() const {
+        return sections_;
+    }
+    const Elf64_Shdr &section(uint32_t index) const {
+        if (index == SHN_UNDEF || index >= sections_.size()) {
+            refuse(path_, "names a section that it has not");
+        }
+        return sections_[index];
+    }
+
+    // A copy of what lies at an offset.
+    template<typename T>
+    std::vector<T> read(uint64_t offset, uint64_t size) const {
+        if (offset > bytes_.size() || size > bytes_.size() - offset) {
+            refuse(path_, "ends within what its headers name");
+        }
+        std::vector<T> items(size / sizeof(T));
+        std::memcpy(items.data(), bytes_.data() + offset, items.size() * sizeof(T));
+        return items;
+    }
+    template<typename T>
+    std::vector<T> read(const Elf64_Shdr &section) const {
+        return read<T>(section.sh_offset, section.sh_size);
+    }
+
+    void replace_dots_of(const Elf64_Sym &function, const std::string &name) {
+        const Elf64_Shdr &code = section(function.st_shndx);
+        if (function.st_value > code.sh_size || function.st_size > code.sh_size - function.st_value) {
+            refuse(path_, name + " is not within its section");
+        }
+        const uint64_t offset = code.sh_offset + function.st_value;
+        auto instructions = read<uint32_t>(offset, function.st_size);
+        if (replace_dots(instructions) == 0) {
+            refuse(path_, name + " has no dot products");
+        }
+        std::memcpy(bytes_.data() + offset, instructions.data(), instructions.size() * sizeof(uint32_t));
+    }
+
+    void write() const {
+        std::ofstream out(path_, std::ios::binary);
+        out.write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
+        if (!out.flush()) {
+            refuse(path_, "cannot be written");
+        }
+    }
+
+private:
+    std::string path_;
+    std::vector<char> bytes_;
+    std::vector<Elf64_Shdr> sections_;
+};
 
 }  // namespace
 
-void replace_dots_in_object(const std::string &path, const std::string &prefix) {
-    std::ifstream in(path, std::ios::binary);
-    std::vector<char> file{std::istreambuf_iterator<char>(in), {}};
-    const auto headers = read_at<Elf64_Ehdr>(file, 0, sizeof(Elf64_Ehdr), path);
-    const Elf64_Ehdr &header = headers.front();
-    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        header.e_machine != EM_AARCH64 || header.e_type != ET_REL) {
-        throw std::runtime_error(path + ": is no object for 64-bit ARM");
-    }
-    const auto sections = read_at<Elf64_Shdr>(file, header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), path);
-    for (const Elf64_Shdr &table : sections) {
+void replace_dots_in_object(const std::string &path, const std::vector<std::string> &functions) {
+    Object object(path);
+    std::set<std::string> missing(functions.begin(), functions.end());
+    for (const Elf64_Shdr &table : object.sections()) {
         if (table.sh_type != SHT_SYMTAB) {
             continue;
         }
-        const Elf64_Shdr &strings = sections.at(table.sh_link);
-        const auto names = read_at<char>(file, strings.sh_offset, strings.sh_size, path);
-        for (const Elf64_Sym &symbol : read_at<Elf64_Sym>(file, table.sh_offset, table.sh_size, path)) {
+        std::vector<char> names = object.read<char>(object.section(table.sh_link));
+        names.push_back('\0');
+        for (const Elf64_Sym &symbol : object.read<Elf64_Sym>(table)) {
             const std::string name = symbol.st_name < names.size() ? &names[symbol.st_name] : "";
-            const bool is_wrapper = name.ends_with("_argv");
-            if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || !name.starts_with(prefix) || is_wrapper) {
-                continue;
+            if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && missing.erase(name) > 0) {
+                object.replace_dots_of(symbol, name);
             }
-            const uint64_t offset = sections.at(symbol.st_shndx).sh_offset + symbol.st_value;
-            auto instructions = read_at<uint32_t>(file, offset, symbol.st_size, path);
-            if (replace_dots(instructions) == 0) {
-                throw std::runtime_error(path + ": " + name + " has no dot products");
-            }
-            std::memcpy(file.data() + offset, instructions.data(), instructions.size() * sizeof(uint32_t));
         }
     }
-    std::ofstream out(path, std::ios::binary);
-    out.write(file.data(), static_cast<std::streamsize>(file.size()));
-    if (!out.flush()) {
-        throw std::runtime_error("cannot write " + path);
+    if (!missing.empty()) {
+        refuse(path, "has no function " + *missing.begin());
     }
+    object.write();
 }
 
 }  // namespace hattn::schedules::arm

@@ -7,24 +7,26 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "Halide.h"
 
 namespace hattn::schedules::arm {
 
-// Sums of two products of bfloat16 numbers in each lane, added to a vector of float32, become dot products of the bytes
-// that these numbers have, on bits of float32.
+// Sums of two products of bfloat16 numbers in each lane, added to vectors of float32 of whole 128 bits, become dot
+// products of the bytes that these numbers have, on bits of float32.
 class Bfloat16Dots : public Halide::Internal::IRMutator {
     using IRMutator::visit;
 
     Halide::Expr visit(const Halide::Internal::Add *add) override;
 };
 
-// The instructions that stand in, of code in which no others of their kind are.
-std::string with_bfdot(std::string assembly);               // as LLVM writes it
-int replace_dots(std::span<uint32_t> instructions);         // gives how many there were
-// Likewise of a relocatable object for 64-bit ARM, in functions whose names begin so. Throws std::runtime_error where
-// it is something else, or if such a function has no dot products.
-void replace_dots_in_object(const std::string &path, const std::string &prefix);
+// The instructions that stand in, of code in which no others of their kind are: assembly as LLVM writes it, and
+// machine code, where the number of those that were changed is returned.
+std::string with_bfdot(std::string assembly);
+int replace_dots(std::span<uint32_t> instructions);
+// Likewise of a relocatable object for 64-bit ARM, in these functions. Throws std::runtime_error where it is something
+// else, or if one of them is not there, or has none.
+void replace_dots_in_object(const std::string &path, const std::vector<std::string> &functions);
 
 }  // namespace hattn::schedules::arm

@@ -81,9 +81,7 @@ void schedule_value_steps(AttentionStages &s, const Var &block, const Tile &tile
     s.chunk_output.update().specialize(s.one_value_scale);
     s.scaled_weights.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes).unroll(s.r);
     if (s.value_words.defined()) {
-        // Which vectors of a step they are decides how far words are shifted.
-        Var part("d_part");
-        s.state.update().split(block, block, part, s.step_elements / (lanes * tile.value_unroll)).unroll(part);
+        unroll_parts(s, block, s.step_elements / (lanes * tile.value_unroll));
         s.value_words.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes);
     }
 }

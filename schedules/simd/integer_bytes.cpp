@@ -1,5 +1,6 @@
 #include "integer_bytes.h"
 
+#include "integer_digits.h"
 #include "integer_pairs.h"
 #include "keys_by_row.h"
 
@@ -24,10 +25,7 @@ void schedule_byte_queries(ScoreStages &s, const Tile &tile, int lanes) {
 
 void schedule_byte_sums(ScoreStages &s, const Var &block, const Var &rows, int lanes) {
     const Var digit = s.digits.digit;
-    s.fetch_starts.compute_at(s.dot, block);
-    s.asked.compute_at(s.dot, block);
-    s.fetch_lines.compute_root();
-    s.asked.update().unroll(s.over_asks.x);
+    schedule_block_asks(s, block);
     for (Func f : {s.lane_sums, s.lane_floats}) {
         f.compute_at(s.dot, rows)
             .reorder_storage(s.lane, s.r, s.k, s.c)
@@ -43,25 +41,10 @@ void schedule_byte_sums(ScoreStages &s, const Var &block, const Var &rows, int l
         .unroll(digit)
         .unroll(s.r)
         .unroll(s.k);
-    s.lane_sums.update()
-        .reorder(s.lane, s.r, s.k, s.over_scaled)
-        .vectorize(s.lane, lanes)
-        .unroll(s.r)
-        .unroll(s.k);
+    s.lane_sums.update().reorder(s.lane, s.r, s.k, s.over_scaled).vectorize(s.lane, lanes).unroll(s.r).unroll(s.k);
     // Of one row and key at a time, which needs no registers to wait in.
-    s.step_sums.compute_at(s.lane_sums, s.r).vectorize(s.lane, lanes);
-    for (int update = 0; update < s.step_sums.num_update_definitions(); ++update) {
-        Stage stage = s.step_sums.update(update);
-        if (update % 2 == 1) {
-            stage.vectorize(s.lane, lanes);
-            continue;
-        }
-        stage.reorder(s.over_step.x, s.lane, s.r, s.k, s.over_step.y)
-            .atomic()
-            .vectorize(s.over_step.x)
-            .vectorize(s.lane, lanes)
-            .unroll(s.over_step.y);
-    }
+    s.step_sums.compute_at(s.lane_sums, s.r);
+    schedule_step_digits(s, s.over_step, lanes);
     s.lane_integers.update()
         .reorder({s.over_integers.x, s.lane, digit, s.r, s.k, s.over_integers.y, s.over_integers.z})
         .atomic()
@@ -80,11 +63,7 @@ void schedule_byte_values(AttentionStages &s, const Var &block, const Var &rows,
     const LoopLevel chunk_loop(s.state, s.over_chunks.x), of_quad(s.integer_output, q.over_key_quads.y);
     s.state.bound(s.d, 0, s.value_positions);
     const int elements = lanes * tile.value_unroll, numbers = kSides * lanes, panels = elements / numbers;
-    if (s.step_elements > elements) {
-        // Which part of a step they are decides which half of a byte.
-        Var part("d_part");
-        s.state.update().split(block, block, part, s.step_elements / elements).unroll(part);
-    }
+    unroll_parts(s, block, s.step_elements / elements);
     s.integer_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)
         .bound(s.lane, 0, numbers)

@@ -121,6 +121,24 @@ void schedule_digit_queries(ScoreStages &s, const Tile &tile, int lanes) {
         .vectorize(q.over_quarter.x);
 }
 
+// The products of one digit, a shift, and those of the other.
+void schedule_step_digits(ScoreStages &s, const RDom &products, int lanes) {
+    s.step_sums.vectorize(s.lane, lanes).unroll(s.r);
+    for (int update = 0; update < s.step_sums.num_update_definitions(); ++update) {
+        Stage stage = s.step_sums.update(update);
+        if (update % 2 == 1) {
+            stage.vectorize(s.lane, lanes).unroll(s.r);
+            continue;
+        }
+        stage.reorder(products.x, s.lane, s.r, products.y)
+            .atomic()
+            .vectorize(products.x)
+            .vectorize(s.lane, lanes)
+            .unroll(s.r)
+            .unroll(products.y);
+    }
+}
+
 void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     generators::DigitScores &q = s.digits;
     Var granule("k_granule"), block("k_block"), inner("k_inner"), rows("r_block");
@@ -183,20 +201,8 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
         .vectorize(s.lane, lanes)
         .unroll(s.r)
         .unroll(s.k);
-    s.step_sums.compute_at(q.line_sums, s.k).reorder_storage(s.lane, s.r).vectorize(s.lane, lanes).unroll(s.r);
-    for (int update = 0; update < s.step_sums.num_update_definitions(); ++update) {
-        Stage stage = s.step_sums.update(update);
-        if (update % 2 == 1) {
-            stage.vectorize(s.lane, lanes).unroll(s.r);
-            continue;
-        }
-        stage.reorder(q.over_products.x, s.lane, s.r, q.over_products.y)
-            .atomic()
-            .vectorize(q.over_products.x)
-            .vectorize(s.lane, lanes)
-            .unroll(s.r)
-            .unroll(q.over_products.y);
-    }
+    s.step_sums.compute_at(q.line_sums, s.k).reorder_storage(s.lane, s.r);
+    schedule_step_digits(s, q.over_products, lanes);
     q.key_line.compute_at(q.line_sums, s.k).bound(s.d, 0, kLineBytes).vectorize(s.d);
 }
 
@@ -205,11 +211,7 @@ void schedule_digit_values(AttentionStages &s, const Var &block, const Var &rows
     generators::DigitValues &v = s.value_digits;
     s.state.bound(s.d, 0, s.value_positions);
     const int panels = tile.value_unroll;
-    if (panels < kPanelsOfLine) {
-        // Which part of a line they are decides how bytes are interleaved.
-        Var part("d_part");
-        s.state.update().split(block, block, part, kPanelsOfLine / panels).unroll(part);
-    }
+    unroll_parts(s, block, kPanelsOfLine / panels);
     s.integer_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)
         .bound(s.lane, 0, lanes)

@@ -12,6 +12,9 @@ void schedule_digit_queries(generators::ScoreStages &stages, const Tile &tile, i
 void schedule_digit_scores(generators::ScoreStages &stages, const Halide::LoopLevel &chunk_loop, const Tile &tile,
                            int lanes);
 
+// Of sums of both digits: `products` are (side, part of a step).
+void schedule_step_digits(generators::ScoreStages &stages, const Halide::RDom &products, int lanes);
+
 // `block`: the loop of the state over blocks of its elements; `rows`: likewise.
 void schedule_digit_values(generators::AttentionStages &stages, const Halide::Var &block, const Halide::Var &rows,
                            const Tile &tile, int lanes);

@@ -40,7 +40,7 @@ void schedule_integer_queries(ScoreStages &s, const Tile &tile, int lanes) {
     s.query_peak.update().reorder(s.over_positions.x, s.r).atomic().vectorize(s.over_positions.x, lanes);
 }
 
-void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, int lanes) {
+void schedule_block_asks(ScoreStages &s, const Var &block) {
     s.fetch_starts.compute_at(s.dot, block);
     s.asked.compute_at(s.dot, block);
     if (s.by_row) {
@@ -49,6 +49,17 @@ void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, in
         s.fetch_lines.compute_root();
         s.asked.update().unroll(s.over_asks.x);
     }
+}
+
+void unroll_parts(AttentionStages &s, const Var &block, int parts) {
+    if (parts > 1) {
+        Var part("d_part");
+        s.state.update().split(block, block, part, parts).unroll(part);
+    }
+}
+
+void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, int lanes) {
+    schedule_block_asks(s, block);
     for (Func f : {s.lane_sums, s.lane_integers, s.lane_floats}) {
         f.compute_at(s.dot, rows)
             .reorder_storage(s.lane, s.r, s.k, s.c)
@@ -85,11 +96,7 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
     const LoopLevel chunk_loop(s.state, s.over_chunks.x);
     s.state.bound(s.d, 0, s.value_positions);
     const int elements = lanes * tile.value_unroll;
-    if (s.step_elements > elements) {
-        // Which part of a step they are decides which half of a byte.
-        Var part("d_part");
-        s.state.update().split(block, block, part, s.step_elements / elements).unroll(part);
-    }
+    unroll_parts(s, block, s.step_elements / elements);
     const int panels = elements / (2 * lanes);
     s.integer_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)

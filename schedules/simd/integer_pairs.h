@@ -17,6 +17,13 @@ void schedule_integer_sums(generators::ScoreStages &stages, const Halide::Var &b
 void schedule_integer_values(generators::AttentionStages &stages, const Halide::Var &block, const Halide::Var &rows,
                              const Tile &tile, int lanes);
 
+// What asks for the lines of a block of keys, or by row for those of a key.
+void schedule_block_asks(generators::ScoreStages &stages, const Halide::Var &block);
+
+// Blocks of the state's elements that are parts of a step, or of a line, are unrolled: which one they are decides how
+// bytes are taken apart.
+void unroll_parts(generators::AttentionStages &stages, const Halide::Var &block, int parts);
+
 // Scales of values and units of weights, of a chunk.
 void schedule_weight_units(generators::AttentionStages &stages, const Tile &tile, int lanes);
 

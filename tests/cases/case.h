@@ -37,6 +37,7 @@ enum class Data {
     kExtremeLogits,     // scores of magnitude 1e4
     kZeroQueries,       // all scores 0, v small integers: means are exact
     kEqualLogits,       // all scores equal and large, v small integers
+    kOneSign,           // all products of queries and keys are positive, the largest that there may be
     kRisingLogits,      // scores grow along the keys: every chunk has a new maximum
     kPoisonHidden,      // as kNormal, with NaN and Inf wherever no row may look
     kPoisonPartlySeen,  // as kPoisonHidden, and NaN in a key that some rows see and others do not

@@ -43,6 +43,14 @@ void fill_equal_logits(const hattn_tensor &q, const hattn_tensor &k) {
     fill<float>(k, 0, [](Random &, int64_t, int64_t, int64_t, int64_t d) { return d == 0 ? 1.0f : 0.25f; });
 }
 
+void fill_one_sign(const hattn_tensor &q, const hattn_tensor &k) {
+    const auto keys = static_cast<float>(std::max<int64_t>(k.extent[2], 1));
+    fill<float>(q, 0, [](Random &, int64_t, int64_t, int64_t, int64_t) { return 1.0f; });
+    fill<float>(k, 0, [&](Random &, int64_t, int64_t, int64_t j, int64_t) {
+        return 1.0f - 0.25f * static_cast<float>(j) / keys;
+    });
+}
+
 void fill_rising_logits(const hattn_tensor &q, const hattn_tensor &k) {
     constexpr float kSlope = 8.0f;
     auto keys = static_cast<float>(std::max<int64_t>(k.extent[2], 1));
@@ -96,6 +104,9 @@ void fill_queries_keys_values(const Case &c, const hattn_tensor &q, const hattn_
         break;
     case Data::kRisingLogits:
         fill_rising_logits(q, k);
+        break;
+    case Data::kOneSign:
+        fill_one_sign(q, k);
         break;
     default:
         break;

@@ -27,10 +27,11 @@ def kernelgen(architecture, *arguments):
 
 
 def kernel_names(pattern=NAME, hook_sets=HOOK_SETS):
+    """Of all architectures. hook_sets: of which the pattern's group `hooks` is one; None: it has no such group."""
     if not KERNELGEN.exists():
         return []
     names = [name for architecture in ARCHITECTURES for name in kernelgen(architecture, "list").split()]
-    return [name for name in names if (match := pattern.match(name)) and match["hooks"] in hook_sets]
+    return [name for name in names if (match := pattern.match(name)) and (hook_sets is None or match["hooks"] in hook_sets)]
 
 
 def built_assembly(name, target, isa):

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+import disassembly
 from assembly import INSTRUCTION_SETS, gathers, innermost_loops
-from kernel_assembly import KERNELGEN, kernel_names
+from kernel_assembly import KERNELGEN, kernel_names, kernelgen
 
 
 def test_lane_by_lane_is_a_gather():
@@ -110,7 +111,8 @@ def test_scores_of_integers_on_arm(name, emit):
 
 @pytest.mark.parametrize("name", OF_INTEGERS)
 def test_values_of_integers_on_arm(name, emit):
-    """A pass takes four values: their bytes are interleaved once for all rows and digits, a weight of each row and digit is one load."""
+    """A pass takes four values: their bytes are interleaved once for all rows and digits, a weight of each row and digit is one load, and if
+    all rows of the tile are in one block a line of keys is asked for."""
     match = ONE_TYPE_NAME.match(name)
     isa = INSTRUCTION_SETS["arm_neon"]
     rows, vectors = int(match["v"]), int(match["d"])
@@ -118,7 +120,7 @@ def test_values_of_integers_on_arm(name, emit):
 
     def is_clean(loop):
         interleaved = loop.count(r"\bzip[12]\b") == 2 * vectors and loop.count(r"\bld1r\b") == rows * DIGITS
-        return interleaved and loop.count(DOT) == rows * vectors * DIGITS and not loop.count(isa.vector_stack)
+        return interleaved and loop.count(DOT) == rows * vectors * DIGITS and loop.count(isa.fetch) == (rows == int(match["rows"])) and not loop.count(isa.vector_stack)
 
     assert any(map(is_clean, loops)), f"{name}: no clean loop among\n" + "\n".join(loop.text() for loop in loops)
 
@@ -141,21 +143,35 @@ def test_pairs_on_arm(name, emit):
         assert clean, f"{name}: no clean loop of {rows} x {block} sums among\n" + "\n".join(loop.text() for loop in found)
 
 
+def test_packs_for_arm(tmp_path, monkeypatch):
+    """A pack of kernels of both kinds has dot products of bytes where they are of bytes, and of bfloat16 pairs where these are meant."""
+    if not (KERNELGEN.exists() and disassembly.can_disassemble("aarch64")):
+        pytest.skip("needs hattn-kernelgen and binutils for ARM")
+    for variable, tool in (("HATTN_AS", "as"), ("HATTN_LD", "ld")):
+        monkeypatch.setenv(variable, f"aarch64-linux-gnu-{tool}")
+    names = ["bfloat16_flash_arm_neon_r48k48v6u3d4", "int8_split_kv_arm_neon_r2k32v2u4d4"]
+    kernelgen("aarch64", "pack", tmp_path / "pack.so", *names)
+    functions = disassembly.functions(tmp_path / "pack.so", "aarch64")
+    counts = [[functions[f"hattnkernel_{name}"].count(word) for word in ("bfdot", "sdot")] for name in names]
+    assert [[count > 0 for count in of_kernel] for of_kernel in counts] == [[True, False], [False, True]]
+
+
 # Arithmetic on float16, which CPUs of Armv8.0 lack; they have conversions alone.
-HALF_ARITHMETIC = r"\bf(?!cvtl|cvtn)\w+\s+v\d+\.[48]h|\bf(?!cvt\s)\w+\s+h\d+|\bfmov\s+\w+, h\d+"
+HALF_ARITHMETIC = r"\bf(?!cvt[ln]2?\s)\w+\s+v\d+\.[48]h|\bf(?!cvt\s)\w+\s+h\d+|\bf(mov|cvt\w+)\s+[wx]\d+, h\d+|\b[su]cvtf\s+(h\d+|v\d+\.[48]h)|\bfml[as]l2?\b"
 
 
 def test_arithmetic_on_halves_is_seen():
-    for instruction in ("fadd v0.8h, v1.8h, v2.8h", "fmov h0, w1", "fmov w1, h0", "fmul h0, h1, h2", "fcvtzs v0.8h, v1.8h"):
+    of_halves = ("fadd v0.8h, v1.8h, v2.8h", "fmov h0, w1", "fmov w1, h0", "fmul h0, h1, h2", "fcvtzs v0.8h, v1.8h", "fcvtns v0.8h, v1.8h")
+    for instruction in (*of_halves, "fcvtzs w0, h1", "scvtf v0.8h, v1.8h", "ucvtf h0, w1", "fmlal v0.4s, v1.4h, v2.4h"):
         assert re.search(HALF_ARITHMETIC, instruction), instruction
-    for instruction in ("fcvtl v0.4s, v1.4h", "fcvtl2 v0.4s, v1.8h", "fcvtn v0.4h, v1.4s", "fcvt s0, h1", "fcvt h0, s1", "fmla v0.4s, v1.4s, v2.4s"):
+    for instruction in ("fcvtl v0.4s, v1.4h", "fcvtl2 v0.4s, v1.8h", "fcvtn v0.4h, v1.4s", "fcvt s0, h1", "fcvt h0, s1", "fmla v0.4s, v1.4s, v2.4s", "scvtf v0.4s, v1.4s"):
         assert not re.search(HALF_ARITHMETIC, instruction), instruction
 
 
-ANY_ON_ARM = re.compile(r"\w+_arm_neon(?:_r\d+k\d+v\d+u\d+d\d+(?P<hooks>\w*))?$")
+ANY_ON_ARM = re.compile(r"\w+_arm_neon(?:_r\d+k\d+v\d+u\d+d\d+\w*)?$")
 
 
-@pytest.mark.parametrize("name", kernel_names(ANY_ON_ARM, ("", None, "_softcap_bias_alibi_mask")))
+@pytest.mark.parametrize("name", kernel_names(ANY_ON_ARM, None))
 def test_kernels_on_arm_need_what_they_say(name, emit):
     """They are compiled for CPUs that compute in float16, for its conversions' sake, and run on all; dot products say that they need them."""
     text = emit(name, INSTRUCTION_SETS["arm_neon"])

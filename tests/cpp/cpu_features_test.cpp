@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -48,6 +49,20 @@ TEST(CpuFeatures, AreAllNeeded) {
     EXPECT_FALSE(cpu_has_features("no-such-feature"));
     EXPECT_FALSE(cpu_has_features((has + " no-such-feature").c_str()));
 }
+
+#if defined(__aarch64__)
+// In the words of the system, which tells tests under an emulator of the machine that it runs on.
+TEST(CpuFeatures, AreThoseOfTheEmulatedCpu) {
+    const char *cpu = std::getenv("QEMU_CPU");
+    if (!cpu) {
+        GTEST_SKIP() << "not emulated, or any CPU";
+    }
+    const bool has_all = std::string(cpu) == "max";
+    EXPECT_TRUE(cpu_has_features("asimd"));
+    EXPECT_EQ(cpu_has_features("asimddp"), has_all);
+    EXPECT_EQ(cpu_has_features("bf16"), has_all);
+}
+#endif
 
 #if defined(__x86_64__)
 // In the words of the system, which says nothing of features that it does not support.

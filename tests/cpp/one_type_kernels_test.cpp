@@ -22,7 +22,7 @@ using namespace hattn;
 using cases::ScaleKind;
 
 // As docs/decisions/0039, 0041 and 0073 say, whatever the library has.
-constexpr int64_t kWholeHead = 32, kWholeLine = 128;
+constexpr int64_t kWholeHead = 32, kWholeLine = 128, kLongestHead = 8192;
 constexpr std::string_view kLines = "int4_lines";
 
 int64_t shortest_head(const std::string &type) {
@@ -87,6 +87,13 @@ cases::Case lengthened(cases::Case c, const Kernel &kernel) {
     return c;
 }
 
+hattn_status plan_status(hattn_context *context, const cases::TypedProblem &problem) {
+    hattn_plan *plan = nullptr;
+    const hattn_status status = hattn_plan_create(context, &problem.desc, &plan);
+    hattn_plan_destroy(plan);
+    return status;
+}
+
 class OneTypeKernel : public testing::TestWithParam<Kernel> {};
 
 TEST_P(OneTypeKernel, MatchesOracle) {
@@ -112,11 +119,33 @@ TEST_P(OneTypeKernel, MatchesOracle) {
     EXPECT_GE(runs, kFewest);
 }
 
-hattn_status plan_status(hattn_context *context, const cases::TypedProblem &problem) {
-    hattn_plan *plan = nullptr;
-    const hattn_status status = hattn_plan_create(context, &problem.desc, &plan);
-    hattn_plan_destroy(plan);
-    return status;
+// Products of the largest integers, all of one sign, are summed up in 32 bits. Sums in float32 are further off than the
+// oracle's bound then, of rounding to either side.
+TEST_P(OneTypeKernel, SumsUpLongHeads) {
+    test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
+    for (cases::StoredTypes types : kOneType) {
+        if (types.name != GetParam().type || !test::multiplies_integers(GetParam().name, types)) {
+            continue;
+        }
+        types.k_scales = ScaleKind::kTensor;
+        for (const int64_t dim : {33 * kWholeLine, kLongestHead}) {
+            cases::Case c;
+            c.name = "long_heads_" + std::to_string(dim);
+            c.data = cases::Data::kOneSign;
+            c.query_length = 1;
+            c.kv_length = 20;
+            c.key_dim = dim;
+            c.value_dim = kWholeLine;
+            SCOPED_TRACE(cases::describe(c));
+            cases::TypedProblem problem(c, types);
+            ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32, true));
+        }
+    }
+    cases::Case c;
+    c.name = "too_long_heads";
+    c.key_dim = c.value_dim = kLongestHead + kWholeLine;
+    const auto own = std::ranges::find_if(kOneType, [](const auto &types) { return types.name == GetParam().type; });
+    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
 }
 
 TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {

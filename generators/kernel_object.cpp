@@ -1,0 +1,53 @@
+#include "kernel_object.h"
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "schedules/arm/bfloat16_dots.h"
+
+namespace hattn::generators {
+
+using namespace Halide;
+using schedules::TargetRow;
+
+namespace {
+
+bool is_by_proxy(const KernelSpec &spec, const TargetRow &target) {
+    return spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy;
+}
+
+}  // namespace
+
+void KernelObject::add(const KernelSpec &spec, const TargetRow &target) {
+    modules_.push_back(compile_kernel(spec, target));
+    is_strict_ = is_strict_ || is_strict(spec);
+    if (is_by_proxy(spec, target)) {
+        by_proxy_.push_back(spec.symbol(target.name));
+    }
+}
+
+void KernelObject::write(const std::string &name, const std::string &path) const {
+    const auto link = is_strict_ ? link_strictly : link_modules;
+    link(name, modules_).compile({{OutputFileType::object, path}});
+    if (!by_proxy_.empty()) {
+        schedules::arm::replace_dots_in_object(path, by_proxy_);
+    }
+}
+
+void emit_kernel(const KernelSpec &spec, const TargetRow &target, const std::string &directory) {
+    const std::string path = directory + "/" + spec.name(target.name), assembly = path + ".s";
+    compile_kernel(spec, target)
+        .compile({{OutputFileType::assembly, assembly}, {OutputFileType::stmt, path + ".stmt"}});
+    if (is_by_proxy(spec, target)) {
+        std::ifstream in(assembly);
+        const std::string text{std::istreambuf_iterator<char>(in), {}};
+        std::ofstream out(assembly);
+        out << schedules::arm::with_bfdot(text);
+        if (!in || !out.flush()) {
+            throw std::runtime_error("cannot rewrite " + assembly);
+        }
+    }
+}
+
+}  // namespace hattn::generators
