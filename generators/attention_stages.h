@@ -11,8 +11,12 @@
 #include "Halide.h"
 #include "byte_stages.h"
 #include "digit_stages.h"
+#include "fetch_stages.h"
+#include "integer_stages.h"
 #include "kernel_inputs.h"
+#include "matrix_stages.h"
 #include "score_hooks.h"
+#include "slice_stages.h"
 
 namespace hattn::generators {
 
@@ -144,7 +148,7 @@ Halide::Expr scaled_output(const AttentionInputs &inputs, Halide::Expr value, Ha
 Halide::Tuple normalise(Halide::Expr sum, Halide::Expr maximum, Halide::Expr sink);
 
 // From the query tile to the logits: shared by every algorithm.
-struct ScoreStages {
+struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     ScoreStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
@@ -155,18 +159,11 @@ struct ScoreStages {
     Halide::RDom over_limits;                // defined with slices and limits_apart: (0), of chunks that limits cut
     Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
-    Halide::RDom over_steps;  // (step) of IntegerSteps; defined with in_steps
-    Halide::RDom over_lanes;  // of a vector; likewise, in_integers, and with values_in_place. With key_groups: slices
-    Halide::RDom over_integers;   // (side, vector, step) of IntegerPairs; defined in_integers, as the next four
-    Halide::RDom over_step;       // (side, vector)
-    Halide::RDom over_scaled;     // (step)
-    Halide::RDom over_positions;  // of a row
-    Halide::RDom over_asks;       // (ask, step), or, by_row, (line of a key)
-    Halide::RDom over_unusual;    // (once) by_row, of floats, if heads are none of usual_heads
-    Halide::Expr whole_groups;    // heads are groups of over_pairs, without zeros; with place_keys
-    Halide::RDom over_pairs;      // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices;
-                                  // (pair) in_sides
-    Halide::RDom over_dim_blocks;  // (element of a block, block); defined with in_matrices
+    Halide::RDom over_steps;    // (step) of IntegerSteps; defined with in_steps
+    Halide::RDom over_lanes;    // of a vector; likewise, in_integers, and with values_in_place. With key_groups: slices
+    Halide::Expr whole_groups;  // heads are groups of over_pairs, without zeros; with place_keys
+    Halide::RDom over_pairs;    // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices;
+                                // (pair) in_sides
 
     Halide::Func row;           // (r) absolute row, clamped to the tile's last one
     Halide::Func head;          // (r) absolute query head, likewise
@@ -174,54 +171,22 @@ struct ScoreStages {
     Halide::Func first, last;   // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
     Halide::Func query_starts;  // (r) of rows of the query; defined with StageOptions::place_rows
     Halide::Func query_tile;    // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
-    Halide::Var term{"term"};   // of bfloat16_terms
     // (side, r, pair) in bfloat16, in_sides in float32, in_matrices (side, r, pair, term); defined with these and
     // in_pairs. In_bands (side, r, pair, term, band), where r counts the rows of a band
     Halide::Func query_pairs;
-    Halide::Var band{"band"};                                    // of joined_rows rows
-    Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixColumns rows, of kMatrixDepth keys
-    // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
-    // the keys, of which later rows see no fewer on the right and no more on the left; defined with in_matrices.
-    Halide::Func block_seen;
-    Halide::Func seen_blocks;  // (row_block, c) key blocks up to the last that any of these rows sees; likewise
-    Halide::RDom over_copies;  // (0), of chunks whose keys are copied; defined with keys_in_place
     Halide::Func query_steps;  // (r, position) what to multiply key_rows by; defined with in_steps, in_integers
     Halide::Func key_words;    // (lane, step, k, c) defined with IntegerSteps::in_words
     Halide::Func lane_sums;    // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
-    // Defined in_integers: query_integers are multiplied in place of query_steps, in query_units.
-    Halide::Func query_peak;      // (r) the largest of query_steps
-    Halide::Func query_unit;      // (r)
-    Halide::Func query_integers;  // (r, position) int16
-    Halide::Func step_sums;       // (lane, r, k, step, c) int32, of the products of a step
-    Halide::Func lane_integers;   // (lane, r, k, c) likewise of all steps, for keys of one scale
-    Halide::Func lane_floats;     // (lane, r, k, c) the same
-    DigitScores digits;           // defined in_digits
-    // (block, c) 0; asks for all that fetched_line does for a block of keys. By_row, but not in_digits, (k, c), for all
-    // lines of a key: of heads of floats that are usual, in place of fetched_line, as LLVM moves no load across what is
-    // asked for.
-    Halide::Func asked;
-    Halide::Func key_starts;  // (k, c) where a key's row starts; defined with StageOptions::place_keys
+    DigitScores digits;        // defined in_digits
+    Halide::Func key_starts;   // (k, c) where a key's row starts; defined with StageOptions::place_keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
-    Halide::Func key_terms;  // (d, term, k, c) of key_rows; defined with several bfloat16_terms
-    // (block, c) Tuple of where the rows start that a block asks for: its values, and keys fetch_lead further, or of
-    // the next chunk with any_storage but without whole_lines. By_row the keys alone. In_digits (granule, c) Tuple of
-    // keys, values and the scales of these.
-    Halide::Func fetch_starts;
-    Halide::Func fetch_lines;   // (k % asks, line) Tuple of how far behind these starts a line is
-    Halide::Func fetched_line;  // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
-                                // as many lines for each block of keys as lines_of_step() says
-    Halide::RDom over_dense, over_table;  // (once) with place_keys: if rows have no gaps, and if they have
-    Halide::RDom over_asked_rows;         // (row) of a block; defined with fetch_rows, as the next three
-    Halide::Func asked_range;             // (block, c) Tuple of the first row that it asks for, and how many
-    Halide::Func row_places;              // (r) Tuple of where rows of next_query and of the output start
-    Halide::Func asked_rows;              // (block, line, c) 0; asks for a line of each
-    Halide::Func unseen_scores;           // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_rows
-    Halide::Func side_sums;               // (side, r, k, c) of products with each other element; defined in_sides
-    Halide::Func dot;                     // (r, k, c) scale * q.k * unit
-    Halide::Func logits;                  // (r, k, c) after hooks and limits; kMaskedScore where masked
-    std::vector<HookTile> hook_tiles;     // (r, k, c) operands of hooks
-    std::vector<Halide::Func> per_row;    // (r) operands of hooks
+    Halide::Func unseen_scores;         // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_rows
+    Halide::Func side_sums;             // (side, r, k, c) of products with each other element; defined in_sides
+    Halide::Func dot;                   // (r, k, c) scale * q.k * unit
+    Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
+    std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
+    std::vector<Halide::Func> per_row;  // (r) operands of hooks
 
     Halide::Expr row_index() const;                                // row(r), promised to lie in the query
     Halide::Expr head_index() const;                               // head(r), likewise
@@ -312,7 +277,7 @@ private:
 
 // Softmax and values on top: `naive` with a single chunk, `flash` and `split_kv` as an online softmax over chunks
 // (Milakov and Gimelshein, 2018; Dao et al., 2022).
-struct AttentionStages : ScoreStages {
+struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues, SliceStages {
     AttentionStages(const AttentionInputs &inputs, const StageOptions &options);
 
     Halide::Var slice{"slice"}, element{"element"};  // d = element / 4 * 4 * slices + slice * 4 + element % 4
@@ -330,9 +295,6 @@ struct AttentionStages : ScoreStages {
     Halide::Func rescale;            // (r, c) 2^(running_max of the chunk before - running_max)
     Halide::Func chunk_sum;          // (r, c) of weights
     Halide::Func pair_sums;          // (r, pair, c) of the weights of two keys; defined in_bands
-    Halide::RDom over_asked;         // (line) that weights of a pair ask for; defined in_bands, as the next
-    Halide::Func asked_ahead;        // (turn, c) 0, of a pair of a chunk's bands, counted through one after the other;
-                                     // asks for lines of a key of the next chunk and of its value
     Halide::Func key_seen;           // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     // In its place with values_in_place:
     Halide::RDom over_lane_rows;  // (vector of rows, slot)
@@ -346,33 +308,16 @@ struct AttentionStages : ScoreStages {
     // With in_pairs, pairs of keys in bfloat16; the sum of weights is taken before they are rounded.
     Halide::RDom over_key_pairs;   // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side; and
                                    // in_integers
-    Halide::RDom over_key_blocks;  // (key of a block, block) of the keys of a chunk; in its place with in_matrices
     Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules. In_bands (side, r, pair,
                                    // term, c)
-    Halide::Func weight_rows;      // (k, r, term, c) weights; in its place with in_matrices
     Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise. In_integers (side, lane, panel, pair,
                                    // granule, c) of value_integers, in the order of sums
     Halide::Var panel{"panel"};    // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
-    Halide::Func panel_output;     // (r, lane, panel, c) weights . values; defined with in_matrices, but not in_bands,
-                                   // whose chunk_output is of value_rows (k, d, term, c) and weight_pairs
     Halide::Expr value_positions;  // of a row; defined with in_steps, in_integers
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
     // itself, lest scales multiply every element.
     Halide::Func scaled_weights;
     Halide::Func value_words;  // (lane, step, slot, granule, c) defined with IntegerSteps::in_words
-    // In_integers weights are integers too, in weight_units, and d counts sums of IntegerPairs.
-    Halide::Var block{"block"};       // of elements that share a scale
-    Halide::Expr value_blocks;        // of a row that have scales of their own
-    Halide::Expr dense_value_scales;  // a key's lie side by side
-    Halide::Expr value_scale_stride;  // from key to key
-    Halide::RDom over_scales;         // (key of a granule, granule, block) of a chunk
-    Halide::Func value_scales;        // (k, block, c)
-    Halide::Func largest_scale;       // (c)
-    Halide::Func weight_unit;         // (r, c) with the scale
-    Halide::Func weight_rate;         // (r, c) weight_units in 1
-    Halide::Func weight_integers;     // (k, r, block, c) int16, weights by the scale of values
-    Halide::Func value_integers;      // (side, lane, panel, pair, granule, c) int16, at positions
-    Halide::Func integer_output;      // (r, lane, panel, c) int32, weight_integers . value_pairs
     // In_digits value_scales are (quarter, k, step, c), integer_output (r, lane, panel, digit, c), and value_words
     // (side, lane, word, part, quad, granule, c) bytes of four keys.
     DigitValues value_digits;
@@ -381,18 +326,6 @@ struct AttentionStages : ScoreStages {
     ByteValues value_bytes;
     Halide::Func unseen_values;  // (granule, c) unseen_rows(); defined with StageOptions::unseen_rows
     Halide::Func chunk_output;   // (r, d, c) weights . values
-    // With fetch_pass. Turns count the granules of a chunk, in one pass over it after the other: each asks for lines of
-    // one granule of the next chunk.
-    Halide::Var turn{"turn"};
-    Halide::RDom over_granule_lines;  // (line, slot) of a granule's keys
-    Halide::Func granule_lines;       // (slot * lines + line) how far behind the granule's start the line is; asks for
-                                      // those of the first granule
-    Halide::Var part{"part"};         // of a granule's lines: those of a turn
-    Halide::Func next_granule;        // (turn) Tuple of the granule and the part
-    Halide::Func next_lines;          // (slot, part) of granule_lines
-    Halide::Func next_start;          // (turn, c) where the granule starts
-    Halide::Func asked_next;          // (slot, turn, c) 0; asks for the line, or, by_row, for those that the pass
-                                      // reads of a value, of the key fetch_lead further; likewise next_start
     // By_row: whether values have so many elements, for usual sizes of less than a pass.
     std::vector<Halide::Expr> narrow_values;
     Halide::Expr whole_passes;  // of int8: rows fill these; defined if they are longer than steps
@@ -403,47 +336,6 @@ struct AttentionStages : ScoreStages {
     Halide::Func output;        // (d, r)
     Halide::Func lse;           // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
                                 // what is not finite
-    Halide::RDom over_elements;
-    Halide::Func not_finite;  // (r) 0 or a NaN; both defined with several bfloat16_terms
-
-    // With in_fragments(). Columns of a chunk's scores and of its output are cut into slices / kFragmentSlices parts,
-    // one after the other, for as many warps; within a part they belong to slices as kFragmentVector says. Slice n is
-    // the thread n % kFragmentSlices of part n / kFragmentSlices.
-    Halide::Var group{"row_group"};  // of rows
-    Halide::RDom over_groups;        // of the tile; defined if a hook can hide keys
-    Halide::Func group_weight;       // (k, group, c) the largest weight of a thread's rows; likewise
-    Halide::RDom over_slice;         // (column, eight) of the keys of a slice in a chunk
-    Halide::RDom over_chunk_keys;
-    Halide::RDom over_growth;  // (0), of rows whose reference grows
-    Halide::Func kept_output;  // (r, element, slice, c) what the chunk finds, relative to the row's new reference
-    Halide::Func slice_max;    // (r, slice, c) of logits
-    Halide::Func pair_max;     // (r, slice, c) of a slice and the next one; defined with one part
-    Halide::Func own_max;      // (r, slice, c) of all slices, as each knows it
-    // (r, slice, c) what weights are relative to: the maximum of some of the chunks up to this one, no less than that
-    // of all of them by more than kReferenceSlack.
-    Halide::Func row_max;
-    Halide::Func row_reference;   // (r, slice, c) in exponents
-    Halide::Func slice_sum;       // (r, slice, c) of weights
-    Halide::Func weight_bits;     // (k, r, c) weights in matrix_type; their sum is taken before they are rounded
-    Halide::Func value_rows;      // (d, k, c) value rows
-    Halide::Func slice_total;     // (r, slice) sum of weights of all chunks
-    Halide::Func row_normaliser;  // (r, slice) Tuple(factor on state, lse) of the row, as each slice knows it
-    Halide::Func row_output;      // (d, r) normalised, for threads that do not hold the fragments
-    Halide::Func row_lse;         // (r, slice) likewise
-
-    // With slices, rescale is (r, slice, c).
-    Halide::Func state_before;  // (r, slice, c) of undefined values, which stand for the state that the chunk finds
-    // And not in_fragments(): slice_max, slice_sum, slice_total, row_normaliser as above, row_max of all chunks so far.
-    Halide::Func shared_max;   // (r, slice, c) slice_max, for threads that do not hold it
-    Halide::Func row_weights;  // (k, r, c) weights, likewise
-
-    // With key_groups: slice n has the elements from n * head / slices on, a group the keys of a chunk from
-    // key_group * chunk / key_groups on; slice_max is of kSliceVector keys, and row_max of all, in slice 0.
-    Halide::Var key_group{"key_group"};
-    Halide::RDom over_own_keys;     // of a group, in a chunk
-    Halide::Func own_sum;           // (r, slice, key_group, c) of weights
-    Halide::Func group_rows;        // (d, r, key_group) unnormalised output of a group's keys
-    Halide::Func group_statistics;  // (r, slice, key_group) Tuple(maximum, sum of the group's weights)
 
     bool hides_keys = false;
     bool values_in_place = false;   // as StageOptions, with such a hook
