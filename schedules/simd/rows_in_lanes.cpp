@@ -74,10 +74,10 @@ void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lane
     Var block("d_block"), inner("d_inner"), rows("r_block");
     s.state.compute_root().bound(s.r, 0, tile.rows).reorder_storage(s.d, s.r).reorder(s.d, s.r).vectorize(s.d, lanes);
     s.state.update()
-        .split(s.d, block, inner, lanes * kVectors, TailStrategy::GuardWithIf)
+        .split(s.d, block, inner, lanes * kVectors, TailStrategy::RoundUp)
         .split(s.r, rows, s.r, kRows)
         .reorder(inner, s.r, rows, block, s.over_chunks.x)
-        .partition(block, Partition::Always)
+        .partition(block, s.any_storage ? Partition::Auto : Partition::Always)
         .partition(s.over_chunks.x, Partition::Never)
         .vectorize(inner, lanes)
         .unroll(inner)

@@ -53,3 +53,14 @@ def test_reversed_batch(rng, algorithm):
     backward = call([array[::-1] for array in arrays], algorithm)
     for result, expected in zip(backward, forward):
         assert_same_bits(np.ascontiguousarray(result[::-1]), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dim", [24, 72, 80, 128, 130])
+@pytest.mark.parametrize("heads", [5, 16, 40])
+def test_place_in_a_tile(rng, algorithm, heads, dim, dtype):
+    """Query heads of one kv head are rows of tiles: equal ones have equal outputs, whichever vector and block of rows they lie in."""
+    q, k, v = random_qkv(rng, heads=1, kv_heads=1, queries=1, keys=300, key_dim=dim)
+    q, k, v = np.repeat(q, heads, axis=1), k.astype(dtype), v.astype(dtype)
+    out = np.asarray(hattn.attention(q, k, v, algorithm=algorithm))
+    assert_same_bits(out, np.repeat(out[:, :1], heads, axis=1))
