@@ -17,81 +17,9 @@
 #include "matrix_stages.h"
 #include "score_hooks.h"
 #include "slice_stages.h"
+#include "stage_options.h"
 
 namespace hattn::generators {
-
-inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most models' heads
-
-// Of integers both products are of them, for instructions that sum up as well.
-enum class IntegerProducts {
-    kNone,   // they are brought into float32
-    kPairs,  // sums of two, see IntegerPairs; of whole lines of int4 of four, see IntegerDigits
-    kBytes,  // sums of four with signs, see IntegerBytes
-};
-
-struct StageOptions {
-    HookMask hooks = 0;
-    int rows = 0;   // rows of the tile, of which those past the last repeat it; 0: only those that exist are looked at
-    int chunk = 0;  // keys per chunk; 0: a single chunk of all keys (scores materialised)
-    int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
-    float unit = 1.0f;     // see ScoreContext
-    // With each line of the dot products of a block of so many keys, ask for as many lines as they have in their type,
-    // of the keys so much further on, over any storage with rows in the lanes a chunk, and of the block's values. 0:
-    // for none.
-    int fetch_block = 0;
-    int fetch_lead = 0;
-    bool fetch_values = true;
-    // Of keys of one type that are multiplied one after the other: ask for the lines of a key with the one fetch_lead
-    // before it, and for values likewise in the value loop, with each pass for what it reads.
-    bool fetch_by_row = false;
-    // Of a chunk compute the keys alone that are there, in whole granules, which lets chunks be long.
-    bool present_keys = false;
-    // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
-    // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
-    int fetch_pass = 0;
-    // With each line of the dot products of a block, ask for those of so many rows of inputs.next_query and of the
-    // output, or of more, so that few keys ask for all of a tile. With place_rows.
-    int fetch_rows = 0;
-    bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
-    bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
-    IntegerProducts integer_products = IntegerProducts::kNone;  // of keys and values that are integers
-    // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
-    // row sees. The tile's rows fill whole vectors.
-    bool values_in_place = false;
-    // Of bfloat16 matrices: keys are multiplied where they lie, but for chunks that are not whole.
-    bool keys_in_place = false;
-    bool state_from_first = false;  // the state is that of the first chunk, before others are added
-    bool strict = false;            // weights by exp2_strict(), see is_strict()
-    // Dot products take two elements of the head at a time, each of which has sums of its own. Heads are rounded up to
-    // two.
-    bool sides = false;
-    bool place_rows = false;  // where each row of the query starts is found once
-    // Of float32, and of bfloat16 in pairs: where each key of a chunk starts is found once, and keys are multiplied
-    // where they lie, of pairs those of whole groups.
-    bool place_keys = false;
-    // Limits mask the chunks alone that they cut, in a pass of its own; else scores as they are stored.
-    bool limits_apart = false;
-    // The first so many rows of a tile do not multiply what limits hide from all of them: values, and, but for pairs,
-    // key_block keys at a time. With limits_apart.
-    int unseen_rows = 0;
-    int key_block = 1;
-    // Of bfloat16 matrices: rows go from scores to the state joined_rows at a time.
-    bool bands = false;
-
-    // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
-    // every chunk is whole.
-    int head = 0;          // 0: as many elements as there are
-    int slices = 0;        // parts of a head that a row's state is cut into; 0: none. Of inputs with a matrix_type: a
-                           // multiple of kFragmentSlices
-    int slice_keys = 1;    // keys of a chunk are dealt to slices in turn, so many at a time; not of matrix_type
-    int thread_rows = 2;   // of each of these, in the threads that hold its rows; a multiple of 2
-    int key_groups = 0;    // threads of each slice, which have keys of their own; 0: each slice has all keys
-    bool of_cuda = false;  // weights and maxima by its instructions; with slices
-
-    // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
-    // which a value of a row is repeated along the other dimension. Nothing is carried from chunk to chunk.
-    bool one_loop_nest = false;
-};
 
 // What an instruction for small matrices sums up over: elements of a head, keys of a chunk. Chunks are whole multiples
 // of it, heads are padded with zeros.
@@ -259,7 +187,11 @@ private:
     Halide::Expr multiply_integers(int fetch_block);                  // likewise, in_integers, and gives the product
     Halide::Expr multiply_bytes(int fetch_block);                     // likewise, in_bytes
     void ask_with_steps(int fetch_block, const Halide::Expr &steps);  // defines asked, of integers
-    Halide::Expr multiply_digits(int fetch_block);                    // in place of sum_products(), in_digits
+    // Sums that each lane has of as many sides as an instruction sums up, in so many vectors of a step; and what of
+    // these is added to dot, with the product.
+    void begin_integer_sums(const RowSteps &steps, int sides, int vectors);
+    Halide::Expr end_integer_sums();
+    Halide::Expr multiply_digits(int fetch_block);  // in place of sum_products(), in_digits
     // Defines query_integers, of what queries have at positions.
     void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);
     void multiply_slices(int slices, int elements);          // adds to dot; with key_groups

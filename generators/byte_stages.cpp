@@ -16,14 +16,7 @@ Expr ScoreStages::multiply_bytes(int fetch_block) {
     digits.query_digits(r, d, digits.digit) = digit_of(query_integers(r, d), digits.digit);
     ask_with_steps(fetch_block, row.count());
 
-    step_sums = Func("step_sums");
-    lane_sums = Func("lane_sums");
-    lane_integers = Func("lane_integers");
-    lane_floats = Func("lane_floats");
-    over_step = RDom({{0, kSides}, {0, row.vectors()}}, "over_step");
-    over_integers = RDom({{0, kSides}, {0, row.vectors()}, {0, row.count()}}, "over_integers");
-    over_scaled = RDom(0, row.count(), "over_scaled");
-    over_lanes = RDom(0, row.lanes, "over_lanes");
+    begin_integer_sums(row, kSides, row.vectors());
     const auto product = [&](const Expr &of_step, const RVar &vector, const RVar &of_side, const Expr &of_digit) {
         Expr within = lane * kSides + of_side;
         Expr query =
@@ -42,8 +35,7 @@ Expr ScoreStages::multiply_bytes(int fetch_block) {
         product(over_integers.z, over_integers.y, over_integers.x, digits.digit);
     lane_floats(lane, r, k, c) = cast<float>(lane_integers(lane, 1, r, k, c)) * static_cast<float>(kDigitBase) +
                                  cast<float>(lane_integers(lane, 0, r, k, c));
-    dot(r, k, c) += select(one_key_scale, lane_floats(over_lanes, r, k, c), lane_sums(over_lanes, r, k, c));
-    return dot(r, k, c) * query_unit(r);
+    return end_integer_sums();
 }
 
 // Bytes of four keys are interleaved, two by two and then pairs of them, so that each 32 bits are of one element.

@@ -32,6 +32,22 @@ void ScoreStages::ask_with_steps(int fetch_block, const Expr &steps) {
     asked(k, c) += fetched_line(k * asks + over_asks.x, over_asks.y, c);
 }
 
+void ScoreStages::begin_integer_sums(const RowSteps &steps, int sides, int vectors) {
+    step_sums = Func("step_sums");
+    lane_sums = Func("lane_sums");
+    lane_integers = Func("lane_integers");
+    lane_floats = Func("lane_floats");
+    over_step = RDom({{0, sides}, {0, vectors}}, "over_step");
+    over_integers = RDom({{0, sides}, {0, vectors}, {0, steps.count()}}, "over_integers");
+    over_scaled = RDom(0, steps.count(), "over_scaled");
+    over_lanes = RDom(0, steps.lanes, "over_lanes");
+}
+
+Expr ScoreStages::end_integer_sums() {
+    dot(r, k, c) += select(one_key_scale, lane_floats(over_lanes, r, k, c), lane_sums(over_lanes, r, k, c));
+    return dot(r, k, c) * query_unit(r);
+}
+
 // A sum over all elements of a row has its scales if all keys have one, and else those of its blocks multiply their
 // parts of it.
 Expr ScoreStages::multiply_integers(int fetch_block) {
@@ -40,17 +56,11 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
         [&](Expr position) { return steps.query([&](Expr e) { return query_tile(r, std::move(e)); }, position); },
         steps.positions(), kLargestInteger);
 
-    step_sums = Func("step_sums");
-    lane_integers = Func("lane_integers");
-    lane_sums = Func("lane_sums");
     if (!by_row) {
         ask_with_steps(fetch_block, steps.count());
     }
     constexpr int kSides = 2;
-    over_step = RDom({{0, kSides}, {0, steps.vectors()}}, "over_step");
-    over_integers = RDom({{0, kSides}, {0, steps.vectors()}, {0, steps.count()}}, "over_integers");
-    over_scaled = RDom(0, steps.count(), "over_scaled");
-    over_lanes = RDom(0, steps.lanes, "over_lanes");
+    begin_integer_sums(steps, kSides, steps.vectors());
     const auto product = [&](const Expr &of_step, const RVar &vector, const RVar &of_pair) {
         Expr at = of_step * steps.elements + vector * (kSides * steps.lanes) + lane * kSides + of_pair;
         return cast<int>(query_integers(r, at)) * cast<int>(key_rows(at, k, c));
@@ -63,10 +73,8 @@ Expr ScoreStages::multiply_integers(int fetch_block) {
         cast<float>(step_sums(lane, r, k, over_scaled, c)) * steps.scale(key_scales(), over_scaled, lane);
     lane_integers(lane, r, k, c) = cast<int>(nothing);
     lane_integers(lane, r, k, c) += product(over_integers.z, over_integers.y, over_integers.x);
-    lane_floats = Func("lane_floats");
     lane_floats(lane, r, k, c) = cast<float>(lane_integers(lane, r, k, c));
-    dot(r, k, c) += select(one_key_scale, lane_floats(over_lanes, r, k, c), lane_sums(over_lanes, r, k, c));
-    return dot(r, k, c) * query_unit(r);
+    return end_integer_sums();
 }
 
 Expr AttentionStages::stored_value_scale(const AttentionInputs &inputs, const Expr &of_block) {

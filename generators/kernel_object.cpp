@@ -1,9 +1,6 @@
 #include "kernel_object.h"
 
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
-
+#include "files.h"
 #include "schedules/arm/bfloat16_dots.h"
 
 namespace hattn::generators {
@@ -40,13 +37,7 @@ void emit_kernel(const KernelSpec &spec, const TargetRow &target, const std::str
     compile_kernel(spec, target)
         .compile({{OutputFileType::assembly, assembly}, {OutputFileType::stmt, path + ".stmt"}});
     if (is_by_proxy(spec, target)) {
-        std::ifstream in(assembly);
-        const std::string text{std::istreambuf_iterator<char>(in), {}};
-        std::ofstream out(assembly);
-        out << schedules::arm::with_bfdot(text);
-        if (!in || !out.flush()) {
-            throw std::runtime_error("cannot rewrite " + assembly);
-        }
+        write_file(assembly, schedules::arm::with_bfdot(read_file(assembly)));
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "device_objects.h"
+#include "files.h"
 #include "hattn/hattn.h"
 #include "kernel_contract.h"
 #include "runtime/pack_file.h"
@@ -21,24 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Halide::Target;
 using nlohmann::ordered_json;
-
-std::string read_file(const fs::path &path) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream content;
-    content << file.rdbuf();
-    if (!file || !content) {
-        throw std::runtime_error("cannot read " + path.string());
-    }
-    return content.str();
-}
-
-void write_file(const fs::path &path, const std::string &content) {
-    std::ofstream file(path, std::ios::binary);
-    file.write(content.data(), static_cast<std::streamsize>(content.size()));
-    if (!file.flush()) {
-        throw std::runtime_error("cannot write " + path.string());
-    }
-}
 
 // What the functions do that kernels call of Halide's runtime: jump to those that their user context starts with, see
 // ScratchFunctions of the CPU's kernels and LaunchFunctions of those of devices. The interface of a device goes to such

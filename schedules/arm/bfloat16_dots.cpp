@@ -3,12 +3,12 @@
 #include <elf.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <set>
 #include <stdexcept>
 #include <vector>
+
+#include "generators/files.h"
 
 namespace hattn::schedules::arm {
 
@@ -99,9 +99,7 @@ namespace {
 // An object that is read as a whole, and its sections.
 class Object {
 public:
-    explicit Object(const std::string &path) : path_(path) {
-        std::ifstream in(path, std::ios::binary);
-        bytes_ = {std::istreambuf_iterator<char>(in), {}};
+    explicit Object(const std::string &path) : path_(path), bytes_(generators::read_file(path)) {
         const Elf64_Ehdr header = read<Elf64_Ehdr>(0, sizeof(Elf64_Ehdr)).front();
         if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
             header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != EM_AARCH64 || header.e_type != ET_REL ||
@@ -150,16 +148,11 @@ public:
     }
 
     void write() const {
-        std::ofstream out(path_, std::ios::binary);
-        out.write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
-        if (!out.flush()) {
-            refuse(path_, "cannot be written");
-        }
+        generators::write_file(path_, bytes_);
     }
 
 private:
-    std::string path_;
-    std::vector<char> bytes_;
+    std::string path_, bytes_;
     std::vector<Elf64_Shdr> sections_;
 };
 

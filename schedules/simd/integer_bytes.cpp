@@ -25,14 +25,8 @@ void schedule_byte_queries(ScoreStages &s, const Tile &tile, int lanes) {
 
 void schedule_byte_sums(ScoreStages &s, const Var &block, const Var &rows, int lanes) {
     const Var digit = s.digits.digit;
-    schedule_block_asks(s, block);
-    for (Func f : {s.lane_sums, s.lane_floats}) {
-        f.compute_at(s.dot, rows)
-            .reorder_storage(s.lane, s.r, s.k, s.c)
-            .vectorize(s.lane, lanes)
-            .unroll(s.r)
-            .unroll(s.k);
-    }
+    schedule_scaled_sums(s, block, rows, lanes);
+    schedule_step_digits(s, s.over_step, lanes);
     s.lane_integers.compute_at(s.dot, rows)
         .bound(digit, 0, kDigits)
         .reorder_storage(s.lane, digit, s.r, s.k, s.c)
@@ -41,10 +35,6 @@ void schedule_byte_sums(ScoreStages &s, const Var &block, const Var &rows, int l
         .unroll(digit)
         .unroll(s.r)
         .unroll(s.k);
-    s.lane_sums.update().reorder(s.lane, s.r, s.k, s.over_scaled).vectorize(s.lane, lanes).unroll(s.r).unroll(s.k);
-    // Of one row and key at a time, which needs no registers to wait in.
-    s.step_sums.compute_at(s.lane_sums, s.r);
-    schedule_step_digits(s, s.over_step, lanes);
     s.lane_integers.update()
         .reorder({s.over_integers.x, s.lane, digit, s.r, s.k, s.over_integers.y, s.over_integers.z})
         .atomic()

@@ -40,7 +40,16 @@ void schedule_integer_queries(ScoreStages &s, const Tile &tile, int lanes) {
     s.query_peak.update().reorder(s.over_positions.x, s.r).atomic().vectorize(s.over_positions.x, lanes);
 }
 
-void schedule_block_asks(ScoreStages &s, const Var &block) {
+namespace {
+
+// In registers, for each row and key of a block.
+void keep_in_registers(ScoreStages &s, Func f, const Var &rows, int lanes) {
+    f.compute_at(s.dot, rows).reorder_storage(s.lane, s.r, s.k, s.c).vectorize(s.lane, lanes).unroll(s.r).unroll(s.k);
+}
+
+}  // namespace
+
+void schedule_scaled_sums(ScoreStages &s, const Var &block, const Var &rows, int lanes) {
     s.fetch_starts.compute_at(s.dot, block);
     s.asked.compute_at(s.dot, block);
     if (s.by_row) {
@@ -49,6 +58,11 @@ void schedule_block_asks(ScoreStages &s, const Var &block) {
         s.fetch_lines.compute_root();
         s.asked.update().unroll(s.over_asks.x);
     }
+    keep_in_registers(s, s.lane_sums, rows, lanes);
+    keep_in_registers(s, s.lane_floats, rows, lanes);
+    s.lane_sums.update().reorder(s.lane, s.r, s.k, s.over_scaled).vectorize(s.lane, lanes).unroll(s.r).unroll(s.k);
+    // Of one row and key at a time, which needs no registers to wait in.
+    s.step_sums.compute_at(s.lane_sums, s.r);
 }
 
 void unroll_parts(AttentionStages &s, const Var &block, int parts) {
@@ -59,24 +73,16 @@ void unroll_parts(AttentionStages &s, const Var &block, int parts) {
 }
 
 void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, int lanes) {
-    schedule_block_asks(s, block);
-    for (Func f : {s.lane_sums, s.lane_integers, s.lane_floats}) {
-        f.compute_at(s.dot, rows)
-            .reorder_storage(s.lane, s.r, s.k, s.c)
-            .vectorize(s.lane, lanes)
-            .unroll(s.r)
-            .unroll(s.k);
-    }
-    Stage sums = s.lane_sums.update(), integers = s.lane_integers.update();
-    sums.reorder(s.lane, s.r, s.k, s.over_scaled).vectorize(s.lane, lanes).unroll(s.r).unroll(s.k);
-    // Of one row and key at a time, which needs no registers to wait in.
-    s.step_sums.compute_at(s.lane_sums, s.r).vectorize(s.lane, lanes);
+    schedule_scaled_sums(s, block, rows, lanes);
+    keep_in_registers(s, s.lane_integers, rows, lanes);
+    s.step_sums.vectorize(s.lane, lanes);
     s.step_sums.update()
         .reorder(s.over_step.x, s.lane, s.r, s.k, s.over_step.y)
         .atomic()
         .vectorize(s.over_step.x)
         .vectorize(s.lane, lanes)
         .unroll(s.over_step.y);
+    Stage integers = s.lane_integers.update();
     integers.reorder(s.over_integers.x, s.lane, s.r, s.k, s.over_integers.y, s.over_integers.z)
         .atomic()
         .vectorize(s.over_integers.x)
@@ -86,7 +92,7 @@ void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, in
         .unroll(s.over_integers.y);
     if (s.by_row) {
         for (const Expr &usual : s.usual_heads) {
-            sums.specialize(usual).unroll(s.over_scaled.x);
+            s.lane_sums.update().specialize(usual).unroll(s.over_scaled.x);
             integers.specialize(usual).unroll(s.over_integers.z);
         }
     }

@@ -17,8 +17,9 @@ void schedule_integer_sums(generators::ScoreStages &stages, const Halide::Var &b
 void schedule_integer_values(generators::AttentionStages &stages, const Halide::Var &block, const Halide::Var &rows,
                              const Tile &tile, int lanes);
 
-// What asks for the lines of a block of keys, or by row for those of a key.
-void schedule_block_asks(generators::ScoreStages &stages, const Halide::Var &block);
+// Of blocks of keys and rows, what sums of pairs and of bytes share: what asks for lines, and sums by scales.
+void schedule_scaled_sums(generators::ScoreStages &stages, const Halide::Var &block, const Halide::Var &rows,
+                          int lanes);
 
 // Blocks of the state's elements that are parts of a step, or of a line, are unrolled: which one they are decides how
 // bytes are taken apart.

@@ -91,7 +91,6 @@ def test_halves_on_arm(name, emit):
 DOT = r"\bsdot\b"
 DIGITS = 2  # of queries and weights
 STEP_VECTORS = 2  # of the 32 elements that share a scale
-QUAD = 4  # keys whose values are multiplied at a time
 
 
 @pytest.mark.parametrize("name", OF_INTEGERS)
