@@ -4,6 +4,7 @@
 #include "kernel_spec.h"
 #include "schedules/arm/bfloat16_dots.h"
 #include "schedules/carried_state.h"
+#include "schedules/own_slots.h"
 #include "schedules/simd/adjacent_sums.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/masked_rows.h"
@@ -242,6 +243,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::MatrixTiles());
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::OverlappedBands(kernel.bands));
     }
+    kernel.pipeline.add_custom_lowering_pass(new schedules::OwnSlots());
     return kernel;
 }
 

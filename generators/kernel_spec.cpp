@@ -257,6 +257,9 @@ const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target
 }
 
 const char *made_for(const KernelSpec &spec, const TargetRow &target) {
+    if (spec.storage == KeyStorage::kBfloat16) {
+        return target.bfloat16.cpu;
+    }
     const bool has_cpu_tiles =
         spec.kind == KernelKind::kFlash && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAny);
     if (!has_cpu_tiles) {

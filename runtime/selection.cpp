@@ -118,7 +118,8 @@ std::vector<const KernelInfo *> flash_kernels_of_cpu(const TargetInfo &target, K
     return found;
 }
 
-// Where the CPU multiplies bfloat16 numbers, in matrices or else in pairs, and sums up in float32.
+// Where the CPU multiplies bfloat16 numbers, in matrices or else in pairs, and sums up in float32, in less time than it
+// takes to multiply float32.
 std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, const Problem &problem) {
     std::vector<KeyStorage> storages;
     if (problem.all_bfloat16()) {
@@ -129,7 +130,7 @@ std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, c
         storages = {problem.has_two_terms() ? KeyStorage::kHalvesMatrices : KeyStorage::kAnyMatrices};
     }
     for (KeyStorage storage : storages) {
-        const auto found = find_kernels(target, KernelKind::kFlash, storage, problem.hooks);
+        const auto found = flash_kernels_of_cpu(target, storage, problem.hooks);
         if (!found.empty() && request_cpu_features(found.front()->cpu_features)) {
             return found;
         }

@@ -58,6 +58,7 @@ struct ConvertSchedules {
 struct Bfloat16Kernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";
+    const char *cpu = "";                // see made_for in runtime/kernel_table.h
     std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
     bool by_proxy = false;               // other instructions stand for them, see schedules/arm/bfloat16_dots.h
 };

@@ -1,5 +1,7 @@
 """Attention over 16-bit and quantised arrays: against float64 on the numbers they stand for."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,10 +12,20 @@ import stored
 from helpers import RTOL, ATOL, assert_same_bits, pack
 
 TARGETS = [target["name"] for target in hattn.info()["targets"] if target["runnable"]]
+# Who made a CPU that a kernel is made for, in the words of /proc/cpuinfo.
+VENDORS = {"": "", "amd": "AuthenticAMD"}
+
+
+def targets_with(storage):
+    """Targets of kernels over a storage that this CPU runs, and that are made for it."""
+    cpu = Path("/proc/cpuinfo").read_text()
+    kernels = (k for k in hattn.info()["kernels"] if k["storage"] == storage and k["runnable"])
+    return {k["target"] for k in kernels if VENDORS[k["made_for"]] in cpu}
+
+
 # Targets with kernels that multiply bfloat16 numbers as they are, on this CPU.
-NATIVE_BFLOAT16, NATIVE_MATRICES = (
-    {k["target"] for k in hattn.info()["kernels"] if k["storage"] == storage and k["runnable"]} for storage in ("bfloat16", "bfloat16_matrices")
-)
+NATIVE_MATRICES = targets_with("bfloat16_matrices")
+NATIVE_BFLOAT16 = targets_with("bfloat16") | NATIVE_MATRICES
 HALVES = ("float16", "bfloat16")
 MATRICES = ("bfloat16_matrices", "float32_matrices", "any_matrices", "halves_matrices")  # of storage
 BFLOAT16 = ml_dtypes.bfloat16
