@@ -102,7 +102,7 @@ std::vector<TargetRow> x86_64_targets() {
             .vector_registers = 32,
             .fetch_by_row = true,
             .naive_tiles = {{16, 0, 1, 8, 8}},
-            .flash_tiles = {{64, 48, 4, 6, 6}},
+            .flash_tiles = {{64, 96, 4, 6, 4}},
             .split_kv_tiles = {{1, 512, 1, 4, 8},
                                {2, 512, 2, 4, 8},
                                {4, 256, 4, 4, 2},
