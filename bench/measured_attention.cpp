@@ -27,8 +27,8 @@ Best &best_flops(Isa isa, int threads) {
     return best[{isa, threads}];
 }
 
-std::optional<PagedKeys> paged_keys(const cases::Problem &problem, int64_t page_size) {
-    return page_size > 0 ? std::optional<PagedKeys>(std::in_place, problem, page_size) : std::nullopt;
+std::optional<PagedKeys> paged_keys(Context &context, const cases::Problem &problem, int64_t page_size) {
+    return page_size > 0 ? std::optional<PagedKeys>(std::in_place, context, problem, page_size) : std::nullopt;
 }
 
 hattn_attention_desc plan_desc(const cases::Problem &problem, int64_t page_size) {
@@ -41,9 +41,9 @@ hattn_attention_desc plan_desc(const cases::Problem &problem, int64_t page_size)
 
 MeasuredAttention::MeasuredAttention(Context context, const BenchCase &bench_case)
     : problem_(bench_case.problem),
-      paged_(paged_keys(problem_, bench_case.page_size)),
       work_(bench_case.work),
       context_(std::move(context)),
+      paged_(paged_keys(context_, problem_, bench_case.page_size)),
       plan_(context_, plan_desc(problem_, bench_case.page_size)),
       workspace_(plan_.workspace_size()),
       args_(problem_.args),

@@ -30,9 +30,9 @@ public:
 
 private:
     cases::Problem problem_;  // keys side by side, for the oracle and for whoever computes the same
-    std::optional<PagedKeys> paged_;
     Work work_;
     Context context_;
+    std::optional<PagedKeys> paged_;
     Plan plan_;
     Workspace workspace_;
     hattn_attention_args args_;  // that run; outputs are problem_'s

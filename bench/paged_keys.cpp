@@ -16,6 +16,18 @@ std::vector<int32_t> lengths_of(const cases::Case &c) {
                                 : c.kv_lengths;
 }
 
+KvCacheDesc pool_desc(const cases::Case &c, int64_t page_size) {
+    KvCacheDesc desc;
+    desc.batch = c.batch;
+    desc.kv_heads = c.kv_heads;
+    desc.capacity = c.kv_length;
+    desc.key_dim = c.key_dim;
+    desc.value_dim = c.value_dim;
+    desc.page_size = page_size;
+    desc.page_count = c.batch * ((c.kv_length + page_size - 1) / page_size);
+    return desc;
+}
+
 // 0 to count - 1 in no order (Fisher and Yates).
 std::vector<int32_t> shuffled(int64_t count) {
     std::vector<int32_t> pages(static_cast<size_t>(count));
@@ -29,20 +41,19 @@ std::vector<int32_t> shuffled(int64_t count) {
 
 }  // namespace
 
-PagedKeys::PagedKeys(const cases::Problem &problem, int64_t page_size)
-    : lengths_(lengths_of(problem.spec)), pages_per_sequence_((problem.spec.kv_length + page_size - 1) / page_size) {
-    const cases::Case &c = problem.spec;
-    const int64_t pages = c.batch * pages_per_sequence_;
-    table_ = shuffled(pages);
-    k_ = cases::make_tensor(HATTN_FLOAT32, {pages, c.kv_heads, page_size, c.key_dim});
-    v_ = cases::make_tensor(HATTN_FLOAT32, {pages, c.kv_heads, page_size, c.value_dim});
+PagedKeys::PagedKeys(Context &context, const cases::Problem &problem, int64_t page_size)
+    : lengths_(lengths_of(problem.spec)),
+      pages_per_sequence_((problem.spec.kv_length + page_size - 1) / page_size),
+      pool_(context, pool_desc(problem.spec, page_size)),
+      pages_(pool_.view()) {
+    table_ = shuffled(pages_.k.extent[0]);
     deal_out(problem, page_size);
 }
 
 void PagedKeys::deal_out(const cases::Problem &problem, int64_t page_size) {
     const cases::Case &c = problem.spec;
-    const std::pair<const hattn_tensor &, const hattn_tensor &> sides[] = {{problem.args.k, k_.view},
-                                                                           {problem.args.v, v_.view}};
+    const std::pair<const hattn_tensor &, const hattn_tensor &> sides[] = {{problem.args.k, pages_.k},
+                                                                           {problem.args.v, pages_.v}};
     for (const auto &[from, to] : sides) {
         cases::for_each_index({c.batch, c.kv_heads, c.kv_length, 1}, [&](int64_t b, int64_t h, int64_t j, int64_t) {
             const int64_t page = table_[static_cast<size_t>(b * pages_per_sequence_ + j / page_size)];
@@ -53,8 +64,8 @@ void PagedKeys::deal_out(const cases::Problem &problem, int64_t page_size) {
 }
 
 void PagedKeys::bind(hattn_attention_args &args) const {
-    args.k = k_.view;
-    args.v = v_.view;
+    args.k = pages_.k;
+    args.v = pages_.v;
     args.kv_lengths = lengths_.data();
     args.block_table = table_.data();
     args.block_table_stride = pages_per_sequence_;

@@ -1,17 +1,17 @@
-// The keys and values of a problem in pages, which lie in no order.
+// The keys and values of a problem in pages of a cache, which lie in no order.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "hattn/hattn.hpp"
 #include "problem.h"
-#include "tensor_data.h"
 
 namespace hattn::bench {
 
 class PagedKeys {
 public:
-    PagedKeys(const cases::Problem &problem, int64_t page_size);
+    PagedKeys(Context &context, const cases::Problem &problem, int64_t page_size);
 
     // Points k, v, lengths and block table at the pages. They have to outlive args.
     void bind(hattn_attention_args &args) const;
@@ -21,7 +21,8 @@ private:
 
     std::vector<int32_t> lengths_, table_;  // [B], [B, pages_per_sequence_]
     int64_t pages_per_sequence_;
-    cases::TensorData k_, v_;  // [pages, Hkv, page_size, D]
+    KvCache pool_;         // whose memory the pages have
+    KvCache::View pages_;  // [pages, Hkv, page_size, D]
 };
 
 }  // namespace hattn::bench

@@ -1,5 +1,7 @@
 #include "context.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -72,6 +74,20 @@ ContextMemory::ContextMemory(const hattn_context &context, size_t bytes, size_t 
     const size_t size = (bytes + alignment - 1) / alignment * alignment;
     data_ = context.allocate ? context.allocate(user_, size, alignment) : std::aligned_alloc(alignment, size);
     require(data_, HATTN_OUT_OF_MEMORY, "the allocator returned null for ", size, " bytes");
+}
+
+std::unique_ptr<ContextMemory> ContextMemory::in_huge_pages(const hattn_context &context, size_t bytes,
+                                                            size_t alignment) {
+    constexpr size_t kHugePage = size_t{1} << 21, kFewest = 2;
+    const bool huge = !context.allocate && bytes >= kFewest * kHugePage;
+    auto memory = std::make_unique<ContextMemory>(context, bytes, huge ? kHugePage : alignment);
+#ifdef MADV_HUGEPAGE
+    if (huge) {
+        // A wish: systems without such pages refuse it.
+        static_cast<void>(madvise(memory->data(), bytes, MADV_HUGEPAGE));
+    }
+#endif
+    return memory;
 }
 
 ContextMemory::~ContextMemory() {

@@ -42,6 +42,9 @@ namespace hattn {
 class ContextMemory {
 public:
     ContextMemory(const hattn_context &context, size_t bytes, size_t alignment);
+    // For large arrays of which much is used soon: of the system's heap pages of 2 MiB, where the system gives them,
+    // see docs/decisions/0077. Of a caller's allocator as above: its memory is its business.
+    static std::unique_ptr<ContextMemory> in_huge_pages(const hattn_context &context, size_t bytes, size_t alignment);
     ~ContextMemory();
     ContextMemory(const ContextMemory &) = delete;
     ContextMemory &operator=(const ContextMemory &) = delete;

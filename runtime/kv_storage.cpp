@@ -39,9 +39,12 @@ hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t
     return tensor;
 }
 
-std::unique_ptr<ContextMemory> allocate(const hattn_context &context, hattn_tensor &tensor) {
-    const int64_t bytes = storage_bytes(tensor.dtype, tensor.extent[0] * tensor.stride[0]);
-    auto memory = std::make_unique<ContextMemory>(context, static_cast<size_t>(bytes), kScratchAlignment);
+// Pages are given out from the first one on, so that a pool that is mostly empty takes no more memory in huge pages;
+// rows of sequences side by side would.
+std::unique_ptr<ContextMemory> allocate(const hattn_kv_cache &cache, hattn_tensor &tensor) {
+    const auto bytes = static_cast<size_t>(storage_bytes(tensor.dtype, tensor.extent[0] * tensor.stride[0]));
+    auto memory = cache.desc.page_size > 0 ? ContextMemory::in_huge_pages(*cache.context, bytes, kScratchAlignment)
+                                           : std::make_unique<ContextMemory>(*cache.context, bytes, kScratchAlignment);
     tensor.data = memory->data();
     return memory;
 }
@@ -80,9 +83,9 @@ void take_memory(const hattn_kv_cache &cache, std::vector<float> given, CachedSi
         }
         return;
     }
-    side.row_memory = allocate(*cache.context, side.rows);
+    side.row_memory = allocate(cache, side.rows);
     if (quantized) {
-        side.scale_memory = allocate(*cache.context, side.scales);
+        side.scale_memory = allocate(cache, side.scales);
         std::copy(given.begin(), given.end(), static_cast<float *>(side.scales.data));
     }
 }

@@ -1,6 +1,11 @@
 // The KV cache against a model of it, and attention over it against attention over the same keys elsewhere.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
 #include "compare.h"
 #include "input_data.h"
 #include "packed_problem.h"
@@ -240,6 +245,43 @@ TEST_F(KvCache, PagesAndForks) {
     ASSERT_EQ(hattn_kv_cache_pages(cache.get(), &used, &available), HATTN_OK);
     EXPECT_EQ(used, 0);
     EXPECT_EQ(available, 6);
+}
+
+// What /proc/self/smaps calls the VmFlags of the memory at an address (Linux: Documentation/filesystems/proc.rst).
+std::string memory_flags(const void *address) {
+    std::ifstream smaps("/proc/self/smaps");
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    bool is_inside = false;
+    for (std::string line; std::getline(smaps, line);) {
+        uintptr_t begin = 0, end = 0;
+        if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) {
+            is_inside = begin <= wanted && wanted < end;
+        } else if (is_inside && line.starts_with("VmFlags:")) {
+            return line + " ";
+        }
+    }
+    return "";
+}
+
+TEST_F(KvCache, LargePoolsAskForHugePages) {
+    if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) {
+        GTEST_SKIP() << "this system has no huge pages";
+    }
+    constexpr uintptr_t kHugePage = 1u << 21;
+    for (const int64_t page_size : {0, 16}) {
+        hattn_kv_cache_desc desc = test::cache_desc(1, 8, 2048, 128, 128);  // 8 MiB of keys
+        desc.page_size = page_size;
+        test::CachePtr cache = test::make_cache(context_.get(), desc);
+        hattn_tensor keys = HATTN_TENSOR_INIT, values = HATTN_TENSOR_INIT;
+        ASSERT_EQ(hattn_kv_cache_view(cache.get(), &keys, &values), HATTN_OK);
+        for (const hattn_tensor &side : {keys, values}) {
+            const bool asked = memory_flags(side.data).find(" hg ") != std::string::npos;
+            EXPECT_EQ(asked, page_size > 0) << memory_flags(side.data);
+            if (page_size > 0) {
+                EXPECT_EQ(reinterpret_cast<uintptr_t>(side.data) % kHugePage, 0u);
+            }
+        }
+    }
 }
 
 // Sequences of operations that no one would write by hand.
