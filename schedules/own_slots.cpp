@@ -118,10 +118,6 @@ private:
 }  // namespace
 
 Stmt OwnSlots::mutate(const Stmt &statement) {
-    if (entered_) {
-        return IRMutator::mutate(statement);
-    }
-    entered_ = true;
     ConstantlyIndexed constantly;
     statement.accept(&constantly);
     TakenAllocations taken(constantly.names());

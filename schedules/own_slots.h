@@ -17,9 +17,6 @@ public:
     using IRMutator::mutate;
 
     Halide::Internal::Stmt mutate(const Halide::Internal::Stmt &statement) override;
-
-private:
-    bool entered_ = false;
 };
 
 }  // namespace hattn::schedules
