@@ -93,7 +93,7 @@ std::vector<TargetRow> x86_64_targets() {
                                      {32, 64, 4, 1, 2}},
         },
         {
-            // 32 vector registers: 24 accumulators, 3 vectors of rows, 1 broadcast.
+            // 32 vector registers: 24 sums of scores or 16 of values, 4 vectors of rows, 1 broadcast. See decision 0077.
             .name = "x86-avx512",
             .parent = "x86-avx2",
             .halide_target = avx512.c_str(),
