@@ -24,7 +24,6 @@ KvCacheDesc pool_desc(const cases::Case &c, int64_t page_size) {
     desc.key_dim = c.key_dim;
     desc.value_dim = c.value_dim;
     desc.page_size = page_size;
-    desc.page_count = c.batch * ((c.kv_length + page_size - 1) / page_size);
     return desc;
 }
 
