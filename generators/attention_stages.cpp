@@ -211,9 +211,9 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         return;
     }
     if (in_integers) {
-        in_digits  ? multiply_value_digits(inputs, options)
-        : in_bytes ? multiply_value_bytes(inputs, options)
-                   : multiply_value_integers(inputs, options);
+        values_in_digits ? multiply_value_digits(inputs, options)
+        : in_bytes       ? multiply_value_bytes(inputs, options)
+                         : multiply_value_integers(inputs, options);
         return;
     }
     chunk_output(r, d, c) = 0.0f;
@@ -366,11 +366,11 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     normaliser(r) =
         normalise(statistics(r)[0], in_bands ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
-    Expr sum = in_steps      ? inputs.value_steps().sum(at, d)
-               : in_digits   ? inputs.value_digits().sum(at, d)
-               : in_bytes    ? state(r, inputs.value_signed_bytes().position(d))
-               : in_integers ? inputs.value_pairs().sum(at, d)
-                             : state(r, d);
+    Expr sum = in_steps           ? inputs.value_steps().sum(at, d)
+               : values_in_digits ? inputs.value_digits().sum(at, d)
+               : in_bytes         ? state(r, inputs.value_signed_bytes().position(d))
+               : in_integers      ? inputs.value_pairs().sum(at, d)
+                                  : state(r, d);
     output_scale(d) = scaled_output(inputs, 1.0f, d);
     output(d, r) = sum * normaliser(r)[0] * output_scale(d);
     output.output_buffer().dim(0).set_min(0);

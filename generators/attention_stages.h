@@ -130,13 +130,14 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     std::vector<Halide::Expr> usual_heads;  // whether keys have kUsualHead elements, or kNarrowHead; loops over these
                                             // may be unrolled
     bool any_storage = false;
-    bool whole_heads = false;              // heads are multiples of kWholeHead
-    hattn_dtype all_type = HATTN_FLOAT32;  // see AttentionInputs
-    int steps_of_line = 1;                 // of kLineFloats elements, by_row
-    int step_elements = 0;                 // of dot products, one line of float32 by default
-    bool in_steps = false;                 // rows count positions, see IntegerSteps
-    bool in_integers = false;              // the same, see IntegerPairs, or, with in_digits, IntegerDigits
-    bool in_digits = false;
+    bool whole_heads = false;                     // heads are multiples of kWholeHead
+    hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs
+    int steps_of_line = 1;                        // of kLineFloats elements, by_row
+    int step_elements = 0;                        // of dot products, one line of float32 by default
+    bool in_steps = false;                        // rows count positions, see IntegerSteps
+    bool in_integers = false;                     // the same, see IntegerPairs, or, with in_digits, IntegerDigits
+    bool in_digits = false;                       // of scores
+    bool values_in_digits = false;                // likewise, StageOptions::value_digits
     bool in_bytes = false;                        // and see IntegerBytes
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     int joined_rows = 0;                          // of sums that are computed together; in_matrices

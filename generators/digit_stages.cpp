@@ -18,10 +18,12 @@ Expr ScoreStages::multiply_digits(int fetch_block) {
     s.query_offsets = Func("query_offsets");
     s.query_digits(r, d, s.digit) = digit_of(query_integers(r, d), s.digit);
     constexpr int kQuarterBytes = kLineBytes / kQuarters;
-    s.over_quarter = RDom({{0, kQuarterBytes}, {0, kNibbles}}, "over_quarter");
+    s.over_quarter = RDom({{0, kQuarterBytes}, {0, of_row.nibbles()}}, "over_quarter");
     Expr of_quarter = of_row.position(step, s.over_quarter.y, s.quarter * kQuarterBytes + s.over_quarter.x);
     s.query_offsets(s.quarter, r, step) = 0;
     s.query_offsets(s.quarter, r, step) += cast<int>(query_integers(r, of_quarter)) * -kByteOffset;
+    // Where all keys have one scale the lines of a short row are summed up as one.
+    const Expr joined = of_row.joins_lines() ? select(one_key_scale, of_row.lines(), 1) : Expr(1);
 
     s.key_line = Func("key_line");
     s.key_line_scales = Func("key_line_scales");
@@ -35,11 +37,12 @@ Expr ScoreStages::multiply_digits(int fetch_block) {
     s.key_line(d, step, k, c) = bytes(step * kLineBytes + d, key_index(k, c) % kGranuleKeys, granule);
     s.key_line_scales(s.quarter, step, k, c) = select(one_key_scale, 1.0f, key_scales()(step * kQuarters + s.quarter));
 
-    s.over_products = RDom({{0, kSides}, {0, kNibbles}}, "over_products");
+    s.over_products = RDom({{0, kSides}, {0, of_row.nibbles()}, {0, joined}}, "over_products");
     Expr byte = lane * kSides + s.over_products.x;
     const auto product = [&](int of_digit) {
-        Expr query = s.query_digits(r, of_row.position(step, s.over_products.y, byte), of_digit);
-        return cast<int>(of_row.number(s.key_line(byte, step, k, c), s.over_products.y)) * cast<int>(query);
+        const Expr line_of_row = step + s.over_products.z;
+        Expr query = s.query_digits(r, of_row.position(line_of_row, s.over_products.y, byte), of_digit);
+        return cast<int>(of_row.number(s.key_line(byte, line_of_row, k, c), s.over_products.y)) * cast<int>(query);
     };
     step_sums = Func("step_sums");
     step_sums(lane, r, k, step, c) = 0;
@@ -54,18 +57,23 @@ Expr ScoreStages::multiply_digits(int fetch_block) {
     s.quarter_sums(k, s.quarter, r, step, c) +=
         s.line_sums(s.quarter * (of_row.lanes / kQuarters) + over_lanes, r, k, step, c);
 
-    over_scaled = RDom(0, of_row.lines(), "over_scaled");
+    over_scaled = RDom(0, of_row.lines() / joined, "over_scaled");
+    s.over_joined = RDom(0, joined, "over_joined");
+    s.line_offsets = Func("line_offsets");
+    s.line_offsets(s.quarter, r, step) = 0;
+    s.line_offsets(s.quarter, r, step) += s.query_offsets(s.quarter, r, step + s.over_joined);
     s.quarter_scores = Func("quarter_scores");
-    Expr sum =
-        cast<float>(s.quarter_sums(k, s.quarter, r, over_scaled, c) + s.query_offsets(s.quarter, r, over_scaled));
+    Expr sum = cast<float>(s.quarter_sums(k, s.quarter, r, over_scaled, c) + s.line_offsets(s.quarter, r, over_scaled));
     s.quarter_scores(k, s.quarter, r, c) = asked(k / fetch_block, c);
-    s.quarter_scores(k, s.quarter, r, c) += sum * s.key_line_scales(s.quarter, over_scaled, k, c);
+    Expr scale =
+        s.key_line_scales(of_row.block_of_quarter(over_scaled, s.quarter), over_scaled / of_row.scaled_lines(), k, c);
+    s.quarter_scores(k, s.quarter, r, c) += sum * scale;
     Expr score(0.0f);
     for (int i = 0; i < kQuarters; ++i) {
         score += s.quarter_scores(k, i, r, c);
     }
     dot(r, k, c) = score;
-    return dot(r, k, c) * (query_unit(r) / static_cast<float>(kNibbleUnit));
+    return dot(r, k, c) * (query_unit(r) / static_cast<float>(of_row.unit()));
 }
 
 void AttentionStages::weigh_digits(const AttentionInputs &inputs) {

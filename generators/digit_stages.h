@@ -16,12 +16,14 @@ struct DigitScores {
     Halide::Func query_digits;       // (r, position, digit) of query_integers; likewise
     Halide::RDom over_quarter;       // (byte, nibble) of a quarter
     Halide::Func query_offsets;      // (quarter, r, step) what kByteOffset adds to sums, with its sign changed
+    Halide::RDom over_joined;        // lines that are summed up as one
+    Halide::Func line_offsets;       // (quarter, r, step) of query_offsets of these
     Halide::Func key_granule;        // (granule, c) of the table
     Halide::Func key_line;           // (byte, step, k, c)
     Halide::Func key_line_scales;    // (quarter, step, k, c)
     Halide::Expr dense_key_scales;   // a key's lie side by side
     Halide::Expr whole_key_scales;   // and those of a granule's keys, of rows of one line
-    Halide::RDom over_products;      // (side, nibble)
+    Halide::RDom over_products;      // (side, nibble, joined line)
     Halide::Func line_sums;          // (lane, r, k, step, c) step_sums
     Halide::Func quarter_sums;       // (k, quarter, r, step, c) of these
     Halide::Func quarter_scores;     // (k, quarter, r, c)

@@ -112,7 +112,7 @@ void ScoreStages::fetch_by_granule(const StageOptions &options) {
                                inputs_.value_start(nearest(k)), inputs_.value_scales_start(nearest(k)));
     Tuple starts = fetch_starts(k / blocks, c);
     Expr slot = k % blocks * block, asked_first = inputs_.prefetch_value_scales(starts[2], slot);
-    for (int i = 0; i < kValuesWithScores; ++i) {
+    for (int i = 0; i < (values_in_digits ? kValuesWithScores : 0); ++i) {
         asked_first += inputs_.prefetch_value(starts[1], inputs_.value_line_of_slot(slot + i, 0));
     }
     asked(k, c) = asked_first;

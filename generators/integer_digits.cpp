@@ -1,5 +1,6 @@
 #include "integer_digits.h"
 
+#include "runtime/kernel_table.h"
 #include "stored_side.h"
 
 namespace hattn::generators {
@@ -18,8 +19,29 @@ Expr digit_of(const Expr &integer, const Expr &digit) {
     return select(digit == 0, low, cast<int8_t>((integer + kDigitBase / 2) >> kDigitBits));
 }
 
+int IntegerDigits::nibbles() const {
+    return type == HATTN_INT4 ? kNibbles : 1;
+}
+
+int IntegerDigits::unit() const {
+    return type == HATTN_INT4 ? kNibbleUnit : 1;
+}
+
+bool IntegerDigits::joins_lines() const {
+    return type == HATTN_INT8;
+}
+
 Expr IntegerDigits::lines() const {
-    return dim / kLineDigits;
+    return dim / (kLineBytes * nibbles());
+}
+
+int IntegerDigits::scaled_lines() const {
+    return kScaleBlock / (kQuarterBytes * nibbles());
+}
+
+Expr IntegerDigits::block_of_quarter(const Expr &line, const Expr &quarter) const {
+    const int lines = scaled_lines();
+    return line % lines * (kQuarters / lines) + quarter / lines;
 }
 
 Expr IntegerDigits::positions() const {
@@ -27,10 +49,13 @@ Expr IntegerDigits::positions() const {
 }
 
 Expr IntegerDigits::position(const Expr &line, const Expr &nibble, const Expr &byte) const {
-    return (line * kNibbles + nibble) * kLineBytes + byte;
+    return (line * nibbles() + nibble) * kLineBytes + byte;
 }
 
 Expr IntegerDigits::element(const Expr &position) const {
+    if (type != HATTN_INT4) {
+        return position;
+    }
     Expr within = position % kLineDigits;
     // Whose bounds Halide would find far outside of the row.
     Expr of_row = position - within + within % kLineBytes * kNibbles + within / kLineBytes;
@@ -38,6 +63,9 @@ Expr IntegerDigits::element(const Expr &position) const {
 }
 
 Expr IntegerDigits::number(const Expr &byte, const Expr &nibble) const {
+    if (type != HATTN_INT4) {
+        return byte ^ cast<uint8_t>(kByteOffset);
+    }
     const Expr upper = cast<uint8_t>(0xff << kNibbleBits), sign = cast<uint8_t>(kSign << kNibbleBits);
     return select(nibble == 0, byte << cast<uint8_t>(kNibbleBits), byte & upper) ^ sign;
 }

@@ -1,4 +1,4 @@
-// How a kernel for int4 keys and values alone goes through a row where the CPU multiplies bytes and sums up the
+// How a kernel for int8 or int4 keys and values alone goes through a row where the CPU multiplies bytes and sums up the
 // products of four: a cache line at a time. Scales are left to what is multiplied by them. Elsewhere see
 // integer_steps.h.
 #pragma once
@@ -20,28 +20,35 @@ inline constexpr int kQuarters = 4;
 inline constexpr int kNibbles = 2;  // elements of a byte, the low one first
 inline constexpr int kNibbleBits = 4;
 
-// A line has 64 bytes, of which each 128 bits, a quarter, share a scale. An element is an unsigned byte: kNibbleUnit
-// times itself and kByteOffset.
+// A line has 64 bytes, of which each 128 bits, a quarter, share a scale. An element is an unsigned byte: itself times
+// unit(), and kByteOffset.
 inline constexpr int kByteOffset = 128;
 inline constexpr int kNibbleUnit = 16;
 
 inline constexpr int kLineBytes = 64, kLineDigits = kLineBytes * kNibbles;
 
 struct IntegerDigits {
+    hattn_dtype type;
     int lanes;         // of float32 vectors
     Halide::Expr dim;  // elements of a row
 
+    int nibbles() const;  // elements of a byte
+    int unit() const;
+    bool joins_lines() const;  // of a row, if they share a scale: sums of all have 32 bits
     Halide::Expr lines() const;
+    // Lines whose blocks, as many as a line has quarters, have a vector of scales; and a quarter's of these.
+    int scaled_lines() const;
+    Halide::Expr block_of_quarter(const Halide::Expr &line, const Halide::Expr &quarter) const;
 
-    // Positions of queries: the first elements of a line's bytes, then the second ones.
+    // Positions of queries: of int8 elements; of int4 the first elements of a line's bytes, then the second ones.
     Halide::Expr positions() const;
     Halide::Expr position(const Halide::Expr &line, const Halide::Expr &nibble, const Halide::Expr &byte) const;
     Halide::Expr element(const Halide::Expr &position) const;
     Halide::Expr number(const Halide::Expr &byte, const Halide::Expr &nibble) const;
 
-    // Sums over rows have bytes of four rows side by side, which CPUs interleave within 128 bits: two by two, the first
-    // or the second half of each, and then words of these likewise. A panel has as many sums as there are lanes; its
-    // number counts nibbles, halves of halves, halves, and lines.
+    // Of int4. Sums over rows have bytes of four rows side by side, which CPUs interleave within 128 bits: two by two,
+    // the first or the second half of each, and then words of these likewise. A panel has as many sums as there are
+    // lanes; its number counts nibbles, halves of halves, halves, and lines.
     Halide::Expr byte_of_half(const Halide::Expr &half,
                               const Halide::Expr &at) const;  // half counts those of all lines
     Halide::Expr place_of_word(const Halide::Expr &word, const Halide::Expr &at) const;  // likewise; in its half

@@ -103,7 +103,7 @@ void AttentionStages::find_weight_unit(const Expr &size, int largest_integer) {
     constexpr float kSmallestWeight = 1e-12f, kSmallestScale = 1e-18f;
     Expr largest = exp2_nonpositive(relative_exponent(chunk_max(r, c), running_max(r, c)));
     Expr unit_scale = max(largest_scale(c), kSmallestScale);
-    if (in_digits) {
+    if (values_in_digits) {
         unit_scale = select(one_value_scale, 1.0f, unit_scale);
     }
     weight_unit(r, c) = max(largest, kSmallestWeight) * unit_scale / static_cast<float>(largest_integer);
@@ -167,7 +167,7 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     };
     Expr step_of_panel = panel / (steps.elements / numbers);
     Expr weight_of_panel = cast<int>(steps.scale(weight, step_of_panel, lane % steps.lanes));
-    if (by_row && options.fetch_pass > kNarrowHead) {
+    if (by_row && !in_digits && options.fetch_pass > kNarrowHead) {
         narrow_values.push_back(inputs.value.dim(0).extent() == kNarrowHead);
         weight_of_panel =
             select(narrow_values.back() && panel % (options.fetch_pass / numbers) >= kNarrowHead / numbers, 0,

@@ -106,9 +106,12 @@ Expr AttentionInputs::value_dim() const {
 }
 
 Expr AttentionInputs::elements(const ImageParam &side) const {
-    static_assert(kLineDigits == kInt4Line);
     Expr extent = side.dim(0).extent();
-    return in_lines() ? extent / kLineDigits * kLineDigits : whole_heads() ? extent / kWholeHead * kWholeHead : extent;
+    if (storage == KeyStorage::kInt8Lines) {
+        return kWholeLines;
+    }
+    const int multiple = in_lines() ? kWholeLines : kWholeHead;
+    return whole_heads() ? extent / multiple * multiple : extent;
 }
 
 IntegerSteps AttentionInputs::key_steps() const {
@@ -136,11 +139,11 @@ IntegerBytes AttentionInputs::value_signed_bytes() const {
 }
 
 IntegerDigits AttentionInputs::key_digits() const {
-    return {stored_key.lanes, key_dim()};
+    return {all_type, stored_key.lanes, key_dim()};
 }
 
 IntegerDigits AttentionInputs::value_digits() const {
-    return {stored_value.lanes, value_dim()};
+    return {all_type, stored_value.lanes, value_dim()};
 }
 
 Expr AttentionInputs::key_byte(Expr at, Expr granule, Expr slot) const {

@@ -46,8 +46,8 @@ struct AttentionInputs {
     bool whole_heads() const {  // heads are multiples of kWholeHead
         return all_type != HATTN_FLOAT32;
     }
-    bool in_lines() const {  // and of kLineDigits
-        return storage == KeyStorage::kInt4Lines;
+    bool in_lines() const {  // and of kWholeLines
+        return takes_lines(storage);
     }
     bool in_steps() const {  // keys and values are taken so: they are integers
         return all_type == HATTN_INT8 || all_type == HATTN_INT4;
@@ -58,7 +58,7 @@ struct AttentionInputs {
     IntegerPairs value_pairs() const;
     IntegerBytes key_signed_bytes() const;  // or bytes that have signs
     IntegerBytes value_signed_bytes() const;
-    IntegerDigits key_digits() const;  // or bytes of int4 lines
+    IntegerDigits key_digits() const;  // or bytes of lines
     IntegerDigits value_digits() const;
     Halide::Expr key_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;
     Halide::Expr value_byte(Halide::Expr at, Halide::Expr granule, Halide::Expr slot) const;

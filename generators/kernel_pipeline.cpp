@@ -6,6 +6,7 @@
 #include "schedules/carried_state.h"
 #include "schedules/own_slots.h"
 #include "schedules/simd/adjacent_sums.h"
+#include "schedules/simd/joined_copies.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/masked_rows.h"
 #include "schedules/simd/turned_stores.h"
@@ -54,11 +55,13 @@ bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
     return integer_products(spec, target) != IntegerProducts::kNone;
 }
 
+// Of which decode goes by row, and asks for what it reads.
+constexpr int kFewRows = 2;
+
 // Where the value loop asks for keys, see decisions 0040 and 0057, or values: with one block of rows, of 16 bits one or
 // two.
 bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
-    constexpr int kMostRows = 2;
-    const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kMostRows;
+    const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kFewRows;
     return is_one_block(spec.tile) && (fetches_by_row(spec, target) || halves || multiplies_integers(spec, target));
 }
 
@@ -96,33 +99,34 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
         fetches_operands && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kBfloat16);
     const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash;
     AttentionInputs inputs(spec.storage, target.lanes);
-    AttentionStages stages(inputs,
-                           StageOptions{.hooks = spec.hooks,
-                                        .rows = head_in_lanes ? 0 : spec.tile.rows,
-                                        .chunk = spec.tile.keys,
-                                        .dim_multiple = dim_multiple,
-                                        .unit = kLog2E,
-                                        .fetch_block = block,
-                                        .fetch_lead = head_in_lanes ? decode_lead(spec.storage)
-                                                      : split       ? kTileLead
-                                                                    : block,
-                                        .fetch_by_row = fetches_by_row(spec, target),
-                                        .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
-                                        .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
-                                        .fetch_rows = asks_for_rows ? 2 : 0,
-                                        .fetch_operands = fetches_operands,
-                                        .integer_products = integer_products(spec, target),
-                                        .values_in_place = in_place,
-                                        .keys_in_place = keys_in_place,
-                                        .state_from_first = fetches_operands && !matrices,
-                                        .strict = is_strict(spec),
-                                        .sides = sides,
-                                        .place_rows = target.fetch_by_line && !head_in_lanes,
-                                        .place_keys = place_keys,
-                                        .limits_apart = fetches_operands,
-                                        .unseen_rows = unseen_rows(spec, target),
-                                        .key_block = spec.tile.key_unroll,
-                                        .bands = bands});
+    AttentionStages stages(
+        inputs, StageOptions{.hooks = spec.hooks,
+                             .rows = head_in_lanes ? 0 : spec.tile.rows,
+                             .chunk = spec.tile.keys,
+                             .dim_multiple = dim_multiple,
+                             .unit = kLog2E,
+                             .fetch_block = block,
+                             .fetch_lead = head_in_lanes ? decode_lead(spec.storage)
+                                           : split       ? kTileLead
+                                                         : block,
+                             .fetch_by_row = fetches_by_row(spec, target),
+                             .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
+                             .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
+                             .fetch_rows = asks_for_rows ? 2 : 0,
+                             .fetch_operands = fetches_operands,
+                             .integer_products = integer_products(spec, target),
+                             .value_digits = spec.storage == KeyStorage::kInt4Lines && spec.tile.rows <= kFewRows,
+                             .values_in_place = in_place,
+                             .keys_in_place = keys_in_place,
+                             .state_from_first = fetches_operands && !matrices,
+                             .strict = is_strict(spec),
+                             .sides = sides,
+                             .place_rows = target.fetch_by_line && !head_in_lanes,
+                             .place_keys = place_keys,
+                             .limits_apart = fetches_operands,
+                             .unseen_rows = unseen_rows(spec, target),
+                             .key_block = spec.tile.key_unroll,
+                             .bands = bands});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive
@@ -218,12 +222,13 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 }  // namespace
 
 // Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
+// Lines take four keys at a time in any case.
 bool fetches_by_row(const KernelSpec &spec, const TargetRow &target) {
-    constexpr int kMostRows = 2;
+    const int most_rows = takes_lines(spec.storage) ? spec.tile.rows : kFewRows;
     const bool of_floats = spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAllFloat16 ||
                            spec.storage == KeyStorage::kAllBfloat16;
     return target.fetch_by_row && target.split_kv.has_head_in_lanes(spec.tile) &&
-           (of_floats || multiplies_integers(spec, target)) && is_one_block(spec.tile) && spec.tile.rows <= kMostRows;
+           (of_floats || multiplies_integers(spec, target)) && is_one_block(spec.tile) && spec.tile.rows <= most_rows;
 }
 
 KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
@@ -236,6 +241,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WholeLoads());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::JoinedCopies());
     if (spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::arm::Bfloat16Dots());
     }

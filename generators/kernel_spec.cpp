@@ -31,6 +31,7 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kSplitKv, "bfloat16_split_kv", KeyStorage::kAllBfloat16},
     {KernelKind::kSplitKv, "int8_split_kv", KeyStorage::kAllInt8},
     {KernelKind::kSplitKv, "int4_split_kv", KeyStorage::kAllInt4},
+    {KernelKind::kSplitKv, "int8_lines_split_kv", KeyStorage::kInt8Lines},
     {KernelKind::kSplitKv, "int4_lines_split_kv", KeyStorage::kInt4Lines},
     {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
     {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
@@ -108,8 +109,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     if (storage_bits(type_of_all(family.storage)) == 16) {
         return target.halves_split_kv_tiles;
     }
-    if (family.storage == KeyStorage::kInt4Lines) {
-        return target.line_split_kv_tiles;
+    if (takes_lines(family.storage)) {
+        return family.storage == KeyStorage::kInt8Lines ? target.int8_line_split_kv_tiles
+                                                        : target.int4_line_split_kv_tiles;
     }
     if (type_of_all(family.storage) != HATTN_FLOAT32) {
         return target.one_type_split_kv_tiles;
@@ -236,6 +238,7 @@ Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
         return {target.matrices.halide_target, target.matrices.cpu_features};
     case KeyStorage::kAllInt8:
     case KeyStorage::kAllInt4:
+    case KeyStorage::kInt8Lines:
     case KeyStorage::kInt4Lines:
         if (target.integers.products != IntegerProducts::kNone) {
             return {target.integers.halide_target, target.integers.cpu_features};

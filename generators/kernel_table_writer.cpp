@@ -70,6 +70,8 @@ const char *enumerator(KeyStorage storage) {
         return "KeyStorage::kAllInt8";
     case KeyStorage::kAllInt4:
         return "KeyStorage::kAllInt4";
+    case KeyStorage::kInt8Lines:
+        return "KeyStorage::kInt8Lines";
     case KeyStorage::kInt4Lines:
         return "KeyStorage::kInt4Lines";
     }

@@ -53,6 +53,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_steps(inputs.in_steps() && options.integer_products == IntegerProducts::kNone),
       in_integers(options.integer_products != IntegerProducts::kNone),
       in_digits(inputs.in_lines()),
+      values_in_digits(options.value_digits),
       in_bytes(options.integer_products == IntegerProducts::kBytes),
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
@@ -107,7 +108,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         place_keys();
     }
     if (in_digits) {
-        usual_heads.resize(1);  // others are no whole lines
+        usual_heads.resize(all_type == HATTN_INT4 ? 1 : 0);  // others are no whole lines; of int8 there is but this one
         fetch_by_granule(options);
     } else if (by_row) {
         fetch_by_row(options);

@@ -10,7 +10,7 @@ inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most mo
 // Of integers both products are of them, for instructions that sum up as well.
 enum class IntegerProducts {
     kNone,   // they are brought into float32
-    kPairs,  // sums of two, see IntegerPairs; of whole lines of int4 of four, see IntegerDigits
+    kPairs,  // sums of two, see IntegerPairs; of lines, and their queries, of four, see IntegerDigits
     kBytes,  // sums of four with signs, see IntegerBytes
 };
 
@@ -40,6 +40,7 @@ struct StageOptions {
     bool fetch_operands = false;  // of hooks, of the next chunk with each; of whole tiles
     bool fetch_chunk = false;     // of the second unfused kernel: ask for the values of the next chunk with each
     IntegerProducts integer_products = IntegerProducts::kNone;  // of keys and values that are integers
+    bool value_digits = false;  // of lines of int4: values are multiplied as bytes too, and not in pairs
     // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
     // row sees. The tile's rows fill whole vectors.
     bool values_in_place = false;

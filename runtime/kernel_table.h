@@ -38,12 +38,13 @@ enum class KeyStorage {
     kAllBfloat16,
     kAllInt8,
     kAllInt4,
-    kInt4Lines  // likewise int4, in rows that are whole lines
+    kInt8Lines,  // likewise, in rows that are whole lines
+    kInt4Lines
 };
 inline constexpr const char *kStorageNames[] = {
-    "float32",          "any",          "bfloat16",        "bfloat16_matrices",
-    "float32_matrices", "any_matrices", "halves_matrices", "all_float16",
-    "all_bfloat16",     "all_int8",     "all_int4",        "int4_lines"};  // by KeyStorage
+    "float32",         "any",         "bfloat16",     "bfloat16_matrices", "float32_matrices", "any_matrices",
+    "halves_matrices", "all_float16", "all_bfloat16", "all_int8",          "all_int4",         "int8_lines",
+    "int4_lines"};  // by KeyStorage
 
 inline constexpr KeyStorage kAllOfOneType[] = {KeyStorage::kAllFloat16, KeyStorage::kAllBfloat16, KeyStorage::kAllInt8,
                                                KeyStorage::kAllInt4};
@@ -56,6 +57,7 @@ constexpr hattn_dtype type_of_all(KeyStorage storage) {
     case KeyStorage::kAllBfloat16:
         return HATTN_BFLOAT16;
     case KeyStorage::kAllInt8:
+    case KeyStorage::kInt8Lines:
         return HATTN_INT8;
     case KeyStorage::kAllInt4:
     case KeyStorage::kInt4Lines:
@@ -132,8 +134,11 @@ constexpr int shortest_head(hattn_dtype type) {
     return type == HATTN_INT4 ? 2 * kWholeHead : kWholeHead;
 }
 
-// Of kernels that take them by whole cache lines.
-inline constexpr int kInt4Line = 128;
+// And of those that take them by cache lines: whole ones, of whose scales there are whole vectors.
+constexpr bool takes_lines(KeyStorage storage) {
+    return storage == KeyStorage::kInt8Lines || storage == KeyStorage::kInt4Lines;
+}
+inline constexpr int kWholeLines = 128;
 // And the longest, of integers of one scale, whose sums have 32 bits, see docs/decisions/0057.
 inline constexpr int kLongestHead = 8192;
 

@@ -39,8 +39,9 @@ bool takes_all(hattn_dtype type, const Problem &problem) {
     return problem.stored_as(type) && takes(problem.key_dim) && takes(problem.value_dim);
 }
 
-bool takes_lines(const Problem &problem) {
-    return takes_all(HATTN_INT4, problem) && problem.key_dim % kInt4Line == 0 && problem.value_dim % kInt4Line == 0;
+bool takes_lines_of(hattn_dtype type, const Problem &problem) {
+    const auto takes = [&](int64_t dim) { return type == HATTN_INT8 ? dim == kWholeLines : dim % kWholeLines == 0; };
+    return takes_all(type, problem) && takes(problem.key_dim) && takes(problem.value_dim);
 }
 
 // Whether a kernel takes keys and values as they are stored.
@@ -57,8 +58,9 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
         return true;
     case KeyStorage::kHalvesMatrices:
         return problem.has_two_terms();
+    case KeyStorage::kInt8Lines:
     case KeyStorage::kInt4Lines:
-        return takes_lines(problem);
+        return takes_lines_of(type_of_all(kernel.storage), problem);
     default:
         return takes_all(type_of_all(kernel.storage), problem);
     }
@@ -66,8 +68,9 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
 
 std::string taken_storage(const KernelInfo &kernel) {
     const hattn_dtype all = type_of_all(kernel.storage);
-    if (kernel.storage == KeyStorage::kInt4Lines) {
-        return "int4 keys and values in heads of multiples of " + std::to_string(kInt4Line) + " elements";
+    if (takes_lines(kernel.storage)) {
+        return dtype_name(all) + " keys and values in heads of " + (all == HATTN_INT8 ? "" : "multiples of ") +
+               std::to_string(kWholeLines) + " elements";
     }
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +
@@ -89,9 +92,12 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
             found = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
         }
     }
-    const std::vector<const KernelInfo *> of_lines =
-        takes_lines(problem) ? find_kernels(target, KernelKind::kSplitKv, KeyStorage::kInt4Lines, problem.hooks)
-                             : std::vector<const KernelInfo *>();
+    std::vector<const KernelInfo *> of_lines;
+    for (KeyStorage storage : {KeyStorage::kInt8Lines, KeyStorage::kInt4Lines}) {
+        if (takes_lines_of(type_of_all(storage), problem)) {
+            of_lines = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
+        }
+    }
     for (const KernelInfo *&kernel : found) {
         const auto better =
             std::ranges::find(of_lines, kernel->tile.rows, [](const auto *of) { return of->tile.rows; });

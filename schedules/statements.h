@@ -15,6 +15,18 @@ inline Halide::Internal::Stmt without_lets(const Halide::Internal::Stmt &stateme
     return let ? without_lets(substitute(let->name, let->value, let->body)) : statement;
 }
 
+// Those of a block, and of blocks in it.
+inline std::vector<Halide::Internal::Stmt> flattened(const Halide::Internal::Stmt &statement) {
+    const auto *block = statement.as<Halide::Internal::Block>();
+    if (!block) {
+        return {statement};
+    }
+    std::vector<Halide::Internal::Stmt> statements = flattened(block->first);
+    const std::vector<Halide::Internal::Stmt> rest = flattened(block->rest);
+    statements.insert(statements.end(), rest.begin(), rest.end());
+    return statements;
+}
+
 // What Halide's profiler puts between stages.
 inline bool is_profiling(const Halide::Internal::Stmt &statement) {
     const auto *evaluate = statement.as<Halide::Internal::Evaluate>();

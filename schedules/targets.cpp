@@ -93,7 +93,8 @@ std::vector<TargetRow> x86_64_targets() {
                                      {32, 64, 4, 1, 2}},
         },
         {
-            // 32 vector registers: 24 sums of scores or 16 of values, 4 vectors of rows, 1 broadcast. See decision 0077.
+            // 32 vector registers: 24 sums of scores or 16 of values, 4 vectors of rows, 1 broadcast. See decision
+            // 0077.
             .name = "x86-avx512",
             .parent = "x86-avx2",
             .halide_target = avx512.c_str(),
@@ -115,8 +116,9 @@ std::vector<TargetRow> x86_64_targets() {
             // With eight keys of int4 at a time LLVM gathers where they lie.
             .one_type_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 256, 4, 4, 2}, {8, 256, 8, 2, 2}},
             // Four keys at a time, see schedules/simd/integer_digits.cpp.
-            .line_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 4}},
-            .halves_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 256, 4, 4, 2}, {8, 256, 8, 2, 1}},
+            .int8_line_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 512, 4, 4, 4}, {8, 256, 8, 4, 2}},
+            .int4_line_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 4}, {4, 512, 4, 4, 4}, {8, 256, 8, 4, 2}},
+            .halves_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 256, 4, 4, 2}, {8, 256, 8, 2, 2}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
             .unfused_values_tiles = {{1, 64, 1, 1, 4},

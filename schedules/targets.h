@@ -112,10 +112,11 @@ struct TargetRow {
     MergeSchedule merge = nullptr;
     ConvertSchedules convert = {};
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
-    std::vector<Tile> stored_split_kv_tiles = {};    // over any storage
-    std::vector<Tile> one_type_split_kv_tiles = {};  // over one type, with the head in the lanes; not inherited
-    std::vector<Tile> line_split_kv_tiles = {};      // over whole lines of int4; likewise
-    std::vector<Tile> halves_split_kv_tiles = {};    // over float16 or bfloat16 in their place
+    std::vector<Tile> stored_split_kv_tiles = {};     // over any storage
+    std::vector<Tile> one_type_split_kv_tiles = {};   // over one type, with the head in the lanes; not inherited
+    std::vector<Tile> int8_line_split_kv_tiles = {};  // over whole lines of int8; likewise
+    std::vector<Tile> int4_line_split_kv_tiles = {};  // or of int4; likewise
+    std::vector<Tile> halves_split_kv_tiles = {};     // over float16 or bfloat16 in their place
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
     CpuTiles cpu_tiles = {};                                                 // likewise

@@ -140,20 +140,11 @@ std::vector<Sum> sums_at(const std::vector<Stmt> &statements, size_t first) {
     return sums;
 }
 
-void flatten(const Stmt &statement, std::vector<Stmt> &statements) {
-    if (const Block *block = statement.as<Block>()) {
-        flatten(block->first, statements);
-        flatten(block->rest, statements);
-    } else {
-        statements.push_back(statement);
-    }
-}
-
 }  // namespace
 
 Stmt AdjacentSums::visit(const Block *block) {
-    std::vector<Stmt> statements, mutated;
-    flatten(block, statements);
+    const std::vector<Stmt> statements = flattened(block);
+    std::vector<Stmt> mutated;
     for (size_t first = 0; first < statements.size();) {
         const std::vector<Sum> sums = sums_at(statements, first);
         mutated.push_back(sums.empty() ? mutate(statements[first]) : store_sums(sums));

@@ -66,7 +66,7 @@ void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar 
     }
     s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
     s.asked_next.compute_at(values, key).bound_extent(s.turn, 1);
-    const int keys = s.in_digits                 ? generators::kSides - generators::kValuesWithScores
+    const int keys = s.values_in_digits          ? generators::kSides - generators::kValuesWithScores
                      : s.in_integers && s.by_row ? 2
                                                  : 1;
     s.asked_next.bound_extent(s.slot, keys).unroll(s.slot);
@@ -138,7 +138,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             // Else the loop over keys would have an end apart in all chunks but the first and last.
             s.state.update().partition(s.over_chunks.x, Partition::Never);
         }
-        if (s.in_digits) {
+        if (s.values_in_digits) {
             schedule_digit_values(s, block, rows, tile, lanes);
             schedule_next(s, s.integer_output, s.value_digits.over_key_quads.y, s.value_digits.over_key_quads.z);
         } else if (s.in_bytes) {

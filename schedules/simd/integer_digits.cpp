@@ -1,5 +1,7 @@
 #include "integer_digits.h"
 
+#include <algorithm>
+
 #include "integer_pairs.h"
 #include "keys_by_row.h"
 
@@ -17,6 +19,7 @@ using generators::ScoreStages;
 namespace {
 
 constexpr int kKeysAtOnce = 4;  // whose scores are a vector of quarters
+constexpr int kScoredRows = 4;  // for whose sums there are registers
 
 constexpr int kQuads = generators::kGranuleKeys / kSides;  // of a granule
 
@@ -119,6 +122,8 @@ void schedule_digit_queries(ScoreStages &s, const Tile &tile, int lanes) {
         .reorder(q.over_quarter.x, q.over_quarter.y, q.quarter, s.r)
         .atomic()
         .vectorize(q.over_quarter.x);
+    q.line_offsets.compute_root().bound(s.r, 0, tile.rows).bound(q.quarter, 0, kQuarters).vectorize(q.quarter);
+    q.line_offsets.update().reorder(q.quarter, s.r, q.over_joined.x).vectorize(q.quarter);
 }
 
 // The products of one digit, a shift, and those of the other.
@@ -150,7 +155,7 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
         .reorder_storage(s.k, s.r, s.c)
         .split(s.k, granule, block, generators::kGranuleKeys)
         .split(block, block, inner, kKeysAtOnce)
-        .split(s.r, rows, s.r, tile.row_vectors)
+        .split(s.r, rows, s.r, std::min(tile.row_vectors, kScoredRows))
         .reorder(inner, s.r, rows, block, granule)
         .vectorize(inner)
         .unroll(s.r);
@@ -168,10 +173,21 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
         .vectorize(q.quarter)
         .unroll(s.r);
     Stage scores = q.quarter_scores.update();
-    scores.reorder(s.k, q.quarter, s.r, line).vectorize(s.k, kKeysAtOnce).vectorize(q.quarter).unroll(s.r);
+    if (s.all_type == HATTN_INT8) {
+        // Two quarters share a scale.
+        Var of_block("of_block");
+        scores.split(q.quarter, q.quarter, of_block, 2).reorder(s.k, of_block, q.quarter, s.r, line);
+        scores.vectorize(s.k, kKeysAtOnce).vectorize(of_block).vectorize(q.quarter).unroll(s.r);
+    } else {
+        scores.reorder(s.k, q.quarter, s.r, line).vectorize(s.k, kKeysAtOnce).vectorize(q.quarter).unroll(s.r);
+    }
     for (const Expr &usual : s.usual_heads) {
         scores.specialize(usual).unroll(line);
         s.asked.update().specialize(usual).unroll(s.over_asks.x);
+    }
+    if (s.usual_heads.empty()) {
+        scores.unroll(line);
+        s.asked.update().unroll(s.over_asks.x);
     }
     const LoopLevel of_line(q.quarter_scores, line);
     q.key_line_scales.compute_at(of_line)
@@ -203,6 +219,9 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
         .unroll(s.k);
     s.step_sums.compute_at(q.line_sums, s.k).reorder_storage(s.lane, s.r);
     schedule_step_digits(s, q.over_products, lanes);
+    for (int update = 0; update < s.step_sums.num_update_definitions(); update += 2) {
+        s.step_sums.update(update).unroll(q.over_products.z);
+    }
     q.key_line.compute_at(q.line_sums, s.k).bound(s.d, 0, kLineBytes).vectorize(s.d);
 }
 

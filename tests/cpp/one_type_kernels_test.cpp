@@ -21,9 +21,9 @@ namespace {
 using namespace hattn;
 using cases::ScaleKind;
 
-// As docs/decisions/0039, 0041 and 0073 say, whatever the library has.
+// As docs/decisions/0039, 0041, 0073 and 0078 say, whatever the library has.
 constexpr int64_t kWholeHead = 32, kWholeLine = 128, kLongestHead = 8192;
-constexpr std::string_view kLines = "int4_lines";
+constexpr std::string_view kLines = "_lines";  // heads of a line, of int4 of several
 
 int64_t shortest_head(const std::string &type) {
     return type == "int4" ? 64 : kWholeHead;
@@ -46,6 +46,7 @@ struct Kernel {
     std::string type;  // of keys and values
     int64_t whole;     // heads are multiples of it
     int64_t shortest;  // and have no fewer elements
+    int64_t longest = kLongestHead;
 };
 
 void PrintTo(const Kernel &kernel, std::ostream *stream) {
@@ -64,15 +65,19 @@ std::vector<Kernel> kernels() {
         if (storage.starts_with(prefix) && row.at("runnable")) {
             const std::string type = storage.substr(prefix.size());
             list.push_back({row.at("name"), type, kWholeHead, shortest_head(type)});
-        } else if (storage == kLines && row.at("runnable")) {
-            list.push_back({row.at("name"), "int4", kWholeLine, kWholeLine});
+        } else if (storage.ends_with(kLines) && row.at("runnable")) {
+            const std::string type = storage.substr(0, storage.size() - kLines.size());
+            const int64_t longest = type == "int8" ? kWholeLine : kLongestHead;
+            list.push_back({row.at("name"), type, kWholeLine, kWholeLine, longest});
         }
     }
     return list;
 }
 
 bool fits(const cases::Case &c, const Kernel &kernel) {
-    const auto takes = [&](int64_t dim) { return dim % kernel.whole == 0 && dim >= kernel.shortest; };
+    const auto takes = [&](int64_t dim) {
+        return dim % kernel.whole == 0 && dim >= kernel.shortest && dim <= kernel.longest;
+    };
     return c.hooks().empty() && takes(c.key_dim) && takes(c.value_dim) && c.work() > 0.0 &&
            c.work() <= cases::kSmallWork;
 }
@@ -128,7 +133,7 @@ TEST_P(OneTypeKernel, SumsUpLongHeads) {
             continue;
         }
         types.k_scales = ScaleKind::kTensor;
-        for (const int64_t dim : {33 * kWholeLine, kLongestHead}) {
+        for (const int64_t dim : {std::min(33 * kWholeLine, GetParam().longest), GetParam().longest}) {
             cases::Case c;
             c.name = "long_heads_" + std::to_string(dim);
             c.data = cases::Data::kOneSign;
@@ -143,7 +148,7 @@ TEST_P(OneTypeKernel, SumsUpLongHeads) {
     }
     cases::Case c;
     c.name = "too_long_heads";
-    c.key_dim = c.value_dim = kLongestHead + kWholeLine;
+    c.key_dim = c.value_dim = GetParam().longest + kWholeLine;
     const auto own = std::ranges::find_if(kOneType, [](const auto &types) { return types.name == GetParam().type; });
     EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
 }
@@ -161,7 +166,8 @@ TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
     EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_OK) << hattn_last_error(context.get());
     c.value_dim = GetParam().whole + GetParam().whole / 2;
     EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(hattn_last_error(context.get())).find("multiples of " + std::to_string(GetParam().whole)),
+    const std::string heads = GetParam().longest > GetParam().whole ? "multiples of " : "heads of ";
+    EXPECT_NE(std::string(hattn_last_error(context.get())).find(heads + std::to_string(GetParam().whole)),
               std::string::npos);
     c.value_dim = GetParam().shortest - GetParam().whole;
     if (c.value_dim > 0) {
@@ -210,10 +216,13 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
     }
     const bool has_lines =
         std::ranges::any_of(kernels(), [](const Kernel &kernel) { return kernel.whole == kWholeLine; });
+    const auto expected = [&](const std::string &type, bool by_lines) {
+        return type + (has_lines && by_lines ? "_lines_split_kv_" : "_split_kv_");
+    };
     for (const int64_t dim : {kWholeLine, 2 * kWholeLine, kWholeLine + kWholeHead}) {
-        const bool by_lines = has_lines && dim % kWholeLine == 0;
-        const std::string kernel = kernel_of(kOneType[6], dim, false);
-        EXPECT_TRUE(kernel.starts_with(by_lines ? "int4_lines_split_kv_" : "int4_split_kv_")) << kernel;
+        const std::string int8 = kernel_of(kOneType[4], dim, false), int4 = kernel_of(kOneType[6], dim, false);
+        EXPECT_TRUE(int8.starts_with(expected("int8", dim == kWholeLine))) << int8;
+        EXPECT_TRUE(int4.starts_with(expected("int4", dim % kWholeLine == 0))) << int4;
     }
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32};
     EXPECT_TRUE(kernel_of(mixed, 64, false).starts_with("stored_split_kv_")) << kernel_of(mixed, 64, false);
