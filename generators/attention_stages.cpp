@@ -143,6 +143,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     Expr value_key = c * chunk_keys + granule * kGranuleKeys + slot;
     Expr value = in_fragments()   ? value_of_row(inputs, stored_granule, value_key)
                  : key_groups > 0 ? value_of_slice(inputs, stored_granule, value_key, options.head / options.slices)
+                 : in_words       ? value_of_words(inputs, stored_granule)
                  : in_steps       ? value_of_steps(inputs, stored_granule)
                  : by_row         ? nearest_element(inputs, clamped_element(inputs, d), slot, stored_granule)
                                   : nearest_value(inputs, d, slot, stored_granule);
@@ -253,6 +254,15 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
     Expr product = cast<float>(weight_pairs(over_key_pairs.x, r, which, c)) *
                    cast<float>(value_pairs(over_key_pairs.x, d, which, c));
     chunk_output(r, d, c) += unseen_values.defined() ? unseen_values(over_key_pairs.z, c) + product : product;
+}
+
+Expr AttentionStages::value_of_words(const AttentionInputs &inputs, const Expr &stored_granule) {
+    const Bfloat16Words words = inputs.words();
+    value_positions = inputs.value_dim();
+    const auto bits = [&](const Expr &element) {
+        return inputs.value_bits(element, stored_granule, nearest_slot(inputs, slot, stored_granule));
+    };
+    return words.number(bits, min(likely(words.start(d)), inputs.value_dim() - words.elements()), d);
 }
 
 Expr AttentionStages::value_of_steps(const AttentionInputs &inputs, const Expr &stored_granule) {
@@ -366,7 +376,8 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     normaliser(r) =
         normalise(statistics(r)[0], in_bands ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
-    Expr sum = in_steps           ? inputs.value_steps().sum(at, d)
+    Expr sum = in_words           ? state(r, unsafe_promise_clamped(inputs.words().position(d), 0, value_positions - 1))
+               : in_steps         ? inputs.value_steps().sum(at, d)
                : values_in_digits ? inputs.value_digits().sum(at, d)
                : in_bytes         ? state(r, inputs.value_signed_bytes().position(d))
                : in_integers      ? inputs.value_pairs().sum(at, d)

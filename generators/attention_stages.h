@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "bfloat16_words.h"
 #include "byte_stages.h"
 #include "digit_stages.h"
 #include "fetch_stages.h"
@@ -102,11 +103,12 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     // (side, r, pair) in bfloat16, in_sides in float32, in_matrices (side, r, pair, term); defined with these and
     // in_pairs. In_bands (side, r, pair, term, band), where r counts the rows of a band
     Halide::Func query_pairs;
-    Halide::Func query_steps;  // (r, position) what to multiply key_rows by; defined with in_steps, in_integers
-    Halide::Func key_words;    // (lane, step, k, c) defined with IntegerSteps::in_words
-    Halide::Func lane_sums;    // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
-    DigitScores digits;        // defined in_digits
-    Halide::Func key_starts;   // (k, c) where a key's row starts; defined with StageOptions::place_keys
+    Halide::Func
+        query_steps;         // (r, position) what to multiply key_rows by; defined with in_words, in_steps, in_integers
+    Halide::Func key_words;  // (lane, step, k, c) defined with IntegerSteps::in_words
+    Halide::Func lane_sums;  // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
+    DigitScores digits;      // defined in_digits
+    Halide::Func key_starts;  // (k, c) where a key's row starts; defined with StageOptions::place_keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func unseen_scores;         // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_rows
@@ -134,6 +136,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs
     int steps_of_line = 1;                        // of kLineFloats elements, by_row
     int step_elements = 0;                        // of dot products, one line of float32 by default
+    bool in_words = false;                        // StageOptions::words: rows count their positions
     bool in_steps = false;                        // rows count positions, see IntegerSteps
     bool in_integers = false;                     // the same, see IntegerPairs, or, with in_digits, IntegerDigits
     bool in_digits = false;                       // of scores
@@ -180,6 +183,7 @@ private:
     Halide::Expr slot_of_key() const;                                 // in that, likewise
     Halide::Expr key_of_block(const Halide::Expr &element) const;     // or the element; with slices
     void place_keys();                                                // defines key_starts
+    Halide::Expr key_of_words() const;                                // at a position d; in_words
     Halide::Expr key_of_steps();                                      // at a position d; with in_steps
     RowSteps::Row key_bytes() const;                                  // of key k of chunk c; of integers
     RowSteps::Row key_scales() const;                                 // of its blocks; likewise
@@ -246,7 +250,7 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise. In_integers (side, lane, panel, pair,
                                    // granule, c) of value_integers, in the order of sums
     Halide::Var panel{"panel"};    // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
-    Halide::Expr value_positions;  // of a row; defined with in_steps, in_integers
+    Halide::Expr value_positions;  // of a row; defined with in_words, in_steps, in_integers
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
     // itself, lest scales multiply every element.
     Halide::Func scaled_weights;
@@ -323,7 +327,8 @@ private:
     void multiply_value_bytes(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_digits(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options);
-    Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value
+    Halide::Expr value_of_words(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value
+    Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // likewise
     // (r, d) of a slot and granule of keys: what multiplies chunk_value.
     Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
     Halide::Expr ask_ahead(const AttentionInputs &inputs, int rows);  // 0, of a pair of keys and a row's band

@@ -146,6 +146,14 @@ IntegerDigits AttentionInputs::value_digits() const {
     return {all_type, stored_value.lanes, value_dim()};
 }
 
+Expr AttentionInputs::key_bits(const Expr &d, const Expr &granule, const Expr &slot) const {
+    return granule_element(stored_key.halves, key_granules, d, granule, slot);
+}
+
+Expr AttentionInputs::value_bits(const Expr &d, const Expr &granule, const Expr &slot) const {
+    return granule_element(stored_value.halves, value_granules, d, granule, slot);
+}
+
 Expr AttentionInputs::key_byte(Expr at, Expr granule, Expr slot) const {
     return granule_element(stored_key.bytes, key_granules, std::move(at), std::move(granule), std::move(slot));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "bfloat16_words.h"
 #include "integer_bytes.h"
 #include "integer_digits.h"
 #include "integer_pairs.h"
@@ -52,6 +53,11 @@ struct AttentionInputs {
     bool in_steps() const {  // keys and values are taken so: they are integers
         return all_type == HATTN_INT8 || all_type == HATTN_INT4;
     }
+    Bfloat16Words words() const {  // of rows that are taken so
+        return {stored_key.lanes};
+    }
+    Halide::Expr key_bits(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
+    Halide::Expr value_bits(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
     IntegerSteps key_steps() const;
     IntegerSteps value_steps() const;
     IntegerPairs key_pairs() const;  // likewise, where pairs of integers are multiplied

@@ -55,6 +55,8 @@ bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
     return integer_products(spec, target) != IntegerProducts::kNone;
 }
 
+constexpr int kWide = 16, kHalfWide = kWide / 2;  // lanes
+
 // Of which decode goes by row, and asks for what it reads.
 constexpr int kFewRows = 2;
 
@@ -75,7 +77,6 @@ int unseen_rows(const KernelSpec &spec, const TargetRow &target) {
 // StageOptions::sides: a single vector of rows takes a load for each product else. Two of half as many rows need twice
 // as many sums, for which AVX-512 has registers. ARM multiplies by lanes of what is loaded.
 bool goes_by_sides(const KernelSpec &spec, const TargetRow &target) {
-    constexpr int kWide = 16;
     return spec.tile.row_vectors == 1 && spec.tile.rows == target.lanes && target.lanes >= kWide &&
            spec.kind != KernelKind::kFlash;
 }
@@ -100,33 +101,35 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(
-        inputs, StageOptions{.hooks = spec.hooks,
-                             .rows = head_in_lanes ? 0 : spec.tile.rows,
-                             .chunk = spec.tile.keys,
-                             .dim_multiple = dim_multiple,
-                             .unit = kLog2E,
-                             .fetch_block = block,
-                             .fetch_lead = head_in_lanes ? decode_lead(spec.storage)
-                                           : split       ? kTileLead
-                                                         : block,
-                             .fetch_by_row = fetches_by_row(spec, target),
-                             .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
-                             .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
-                             .fetch_rows = asks_for_rows ? 2 : 0,
-                             .fetch_operands = fetches_operands,
-                             .integer_products = integer_products(spec, target),
-                             .value_digits = spec.storage == KeyStorage::kInt4Lines && spec.tile.rows <= kFewRows,
-                             .values_in_place = in_place,
-                             .keys_in_place = keys_in_place,
-                             .state_from_first = fetches_operands && !matrices,
-                             .strict = is_strict(spec),
-                             .sides = sides,
-                             .place_rows = target.fetch_by_line && !head_in_lanes,
-                             .place_keys = place_keys,
-                             .limits_apart = fetches_operands,
-                             .unseen_rows = unseen_rows(spec, target),
-                             .key_block = spec.tile.key_unroll,
-                             .bands = bands});
+        inputs,
+        StageOptions{.hooks = spec.hooks,
+                     .rows = head_in_lanes ? 0 : spec.tile.rows,
+                     .chunk = spec.tile.keys,
+                     .dim_multiple = dim_multiple,
+                     .unit = kLog2E,
+                     .fetch_block = block,
+                     .fetch_lead = head_in_lanes ? decode_lead(spec.storage)
+                                   : split       ? kTileLead
+                                                 : block,
+                     .fetch_by_row = fetches_by_row(spec, target),
+                     .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
+                     .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
+                     .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
+                     .fetch_rows = asks_for_rows ? 2 : 0,
+                     .fetch_operands = fetches_operands,
+                     .integer_products = integer_products(spec, target),
+                     .value_digits = spec.storage == KeyStorage::kInt4Lines && spec.tile.rows <= kFewRows,
+                     .values_in_place = in_place,
+                     .keys_in_place = keys_in_place,
+                     .state_from_first = fetches_operands && !matrices,
+                     .strict = is_strict(spec),
+                     .sides = sides,
+                     .place_rows = target.fetch_by_line && !head_in_lanes,
+                     .place_keys = place_keys,
+                     .limits_apart = fetches_operands,
+                     .unseen_rows = unseen_rows(spec, target),
+                     .key_block = spec.tile.key_unroll,
+                     .bands = bands});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
                           : split                           ? target.split_kv.rows_in_lanes
                           : spec.kind == KernelKind::kNaive ? target.naive

@@ -50,6 +50,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
                     : options.integer_products == IntegerProducts::kPairs ? inputs.key_pairs().elements
                                                                           : generators::step_elements(all_type)),
       steps_of_line(storage_bits(HATTN_FLOAT32) / storage_bits(all_type)),
+      in_words(options.words),
       in_steps(inputs.in_steps() && options.integer_products == IntegerProducts::kNone),
       in_integers(options.integer_products != IntegerProducts::kNone),
       in_digits(inputs.in_lines()),
@@ -124,6 +125,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     }
     key_rows(d, k, c) = in_fragments()   ? key_of_row(d, key_index(k, c))
                         : key_groups > 0 ? key_of_slice(options.head / options.slices)
+                        : in_words       ? key_of_words()
                         : in_steps       ? key_of_steps()
                         : in_integers    ? inputs.key_pairs().number(key_bytes(), d)
                         : in_pairs       ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
@@ -200,7 +202,12 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
         Expr ask = k / (options.fetch_block / lines_of_step(options.fetch_block));
         Expr nothing = by_row ? fetched_line(k, over_lines.y / steps_of_line, c) + asked(k, c)
                               : fetched_line(ask, over_lines.y, c);
-        dot(r, k, c) += nothing + query_tile(r, element) * key_rows(element, k, c);
+        Func query = query_tile;
+        if (in_words) {
+            query = query_steps = Func("query_steps");
+            query_steps(r, d) = query_tile(r, inputs_.words().element(d));
+        }
+        dot(r, k, c) += nothing + query(r, element) * key_rows(element, k, c);
     } else {
         Expr nothing = ask_with_line(over_dim / kLineFloats, options);
         if (options.unseen_rows > 0) {
@@ -286,6 +293,15 @@ RowSteps::Row ScoreStages::key_scales() const {
 void ScoreStages::place_keys() {
     key_starts = Func("key_starts");
     key_starts(k, c) = inputs_.key_start(granule_of_key(), slot_of_key());
+}
+
+Expr ScoreStages::key_of_words() const {
+    const Bfloat16Words words = inputs_.words();
+    Expr key = key_index(k, c);
+    const auto bits = [&](const Expr &element) {
+        return inputs_.key_bits(element, key / kGranuleKeys, key % kGranuleKeys);
+    };
+    return words.number(bits, words.start(d), d);
 }
 
 Expr ScoreStages::key_of_steps() {

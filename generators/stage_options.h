@@ -29,6 +29,8 @@ struct StageOptions {
     // Of keys of one type that are multiplied one after the other: ask for the lines of a key with the one fetch_lead
     // before it, and for values likewise in the value loop, with each pass for what it reads.
     bool fetch_by_row = false;
+    // Of bfloat16 keys and values that are multiplied so: rows are taken as Bfloat16Words.
+    bool words = false;
     // Of a chunk compute the keys alone that are there, in whole granules, which lets chunks be long.
     bool present_keys = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are

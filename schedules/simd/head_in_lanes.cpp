@@ -45,7 +45,7 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     } else if (s.in_integers) {
         schedule_integer_queries(s, tile, lanes);
     }
-    if (s.in_steps) {
+    if (s.in_words || s.in_steps) {
         s.query_steps.compute_root()
             .bound(s.r, 0, tile.rows)
             .reorder(s.d, s.r)
@@ -149,6 +149,9 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             schedule_integer_values(s, block, rows, tile, lanes);
             schedule_next(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
         } else {
+            if (s.in_words) {
+                s.state.bound(s.d, 0, s.value_positions);
+            }
             schedule_products(s, rows, tile, lanes);
             for (const Expr &narrow : s.narrow_values) {
                 s.chunk_output.update().specialize(narrow);
@@ -158,6 +161,19 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         }
     } else {
         schedule_products(s, rows, tile, lanes);
+    }
+    if constexpr (std::is_same_v<Stages, AttentionStages>) {
+        if (s.in_words) {
+            // Both halves of words side by side.
+            Var half("d_half");
+            s.output.reorder(s.d, s.r)
+                .split(s.d, block, s.d, 2 * lanes, TailStrategy::GuardWithIf)
+                .split(s.d, s.d, half, 2)
+                .vectorize(half)
+                .vectorize(s.d);
+            s.normaliser.compute_root().bound(s.r, 0, tile.rows);
+            return;
+        }
     }
     s.output.reorder(s.d, s.r).vectorize(s.d, elements, TailStrategy::GuardWithIf);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
@@ -192,6 +208,10 @@ void schedule_lane_sums(ScoreStages &s, Func lane_sums, const Var &partial, cons
         sums.reorder(partial, s.r, s.k, line);
     } else {
         sums.reorder(partial, s.r, s.k, vector, line).unroll(vector);
+        if (s.in_words && lanes == generators::kLineFloats) {
+            RVar half("d_half");
+            sums.split(line, line, half, 2).reorder(partial, s.r, s.k, vector, half, line).unroll(half);
+        }
     }
     sums.partition(line, s.whole_heads ? Partition::Auto : Partition::Always)
         .vectorize(partial, lanes)
@@ -212,6 +232,9 @@ void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, cons
     }
     s.fetch_starts.compute_at(s.dot, block);
     s.fetched_line.compute_at(lane_sums, line).unroll(s.k);
+    if (s.in_words && !s.by_row && lanes == generators::kLineFloats) {
+        s.fetched_line.bound_extent(s.line, 2).unroll(s.line);
+    }
     if (s.by_row) {
         s.fetched_line.update().unroll(s.k);
         schedule_asks(s).compute_at(lane_sums, s.k);

@@ -61,8 +61,13 @@ TYPED_NAME = re.compile(
     r"(?P<dtype>float16|bfloat16|int8|int4)_split_kv_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
 )
 BITS = {"float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
-CONVERSIONS = {"float16": r"\bvcvtph2ps\b", "bfloat16": r"\bvpmovzxwd\b", "int8": r"\bvpmovsxbd\b", "int4": r"\bvcvtdq2ps\b"}
-STEPS = {"float16": LINE_FLOATS, "bfloat16": LINE_FLOATS, "int8": 32, "int4": 64}  # elements of a key in a pass
+# Of two bfloat16 numbers in a word a shift makes one float32, and a mask, or zeros between, the other.
+CONVERSIONS = {"float16": r"\bvcvtph2ps\b", "bfloat16": r"\bvpslld\b|\bvp?and(ps|[dq])?\b|\bvpblendw\b", "int8": r"\bvpmovsxbd\b", "int4": r"\bvcvtdq2ps\b"}
+STEPS = {"float16": LINE_FLOATS, "int8": 32, "int4": 64}  # elements of a key in a pass
+
+
+def elements_of_pass(dtype, isa):
+    return 2 * isa.lanes if dtype == "bfloat16" else STEPS[dtype]
 
 
 def test_there_are_kernels_for_one_type():
@@ -163,7 +168,7 @@ def test_kernels_for_one_type(name, emit):
     assert "gather" not in text, f"{name} gathers"
     assert asks_for_bytes(text)
     _, values = expected_blocks(match)
-    step = STEPS[match["dtype"]]
+    step = elements_of_pass(match["dtype"], isa)
     vectors = step // isa.lanes  # of a key, in a pass
     keys = int(match["u"])
     in_passes = BITS[match["dtype"]] == 16 and int(match["rows"]) <= 2
