@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "Halide.h"
-#include "bfloat16_words.h"
 #include "byte_stages.h"
 #include "digit_stages.h"
 #include "fetch_stages.h"
@@ -129,8 +128,9 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
         false;            // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
     bool by_row = false;  // StageOptions::fetch_by_row
     bool present_keys = false;
-    std::vector<Halide::Expr> usual_heads;  // whether keys have kUsualHead elements, or kNarrowHead; loops over these
-                                            // may be unrolled
+    bool one_head = false;  // keys have kWholeLines elements, and no other number: loops over these are unrolled
+    std::vector<Halide::Expr> usual_heads;  // else, whether keys have kUsualHead elements, or kNarrowHead; loops over
+                                            // these may be unrolled
     bool any_storage = false;
     bool whole_heads = false;                     // heads are multiples of kWholeHead
     hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs

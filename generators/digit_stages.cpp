@@ -1,5 +1,5 @@
-// Stages whose products are of bytes: keys and values are lines of int4, and queries and weights are rounded to
-// integers of two digits, in units of the largest that there is. By row.
+// Stages whose products are of bytes: keys are lines of int8 or int4, values those of int4, and queries and weights are
+// rounded to integers of two digits, in units of the largest that there is. By row.
 #include "attention_stages.h"
 
 namespace hattn::generators {

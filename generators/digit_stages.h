@@ -1,5 +1,5 @@
-// Stages of decode over whole lines of int4 (IntegerDigits), beside those that it shares with other integers: members
-// of ScoreStages and AttentionStages, in whose coordinates they are, with lines for steps.
+// Stages of decode over whole lines of int8 and int4 (IntegerDigits), beside those that it shares with other integers:
+// members of ScoreStages and AttentionStages, in whose coordinates they are, with lines for steps.
 #pragma once
 
 #include "Halide.h"
@@ -22,7 +22,7 @@ struct DigitScores {
     Halide::Func key_line;           // (byte, step, k, c)
     Halide::Func key_line_scales;    // (quarter, step, k, c)
     Halide::Expr dense_key_scales;   // a key's lie side by side
-    Halide::Expr whole_key_scales;   // and those of a granule's keys, of rows of one line
+    Halide::Expr whole_key_scales;   // and those of a granule's keys, kQuarters of each
     Halide::RDom over_products;      // (side, nibble, joined line)
     Halide::Func line_sums;          // (lane, r, k, step, c) step_sums
     Halide::Func quarter_sums;       // (k, quarter, r, step, c) of these

@@ -99,8 +99,8 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
     asked(k, c) += asked_line(over_asks);
 }
 
-// The same where granules have a loop of their own, and what starts with them is found once. Scores take longer than
-// values: some of these are asked for with them.
+// The same where granules have a loop of their own, and what starts with them is found once. Where values are
+// multiplied as bytes too, scores take longer than these: some values are asked for with them.
 void ScoreStages::fetch_by_granule(const StageOptions &options) {
     fetch_starts = Func("fetch_starts");
     asked = Func("asked");
@@ -176,10 +176,13 @@ void AttentionStages::fetch_next_values(const AttentionInputs &inputs, const Sta
     next_start(turn, c) = inputs.value_start(first_key_of(inputs, there));
 
     asked_next = Func("next_values");
-    const int lines = std::max(1, options.fetch_pass / (kLineFloats * steps_of_line));
+    const int line_elements = kLineFloats * steps_of_line, lines = std::max(1, options.fetch_pass / line_elements);
+    const Expr pass = turn / chunk_granules;
+    // Passes over parts of a line ask for it again; those of digits count lines.
+    const Expr first_line = values_in_digits ? pass : pass * options.fetch_pass / line_elements;
     Expr asked(0.0f);
     for (int i = 0; i < lines; ++i) {
-        Expr line_of_row = turn / chunk_granules * lines + i;
+        Expr line_of_row = first_line + i;
         asked += inputs.prefetch_value(next_start(turn, c), inputs.value_line_of_slot(slot, line_of_row));
     }
     asked_next(slot, turn, c) = asked;

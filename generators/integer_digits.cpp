@@ -1,6 +1,5 @@
 #include "integer_digits.h"
 
-#include "runtime/kernel_table.h"
 #include "stored_side.h"
 
 namespace hattn::generators {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "row_steps.h"
+#include "runtime/kernel_table.h"
 
 namespace hattn::generators {
 
@@ -26,6 +27,8 @@ inline constexpr int kByteOffset = 128;
 inline constexpr int kNibbleUnit = 16;
 
 inline constexpr int kLineBytes = 64, kLineDigits = kLineBytes * kNibbles;
+
+static_assert(kWholeLines % kLineDigits == 0 && kWholeLines % kLineBytes == 0);
 
 struct IntegerDigits {
     hattn_dtype type;

@@ -79,7 +79,7 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
          (tile.value_unroll * found->target.lanes > kWholeHead && !fetches_by_row(found->spec, found->target)))) {
         throw std::invalid_argument(
             "kernel '" + name +
-            "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not of one or two rows");
+            "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not by row");
     }
     if (storage_bits(type_of_all(found->spec.storage)) < 16 &&
         tile.value_unroll % vectors_of_products(found->target) != 0) {

@@ -55,6 +55,8 @@ bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
     return integer_products(spec, target) != IntegerProducts::kNone;
 }
 
+constexpr int kRowsOfDigits = 2;  // of int4, for which values are multiplied as bytes: decision 0078
+
 constexpr int kWide = 16, kHalfWide = kWide / 2;  // lanes
 
 // Of which decode goes by row, and asks for what it reads.
@@ -118,7 +120,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .fetch_rows = asks_for_rows ? 2 : 0,
                      .fetch_operands = fetches_operands,
                      .integer_products = integer_products(spec, target),
-                     .value_digits = spec.storage == KeyStorage::kInt4Lines && spec.tile.rows <= kFewRows,
+                     .value_digits = spec.storage == KeyStorage::kInt4Lines && spec.tile.rows <= kRowsOfDigits,
                      .values_in_place = in_place,
                      .keys_in_place = keys_in_place,
                      .state_from_first = fetches_operands && !matrices,

@@ -109,7 +109,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         place_keys();
     }
     if (in_digits) {
-        usual_heads.resize(all_type == HATTN_INT4 ? 1 : 0);  // others are no whole lines; of int8 there is but this one
+        usual_heads.resize(1);  // others are no whole lines
+        one_head = !fills_lines(all_type, 2 * kWholeLines);
         fetch_by_granule(options);
     } else if (by_row) {
         fetch_by_row(options);

@@ -10,7 +10,7 @@ inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most mo
 // Of integers both products are of them, for instructions that sum up as well.
 enum class IntegerProducts {
     kNone,   // they are brought into float32
-    kPairs,  // sums of two, see IntegerPairs; of lines, and their queries, of four, see IntegerDigits
+    kPairs,  // sums of two, see IntegerPairs; of lines scores, and of int4 some values, of four, see IntegerDigits
     kBytes,  // sums of four with signs, see IntegerBytes
 };
 
@@ -29,7 +29,7 @@ struct StageOptions {
     // Of keys of one type that are multiplied one after the other: ask for the lines of a key with the one fetch_lead
     // before it, and for values likewise in the value loop, with each pass for what it reads.
     bool fetch_by_row = false;
-    // Of bfloat16 keys and values that are multiplied so: rows are taken as Bfloat16Words.
+    // Of bfloat16 keys and values, with the head in the lanes: rows are taken as Bfloat16Words.
     bool words = false;
     // Of a chunk compute the keys alone that are there, in whole granules, which lets chunks be long.
     bool present_keys = false;

@@ -139,6 +139,9 @@ constexpr bool takes_lines(KeyStorage storage) {
     return storage == KeyStorage::kInt8Lines || storage == KeyStorage::kInt4Lines;
 }
 inline constexpr int kWholeLines = 128;
+constexpr bool fills_lines(hattn_dtype type, int64_t dim) {
+    return type == HATTN_INT8 ? dim == kWholeLines : dim % kWholeLines == 0;
+}
 // And the longest, of integers of one scale, whose sums have 32 bits, see docs/decisions/0057.
 inline constexpr int kLongestHead = 8192;
 

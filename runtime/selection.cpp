@@ -40,8 +40,7 @@ bool takes_all(hattn_dtype type, const Problem &problem) {
 }
 
 bool takes_lines_of(hattn_dtype type, const Problem &problem) {
-    const auto takes = [&](int64_t dim) { return type == HATTN_INT8 ? dim == kWholeLines : dim % kWholeLines == 0; };
-    return takes_all(type, problem) && takes(problem.key_dim) && takes(problem.value_dim);
+    return takes_all(type, problem) && fills_lines(type, problem.key_dim) && fills_lines(type, problem.value_dim);
 }
 
 // Whether a kernel takes keys and values as they are stored.
@@ -69,8 +68,8 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
 std::string taken_storage(const KernelInfo &kernel) {
     const hattn_dtype all = type_of_all(kernel.storage);
     if (takes_lines(kernel.storage)) {
-        return dtype_name(all) + " keys and values in heads of " + (all == HATTN_INT8 ? "" : "multiples of ") +
-               std::to_string(kWholeLines) + " elements";
+        return dtype_name(all) + " keys and values in heads of " +
+               (fills_lines(all, 2 * kWholeLines) ? "multiples of " : "") + std::to_string(kWholeLines) + " elements";
     }
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +

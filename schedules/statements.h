@@ -27,6 +27,28 @@ inline std::vector<Halide::Internal::Stmt> flattened(const Halide::Internal::Stm
     return statements;
 }
 
+// Whether an expression loads from an array.
+inline bool loads_from(const Halide::Expr &value, const std::string &array) {
+    class Loads : public Halide::Internal::IRVisitor {
+    public:
+        explicit Loads(const std::string &array) : array_(array) {}
+        bool any = false;
+
+    private:
+        using IRVisitor::visit;
+
+        void visit(const Halide::Internal::Load *load) override {
+            any = any || load->name == array_;
+            IRVisitor::visit(load);
+        }
+
+        const std::string &array_;
+    };
+    Loads loads(array);
+    value.accept(&loads);
+    return loads.any;
+}
+
 // What Halide's profiler puts between stages.
 inline bool is_profiling(const Halide::Internal::Stmt &statement) {
     const auto *evaluate = statement.as<Halide::Internal::Evaluate>();

@@ -114,6 +114,23 @@ bool has_whole_blocks(const Stages &s) {
     return s.whole_heads;
 }
 
+// So many elements at once, or both halves of a vector of words side by side.
+template<typename Stages>
+void schedule_output(Stages &s, int elements, int lanes) {
+    s.output.reorder(s.d, s.r);
+    if constexpr (std::is_same_v<Stages, AttentionStages>) {
+        if (s.in_words) {
+            Var block("d_block"), half("d_half");
+            s.output.split(s.d, block, s.d, 2 * lanes, TailStrategy::GuardWithIf)
+                .split(s.d, s.d, half, 2)
+                .vectorize(half)
+                .vectorize(s.d);
+            return;
+        }
+    }
+    s.output.vectorize(s.d, elements, TailStrategy::GuardWithIf);
+}
+
 // Each vector of head elements of every row is updated from registers.
 template<typename Stages>
 void schedule_state(Stages &s, const Tile &tile, int lanes) {
@@ -162,20 +179,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
     } else {
         schedule_products(s, rows, tile, lanes);
     }
-    if constexpr (std::is_same_v<Stages, AttentionStages>) {
-        if (s.in_words) {
-            // Both halves of words side by side.
-            Var half("d_half");
-            s.output.reorder(s.d, s.r)
-                .split(s.d, block, s.d, 2 * lanes, TailStrategy::GuardWithIf)
-                .split(s.d, s.d, half, 2)
-                .vectorize(half)
-                .vectorize(s.d);
-            s.normaliser.compute_root().bound(s.r, 0, tile.rows);
-            return;
-        }
-    }
-    s.output.reorder(s.d, s.r).vectorize(s.d, elements, TailStrategy::GuardWithIf);
+    schedule_output(s, elements, lanes);
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
 }
 

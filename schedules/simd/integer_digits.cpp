@@ -19,7 +19,7 @@ using generators::ScoreStages;
 namespace {
 
 constexpr int kKeysAtOnce = 4;  // whose scores are a vector of quarters
-constexpr int kScoredRows = 4;  // for whose sums there are registers
+constexpr int kScoredRows = 4;  // for most of whose sums and digits there are registers
 
 constexpr int kQuads = generators::kGranuleKeys / kSides;  // of a granule
 
@@ -181,13 +181,14 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
     } else {
         scores.reorder(s.k, q.quarter, s.r, line).vectorize(s.k, kKeysAtOnce).vectorize(q.quarter).unroll(s.r);
     }
-    for (const Expr &usual : s.usual_heads) {
-        scores.specialize(usual).unroll(line);
-        s.asked.update().specialize(usual).unroll(s.over_asks.x);
-    }
-    if (s.usual_heads.empty()) {
+    if (s.one_head) {
         scores.unroll(line);
         s.asked.update().unroll(s.over_asks.x);
+    } else {
+        for (const Expr &usual : s.usual_heads) {
+            scores.specialize(usual).unroll(line);
+            s.asked.update().specialize(usual).unroll(s.over_asks.x);
+        }
     }
     const LoopLevel of_line(q.quarter_scores, line);
     q.key_line_scales.compute_at(of_line)

@@ -44,7 +44,8 @@ class KnownRemainders : public IRMutator {
 std::optional<Copy> copy_of(const Stmt &statement) {
     const Store *store = statement.as<Store>();
     const Load *load = store && is_const_one(store->predicate) ? store->value.as<Load>() : nullptr;
-    if (!load || !is_const_one(load->predicate) || load->name == store->name) {
+    if (!load || !is_const_one(load->predicate) || loads_from(store->value, store->name) ||
+        loads_from(store->index, store->name)) {
         return {};
     }
     const Copy copy{store, load, dense(store->index), dense(load->index)};

@@ -43,22 +43,6 @@ bool is_int(const Expr &value, int64_t expected) {
     return as_const_int(value) == expected;
 }
 
-class LoadsOf : public IRVisitor {
-public:
-    explicit LoadsOf(const std::string &array) : array_(array) {}
-    bool any = false;
-
-private:
-    using IRVisitor::visit;
-
-    void visit(const Load *load) override {
-        any = any || load->name == array_;
-        IRVisitor::visit(load);
-    }
-
-    const std::string &array_;
-};
-
 // A store at a stride, of which `passes` make a block. Null if it is another.
 struct StridedStore {
     const Store *store = nullptr;
@@ -80,9 +64,8 @@ StridedStore strided_store(const Stmt &body) {
         half = rounded_number(rounded->value);
     }
     const bool halves = half.defined();
-    LoadsOf loads(store->name);
-    store->value.accept(&loads);
-    if (loads.any || (side != 8 && side != 16) || (!halves && store->value.type() != Float(32, side))) {
+    if (loads_from(store->value, store->name) || (side != 8 && side != 16) ||
+        (!halves && store->value.type() != Float(32, side))) {
         return {};
     }
     return {store, index, halves ? half : store->value, halves ? 2 * side : side};

@@ -1,10 +1,10 @@
-"""Inner loops, which have no other jump, of decode over whole lines of int8 and int4, see docs/decisions/0073 and 0078."""
+"""Loops of decode over whole lines of int8 and int4, see docs/decisions/0073 and 0078."""
 
 import re
 
 import pytest
 
-from assembly import INSTRUCTION_SETS, straight_runs
+from assembly import INSTRUCTION_SETS, innermost_loops, straight_runs
 from kernel_assembly import SSE4A, kernel_names
 
 NAME = re.compile(r"(?P<dtype>int8|int4)_lines_split_kv_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
@@ -39,13 +39,13 @@ def test_there_are_kernels():
         assert [rows_of(NAME.match(name)) for name in NAMES if name.startswith(dtype)] == [1, 2, 4, 8]
 
 
-def loops_of(name, emit, product=PRODUCT):
+def blocks_of(name, emit, product=PRODUCT, blocks=innermost_loops):
     isa = INSTRUCTION_SETS[NAME.match(name)["target"]]
     text = emit(name, isa)
     assert "gather" not in text, f"{name} gathers"
     assert not re.search(SSE4A, text), f"{name} needs SSE4a"
     assert "bf16" not in text, f"{name} needs bfloat16"
-    return [run for run in straight_runs(text, isa) if run.count(product)], isa
+    return [block for block in blocks(text, isa) if block.count(product)], isa
 
 
 def expect(name, loops, holds, what):
@@ -56,13 +56,18 @@ def expect(name, loops, holds, what):
 def test_scores(name, emit):
     """A pass takes four keys of a head of 128, whose lines are loaded once for up to four rows and their digits. Integers are summed up within
     quarters, of int8 with one scale those of both lines: only what remains is brought into float32 and multiplied by scales, a vector for each
-    line and row. Passes of all rows ask for as many lines of keys, of some for lines of values too, and for their scales."""
-    loops, isa = loops_of(name, emit)
+    line and row. Passes of all rows ask for as many lines of keys, of some for lines of values too, and for their scales; of eight rows these
+    asks lie before both passes over the same keys."""
+    loops, isa = blocks_of(name, emit, blocks=straight_runs)
     match = NAME.match(name)
     dtype, all_rows = match["dtype"], rows_of(match)
     rows, lines = min(all_rows, ROWS), LINES[dtype]
     products = rows * KEYS * DIGITS * lines * NIBBLES[dtype]
-    asked = (KEYS * lines + (VALUES_ASKED_WITH_SCORES if multiplies_digits(name) else 0) + 1) if all_rows <= ROWS else 0
+    asked = KEYS * lines + (VALUES_ASKED_WITH_SCORES if multiplies_digits(name) else 0) + 1
+    if all_rows > ROWS:
+        runs = blocks_of(name, emit, isa.kept, straight_runs)[0]
+        expect(name, runs, lambda run, asked=asked: run.count(isa.kept) in (asked - 1, asked) and not run.count(PRODUCT), f"run that asks for {asked} lines")
+        asked = 0
 
     def takes_lines_once(loop):
         if dtype == "int4":
@@ -95,7 +100,7 @@ def loads_of_parts(loop):
         text = instruction.split("#")[0].strip()
         if match := STORED.search(text):
             stored[int(match["offset"] or "0", 0)] = BYTES[match["register"]]
-        elif (match := LOADED.search(text)) and re.match(r"v(p?perm|mov[au]|movdq|pxor|paddd|shuf|mulps|addps|pdp)", text):
+        elif (match := LOADED.search(text)) and re.match(r"v(p?perm|mov[au]|movdq|pxor|paddd|shuf|mulps|addps|fmadd|pdp)", text):
             begin, size = int(match["offset"] or "0", 0), BYTES[match["register"]]
             found += [text for at, part in stored.items() if begin <= at and at + part <= begin + size and part < size]
     return found
@@ -104,8 +109,8 @@ def loads_of_parts(loop):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_vector_is_put_together_on_the_stack(name, emit):
     """Scales of four keys that lie side by side are one load. Those of the last keys, or apart, may be others."""
-    loops, _ = loops_of(name, emit)
-    with_scales = [loop for loop in loops if loop.count(r"\bvpermps\b.*%zmm")]
+    loops, _ = blocks_of(name, emit, blocks=straight_runs)
+    with_scales = [loop for loop in loops if loop.count(r"\bvpermps\b.*%zmm") and loop.count(r"\bvcvtdq2ps\b.*%zmm")]
     expect(name, with_scales, lambda loop: not loads_of_parts(loop), "loop that loads scales at once")
 
 
@@ -113,7 +118,7 @@ def test_no_vector_is_put_together_on_the_stack(name, emit):
 @pytest.mark.parametrize("of_blocks", [False, True])
 def test_values(name, of_blocks, emit):
     """A pass takes four values: bytes are interleaved once for all rows and digits, and neither sums nor elements are on the stack."""
-    loops, isa = loops_of(name, emit)
+    loops, isa = blocks_of(name, emit)
     match = NAME.match(name)
     rows, panels = rows_of(match), int(match["d"])
     products = rows * panels * DIGITS
@@ -132,7 +137,7 @@ def test_values(name, of_blocks, emit):
 @pytest.mark.parametrize("name", BY_PAIRS)
 def test_values_in_pairs(name, emit):
     """A pass takes two values, which are brought into 16 bits and interleaved once for all rows, and asks for their lines."""
-    loops, isa = loops_of(name, emit, PAIRS)
+    loops, isa = blocks_of(name, emit, PAIRS)
     match = NAME.match(name)
     rows, vectors = rows_of(match), int(match["d"])
     asked = 2 * max(1, vectors * 16 // (ELEMENTS // LINES[match["dtype"]]))

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ using cases::ScaleKind;
 
 // As docs/decisions/0039, 0041, 0073 and 0078 say, whatever the library has.
 constexpr int64_t kWholeHead = 32, kWholeLine = 128, kLongestHead = 8192;
-constexpr std::string_view kLines = "_lines";  // heads of a line, of int4 of several
+constexpr std::string_view kLines = "_lines";  // heads of kWholeLine, of int4 of multiples
 
 int64_t shortest_head(const std::string &type) {
     return type == "int4" ? 64 : kWholeHead;
@@ -133,7 +134,7 @@ TEST_P(OneTypeKernel, SumsUpLongHeads) {
             continue;
         }
         types.k_scales = ScaleKind::kTensor;
-        for (const int64_t dim : {std::min(33 * kWholeLine, GetParam().longest), GetParam().longest}) {
+        for (const int64_t dim : std::set{std::min(33 * kWholeLine, GetParam().longest), GetParam().longest}) {
             cases::Case c;
             c.name = "long_heads_" + std::to_string(dim);
             c.data = cases::Data::kOneSign;
@@ -181,15 +182,17 @@ INSTANTIATE_TEST_SUITE_P(Of, OneTypeKernel, testing::ValuesIn(kernels()),
                              return test::as_test_name(kernel.param.name);
                          });
 
-// The kernel that decodes one row of two heads per kv head.
-std::string kernel_of(const cases::StoredTypes &types, int64_t dim, bool with_mask) {
+// The kernel that decodes one row of so many heads per kv head.
+std::string kernel_of(const cases::StoredTypes &types, int64_t dim, bool with_mask, int64_t group = 2,
+                      int64_t value_dim = 0) {
     cases::Case c;
     c.name = "decode_of_one_type";
-    c.query_heads = 4;
+    c.query_heads = 2 * group;
     c.kv_heads = 2;
     c.query_length = 1;
     c.kv_length = 600;
-    c.key_dim = c.value_dim = dim;
+    c.key_dim = dim;
+    c.value_dim = value_dim > 0 ? value_dim : dim;
     if (with_mask) {
         c.mask = cases::varying("bhqk");
     }
@@ -224,6 +227,16 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
         EXPECT_TRUE(int8.starts_with(expected("int8", dim == kWholeLine))) << int8;
         EXPECT_TRUE(int4.starts_with(expected("int4", dim % kWholeLine == 0))) << int4;
     }
+    for (const int64_t group : {1, 4, 8}) {
+        const std::string int8 = kernel_of(kOneType[4], kWholeLine, false, group),
+                          int4 = kernel_of(kOneType[6], kWholeLine, false, group);
+        EXPECT_TRUE(int8.starts_with(expected("int8", true))) << int8;
+        EXPECT_TRUE(int4.starts_with(expected("int4", true))) << int4;
+    }
+    const std::string wide_int8 = kernel_of(kOneType[4], kWholeLine, false, 2, 2 * kWholeLine),
+                      wide_int4 = kernel_of(kOneType[6], kWholeLine, false, 2, 2 * kWholeLine);
+    EXPECT_TRUE(wide_int8.starts_with(expected("int8", false))) << wide_int8;
+    EXPECT_TRUE(wide_int4.starts_with(expected("int4", true))) << wide_int4;
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32};
     EXPECT_TRUE(kernel_of(mixed, 64, false).starts_with("stored_split_kv_")) << kernel_of(mixed, 64, false);
 }
