@@ -128,7 +128,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
         false;            // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
     bool by_row = false;  // StageOptions::fetch_by_row
     bool present_keys = false;
-    bool one_head = false;  // keys have kWholeLines elements, and no other number: loops over these are unrolled
+    bool one_head = false;                  // AttentionInputs::has_one_head(): loops over its elements are unrolled
     std::vector<Halide::Expr> usual_heads;  // else, whether keys have kUsualHead elements, or kNarrowHead; loops over
                                             // these may be unrolled
     bool any_storage = false;

@@ -18,12 +18,13 @@ Expr ScoreStages::multiply_digits(int fetch_block) {
     s.query_offsets = Func("query_offsets");
     s.query_digits(r, d, s.digit) = digit_of(query_integers(r, d), s.digit);
     constexpr int kQuarterBytes = kLineBytes / kQuarters;
-    s.over_quarter = RDom({{0, kQuarterBytes}, {0, of_row.nibbles()}}, "over_quarter");
-    Expr of_quarter = of_row.position(step, s.over_quarter.y, s.quarter * kQuarterBytes + s.over_quarter.x);
-    s.query_offsets(s.quarter, r, step) = 0;
-    s.query_offsets(s.quarter, r, step) += cast<int>(query_integers(r, of_quarter)) * -kByteOffset;
     // Where all keys have one scale the lines of a short row are summed up as one.
     const Expr joined = of_row.joins_lines() ? select(one_key_scale, of_row.lines(), 1) : Expr(1);
+    s.over_quarter = RDom({{0, kQuarterBytes}, {0, of_row.nibbles()}, {0, joined}}, "over_quarter");
+    Expr of_quarter =
+        of_row.position(step + s.over_quarter.z, s.over_quarter.y, s.quarter * kQuarterBytes + s.over_quarter.x);
+    s.query_offsets(s.quarter, r, step) = 0;
+    s.query_offsets(s.quarter, r, step) += cast<int>(query_integers(r, of_quarter)) * -kByteOffset;
 
     s.key_line = Func("key_line");
     s.key_line_scales = Func("key_line_scales");
@@ -58,12 +59,9 @@ Expr ScoreStages::multiply_digits(int fetch_block) {
         s.line_sums(s.quarter * (of_row.lanes / kQuarters) + over_lanes, r, k, step, c);
 
     over_scaled = RDom(0, of_row.lines() / joined, "over_scaled");
-    s.over_joined = RDom(0, joined, "over_joined");
-    s.line_offsets = Func("line_offsets");
-    s.line_offsets(s.quarter, r, step) = 0;
-    s.line_offsets(s.quarter, r, step) += s.query_offsets(s.quarter, r, step + s.over_joined);
     s.quarter_scores = Func("quarter_scores");
-    Expr sum = cast<float>(s.quarter_sums(k, s.quarter, r, over_scaled, c) + s.line_offsets(s.quarter, r, over_scaled));
+    Expr sum =
+        cast<float>(s.quarter_sums(k, s.quarter, r, over_scaled, c) + s.query_offsets(s.quarter, r, over_scaled));
     s.quarter_scores(k, s.quarter, r, c) = asked(k / fetch_block, c);
     Expr scale =
         s.key_line_scales(of_row.block_of_quarter(over_scaled, s.quarter), over_scaled / of_row.scaled_lines(), k, c);

@@ -14,10 +14,8 @@ struct DigitScores {
     Halide::Var quarter{"quarter"};  // of a line
     Halide::Expr query_positions;    // of a row
     Halide::Func query_digits;       // (r, position, digit) of query_integers; likewise
-    Halide::RDom over_quarter;       // (byte, nibble) of a quarter
+    Halide::RDom over_quarter;       // (byte, nibble, joined line) of a quarter
     Halide::Func query_offsets;      // (quarter, r, step) what kByteOffset adds to sums, with its sign changed
-    Halide::RDom over_joined;        // lines that are summed up as one
-    Halide::Func line_offsets;       // (quarter, r, step) of query_offsets of these
     Halide::Func key_granule;        // (granule, c) of the table
     Halide::Func key_line;           // (byte, step, k, c)
     Halide::Func key_line_scales;    // (quarter, step, k, c)

@@ -27,7 +27,7 @@ int IntegerDigits::unit() const {
 }
 
 bool IntegerDigits::joins_lines() const {
-    return type == HATTN_INT8;
+    return !fills_lines(type, 2 * kWholeLines);
 }
 
 Expr IntegerDigits::lines() const {

@@ -37,7 +37,7 @@ struct IntegerDigits {
 
     int nibbles() const;  // elements of a byte
     int unit() const;
-    bool joins_lines() const;  // of a row, if they share a scale: sums of all have 32 bits
+    bool joins_lines() const;  // of a row, if they share a scale: there are few, sums of which have 32 bits
     Halide::Expr lines() const;
     // Lines whose blocks, as many as a line has quarters, have a vector of scales; and a quarter's of these.
     int scaled_lines() const;

@@ -107,7 +107,7 @@ Expr AttentionInputs::value_dim() const {
 
 Expr AttentionInputs::elements(const ImageParam &side) const {
     Expr extent = side.dim(0).extent();
-    if (storage == KeyStorage::kInt8Lines) {
+    if (has_one_head()) {
         return kWholeLines;
     }
     const int multiple = in_lines() ? kWholeLines : kWholeHead;

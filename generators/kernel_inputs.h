@@ -50,6 +50,9 @@ struct AttentionInputs {
     bool in_lines() const {  // and of kWholeLines
         return takes_lines(storage);
     }
+    bool has_one_head() const {  // of kWholeLines elements, and no other number
+        return in_lines() && !fills_lines(all_type, 2 * kWholeLines);
+    }
     bool in_steps() const {  // keys and values are taken so: they are integers
         return all_type == HATTN_INT8 || all_type == HATTN_INT4;
     }

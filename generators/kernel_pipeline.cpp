@@ -229,11 +229,11 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 // Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
 // Lines take four keys at a time in any case.
 bool fetches_by_row(const KernelSpec &spec, const TargetRow &target) {
-    const int most_rows = takes_lines(spec.storage) ? spec.tile.rows : kFewRows;
     const bool of_floats = spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAllFloat16 ||
                            spec.storage == KeyStorage::kAllBfloat16;
     return target.fetch_by_row && target.split_kv.has_head_in_lanes(spec.tile) &&
-           (of_floats || multiplies_integers(spec, target)) && is_one_block(spec.tile) && spec.tile.rows <= most_rows;
+           (of_floats || multiplies_integers(spec, target)) && is_one_block(spec.tile) &&
+           (spec.tile.rows <= kFewRows || takes_lines(spec.storage));
 }
 
 KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {

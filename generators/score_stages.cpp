@@ -110,7 +110,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     }
     if (in_digits) {
         usual_heads.resize(1);  // others are no whole lines
-        one_head = !fills_lines(all_type, 2 * kWholeLines);
+        one_head = inputs.has_one_head();
         fetch_by_granule(options);
     } else if (by_row) {
         fetch_by_row(options);

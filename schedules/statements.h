@@ -15,16 +15,15 @@ inline Halide::Internal::Stmt without_lets(const Halide::Internal::Stmt &stateme
     return let ? without_lets(substitute(let->name, let->value, let->body)) : statement;
 }
 
-// Those of a block, and of blocks in it.
-inline std::vector<Halide::Internal::Stmt> flattened(const Halide::Internal::Stmt &statement) {
-    const auto *block = statement.as<Halide::Internal::Block>();
-    if (!block) {
-        return {statement};
+// Those of a block, which Halide nests on one side alone.
+inline std::vector<Halide::Internal::Stmt> statements_of(Halide::Internal::Stmt statement) {
+    std::vector<Halide::Internal::Stmt> all;
+    for (const Halide::Internal::Block *block; (block = statement.as<Halide::Internal::Block>());
+         statement = block->rest) {
+        all.push_back(block->first);
     }
-    std::vector<Halide::Internal::Stmt> statements = flattened(block->first);
-    const std::vector<Halide::Internal::Stmt> rest = flattened(block->rest);
-    statements.insert(statements.end(), rest.begin(), rest.end());
-    return statements;
+    all.push_back(statement);
+    return all;
 }
 
 // Whether an expression loads from an array.

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "matrix_nest.h"
+#include "schedules/statements.h"
 
 namespace hattn::schedules::cuda {
 
@@ -39,15 +40,6 @@ void take_stores(const Stmt &statement, const std::string &name, std::vector<Stm
     } else {
         fail(name);
     }
-}
-
-std::vector<Stmt> statements_of(Stmt statement) {
-    std::vector<Stmt> all;
-    for (const Block *block; (block = statement.as<Block>()); statement = block->rest) {
-        all.push_back(block->first);
-    }
-    all.push_back(statement);
-    return all;
 }
 
 class AmongProducts : public IRMutator {

@@ -143,7 +143,7 @@ std::vector<Sum> sums_at(const std::vector<Stmt> &statements, size_t first) {
 }  // namespace
 
 Stmt AdjacentSums::visit(const Block *block) {
-    const std::vector<Stmt> statements = flattened(block);
+    const std::vector<Stmt> statements = statements_of(block);
     std::vector<Stmt> mutated;
     for (size_t first = 0; first < statements.size();) {
         const std::vector<Sum> sums = sums_at(statements, first);

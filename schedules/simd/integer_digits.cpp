@@ -119,11 +119,9 @@ void schedule_digit_queries(ScoreStages &s, const Tile &tile, int lanes) {
         .unroll(q.digit);
     q.query_offsets.compute_root().bound(s.r, 0, tile.rows).bound(q.quarter, 0, kQuarters);
     q.query_offsets.update()
-        .reorder(q.over_quarter.x, q.over_quarter.y, q.quarter, s.r)
+        .reorder(q.over_quarter.x, q.over_quarter.y, q.over_quarter.z, q.quarter, s.r)
         .atomic()
         .vectorize(q.over_quarter.x);
-    q.line_offsets.compute_root().bound(s.r, 0, tile.rows).bound(q.quarter, 0, kQuarters).vectorize(q.quarter);
-    q.line_offsets.update().reorder(q.quarter, s.r, q.over_joined.x).vectorize(q.quarter);
 }
 
 // The products of one digit, a shift, and those of the other.

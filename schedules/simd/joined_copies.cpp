@@ -70,7 +70,7 @@ Stmt joined(const Copy &copy, int numbers) {
 }  // namespace
 
 Stmt JoinedCopies::visit(const Block *block) {
-    const std::vector<Stmt> statements = flattened(block);
+    const std::vector<Stmt> statements = statements_of(block);
     std::vector<Stmt> mutated;
     for (size_t at = 0; at < statements.size();) {
         const std::optional<Copy> copy = copy_of(statements[at]);

@@ -254,10 +254,10 @@ Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers, bool two
         const bool of_blocks = v_scale.given() && values[3] < desc.value_dim && values[2] * values[3] > 1;
         constexpr int64_t kLine = 128;
         constexpr double kUnitOfLines = 32767.0 / 32639.0;
-        const bool lines = desc.key_dim % kLine == 0 && desc.value_dim % kLine == 0;
-        const bool one_line = desc.key_dim == kLine && desc.value_dim == kLine;
-        const double key_unit = lines && (args.k.dtype == HATTN_INT4 || one_line) ? kUnitOfLines : 1.0;
-        const double value_unit = lines && args.k.dtype == HATTN_INT4 ? kUnitOfLines : 1.0;
+        const bool of_int4 = args.k.dtype == HATTN_INT4;
+        const auto fills = [&](int64_t dim) { return of_int4 ? dim % kLine == 0 : dim == kLine; };
+        const bool lines = fills(desc.key_dim) && fills(desc.value_dim);
+        const double key_unit = lines ? kUnitOfLines : 1.0, value_unit = lines && of_int4 ? kUnitOfLines : 1.0;
         rounding.integers = {key_unit * (of_channels ? ratio_of(k_scale.view) : 1.0),
                              value_unit * (of_blocks ? ratio_of(v_scale.view) : 1.0)};
     }
