@@ -69,11 +69,11 @@ bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     return is_one_block(spec.tile) && (fetches_by_row(spec, target) || halves || multiplies_integers(spec, target));
 }
 
-// StageOptions::unseen_rows. Half of the vectors that registers hold, of a tile of no more rows.
+// StageOptions::unseen_rows: a vector of them, of a tile whose rows registers hold all at once.
 int unseen_rows(const KernelSpec &spec, const TargetRow &target) {
     const bool joined = spec.tile.rows == spec.tile.row_vectors * target.lanes && spec.tile.keys > 0;
     const bool apart = spec.kind == KernelKind::kFlash && target.fetch_by_line && !multiplies_matrices(spec.storage);
-    return joined && apart ? spec.tile.row_vectors / 2 * target.lanes : 0;
+    return joined && apart ? target.lanes : 0;
 }
 
 // StageOptions::sides: a single vector of rows takes a load for each product else. Two of half as many rows need twice

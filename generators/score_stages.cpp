@@ -246,12 +246,17 @@ Expr ScoreStages::multiply_sides(const StageOptions &options) {
 // Of rows that need not multiply the last one sees most. What it sees is said in inputs, by which loops over keys are
 // cut.
 Func ScoreStages::unseen_rows(const Var &keys, int block, const StageOptions &options) {
-    const int rows = options.unseen_rows;
-    Expr last_row = inputs_.query.dim(1).min() + min(rows - 1, inputs_.rows() - 1) / inputs_.heads();
-    Expr seen = c * chunk_keys + keys * block <= last_row + inputs_.last_offset;
-    Expr call = Internal::Call::make(Float(32), kUnseenRowsCall, {!seen, rows, options.rows}, Internal::Call::Extern);
+    const auto seen_by_first = [&](int rows) {
+        Expr last_row = inputs_.query.dim(1).min() + min(rows - 1, inputs_.rows() - 1) / inputs_.heads();
+        return c * chunk_keys + keys * block <= last_row + inputs_.last_offset;
+    };
+    std::vector<Expr> arguments = {options.rows};
+    for (int rows = options.unseen_rows; rows < options.rows; rows += options.unseen_rows) {
+        arguments.insert(arguments.end(), {rows, !seen_by_first(rows)});
+    }
+    Expr call = Internal::Call::make(Float(32), kUnseenRowsCall, arguments, Internal::Call::Extern);
     Func unseen(kUnseenRows);
-    unseen(keys, c) = select(seen, likely(0.0f), call);
+    unseen(keys, c) = select(seen_by_first(options.unseen_rows), likely(0.0f), call);
     return unseen;
 }
 

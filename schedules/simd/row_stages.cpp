@@ -83,16 +83,17 @@ void schedule_statistics(AttentionStages &s, const Tile &tile, int lanes) {
 
 void schedule_turned_output(AttentionStages &s, const Tile &tile, int lanes) {
     Var blocks("d_blocks"), parts("r_parts");
+    s.output.split(s.r, parts, s.r, lanes, TailStrategy::GuardWithIf)
+        .reorder(s.d, s.r, parts)
+        .vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.state.in(s.output)
-        .compute_root()
-        .bound(s.r, 0, tile.rows)
+        .compute_at(s.output, parts)
+        .bound_extent(s.r, lanes)
         .reorder_storage(s.d, s.r)
         .split(s.d, blocks, s.d, lanes, TailStrategy::GuardWithIf)
-        .split(s.r, parts, s.r, lanes)
-        .reorder(s.r, s.d, parts, blocks)
+        .reorder(s.r, s.d, blocks)
         .vectorize(s.r)
         .partition(blocks, Partition::Always);
-    s.output.reorder(s.d, s.r).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     if (s.any_storage) {
         s.output_scale.compute_root();  // whose stride is not known
     }

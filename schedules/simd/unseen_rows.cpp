@@ -118,8 +118,12 @@ Stmt UnseenRows::visit(const ProducerConsumer *stage) {
     }
     TakenFrees frees;
     const Stmt body = frees.mutate(stage->body);
-    OfOtherRows others(static_cast<int>(*as_const_int(call->args[1])), static_cast<int>(*as_const_int(call->args[2])));
-    Stmt made = IfThenElse::make(call->args[0], mutate(others.mutate(body)), mutate(body));
+    const auto number = [call](size_t argument) { return static_cast<int>(*as_const_int(call->args[argument])); };
+    Stmt made = mutate(body);
+    for (size_t rows = 1; rows < call->args.size(); rows += 2) {
+        OfOtherRows others(number(rows), number(0));
+        made = IfThenElse::make(call->args[rows + 1], mutate(others.mutate(body)), made);
+    }
     for (const Stmt &freed : frees.taken) {
         made = Block::make(made, mutate(freed));
     }
