@@ -1,8 +1,8 @@
 #include "measured.h"
 
-#include <cstdlib>
 #include <optional>
 
+#include "forced.h"
 #include "machine_limits.h"
 #include "measured_append.h"
 #include "measured_attention.h"
@@ -10,30 +10,6 @@
 namespace hattn::bench {
 
 namespace {
-
-// Sets HATTN_FORCE, which a context reads when it is made.
-class Forced {
-public:
-    explicit Forced(const std::string &value) {
-        if (const char *before = std::getenv(kName)) {
-            before_ = before;
-        }
-        setenv(kName, value.c_str(), 1);
-    }
-    ~Forced() {
-        if (before_) {
-            setenv(kName, before_->c_str(), 1);
-        } else {
-            unsetenv(kName);
-        }
-    }
-    Forced(const Forced &) = delete;
-    Forced &operator=(const Forced &) = delete;
-
-private:
-    static constexpr const char *kName = "HATTN_FORCE";
-    std::optional<std::string> before_;
-};
 
 Context make_context(const BenchCase &bench_case, int threads) {
     ContextDesc desc;

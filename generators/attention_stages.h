@@ -31,8 +31,8 @@ inline constexpr int kJoinedRows = 2;
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
 
-// For schedules/simd/unseen_rows.h: Funcs, and a call (rows of a tile; numbers of its first rows, each with whether keys
-// are hidden from these).
+// For schedules/simd/unseen_rows.h: Funcs, and a call (rows of a tile; numbers of its first rows, each with whether
+// keys are hidden from these).
 inline constexpr const char *kUnseenRows = "unseen_rows", *kUnseenRowsCall = "hattn_unseen_rows";
 
 // Threads of a warp hold the product of two matrices in fragments: a row belongs to four of them, each of which has two

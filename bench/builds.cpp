@@ -1,0 +1,365 @@
+// hattn-bench-builds: builds of the library beside each other, call by call in turn in one process. See kUsage.
+//
+// Inputs, output and workspace are the same memory for all builds: where they lie is worth some percent.
+#include <getopt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <regex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench_cases.h"
+#include "loaded_build.h"
+#include "number_formats.h"
+#include "problem.h"
+#include "random.h"
+#include "stopwatch.h"
+#include "tensor_data.h"
+
+namespace {
+
+using namespace hattn;
+using namespace hattn::bench;
+
+constexpr const char *kUsage =
+    R"(usage: hattn-bench-builds [OPTION]... BUILD[@FORCE] BUILD[@FORCE]...
+
+BUILD is the library as a shared object, which the target hattn_snapshot makes: keep a copy, change something, make it
+again. FORCE is what HATTN_FORCE is for it, so that a build may be held against itself with another kernel.
+
+  --filter=REGEX  benchmark cases in whose name it occurs
+  --shape=SHAPE   a causal problem, BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128; both may be repeated
+  --keys=TYPE     of keys and values: float32 (the default), float16, bfloat16, int8 or int4, the last two with a scale
+                  for each 32 elements; queries and outputs of 16 bits have the type too
+  --threads=N     default: 2
+  --seconds=S     for each case, default: 2
+
+Prints a Markdown table: the time of the first build, and of each other one its time over that, of the fastest calls and
+as the median over turns, and whether results have the same bits. A build given twice says what the figures are worth.
+)";
+
+struct KeyType {
+    const char *name;
+    hattn_dtype type;
+};
+constexpr KeyType kKeyTypes[] = {{"float32", HATTN_FLOAT32},
+                                 {"float16", HATTN_FLOAT16},
+                                 {"bfloat16", HATTN_BFLOAT16},
+                                 {"int8", HATTN_INT8},
+                                 {"int4", HATTN_INT4}};
+
+struct Options {
+    std::vector<cases::Case> cases;
+    KeyType keys = kKeyTypes[0];
+    int threads = 2;
+    double seconds = 2.0;
+    std::vector<std::string> builds;
+};
+
+// Numbers of any size do: what they are is the tests' to look at.
+cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t seed) {
+    const cases::Extents extents = cases::extents_of(floats);
+    cases::TensorData made = cases::make_tensor(
+        type == HATTN_INT4 ? HATTN_INT8 : type,
+        {extents[0], extents[1], extents[2], type == HATTN_INT4 ? (extents[3] + 1) / 2 : extents[3]});
+    const bool is_half = type == HATTN_FLOAT16 || type == HATTN_BFLOAT16;
+    cases::Random random(seed);
+    for (size_t byte = 0; !is_half && byte < made.storage->size(); ++byte) {
+        made.storage->data()[byte] = static_cast<std::byte>(random.bits());
+    }
+    if (is_half) {
+        cases::for_each_index(extents, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+            cases::element<uint16_t>(made.view, b, h, s, d) =
+                cases::encode(type, cases::element<float>(floats, b, h, s, d));
+        });
+    }
+    if (type == HATTN_INT4) {
+        made.view.dtype = type;
+        made.view.extent[3] = extents[3];
+        for (int d = 0; d < 3; ++d) {
+            made.view.stride[d] *= 2;
+        }
+    }
+    return made;
+}
+
+// A case with keys and values of a type.
+class Compared {
+public:
+    Compared(const cases::Case &c, hattn_dtype keys) : problem_(c), desc(problem_.desc), args(problem_.args) {
+        if (keys == HATTN_FLOAT32) {
+            return;
+        }
+        desc.k_dtype = desc.v_dtype = keys;
+        keep(args.k, in_type(problem_.args.k, keys, 1));
+        keep(args.v, in_type(problem_.args.v, keys, 2));
+        if (keys == HATTN_INT8 || keys == HATTN_INT4) {
+            constexpr int64_t kBlock = 32;
+            const hattn_tensor &k = problem_.args.k;
+            cases::TensorData scales = cases::make_tensor(
+                HATTN_FLOAT32, {k.extent[0], k.extent[1], k.extent[2], (k.extent[3] + kBlock - 1) / kBlock});
+            constexpr float kScale = 1.0f / 64;
+            std::fill_n(scales.floats(), cases::element_count(scales.view), kScale);
+            args.k_scale = args.v_scale = scales.view;
+            kept_.push_back(std::move(scales));
+            return;
+        }
+        desc.dtype = desc.out_dtype = keys;
+        keep(args.q, in_type(problem_.args.q, keys, 3));
+        keep(args.out, in_type(problem_.args.out, keys, 4));
+    }
+
+    std::vector<double> output() const {
+        std::vector<double> values;
+        cases::for_each_index(cases::extents_of(args.out), [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+            values.push_back(args.out.dtype == HATTN_FLOAT32
+                                 ? cases::element<float>(args.out, b, h, s, d)
+                                 : cases::decode(args.out.dtype, cases::element<uint16_t>(args.out, b, h, s, d)));
+        });
+        return values;
+    }
+
+private:
+    void keep(hattn_tensor &tensor, cases::TensorData data) {
+        tensor = data.view;
+        kept_.push_back(std::move(data));
+    }
+
+    cases::Problem problem_;
+    std::vector<cases::TensorData> kept_;
+
+public:
+    hattn_attention_desc desc;
+    hattn_attention_args args;
+};
+
+double median(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+// "same", or the largest difference.
+std::string difference(const std::vector<double> &a, const std::vector<double> &b) {
+    if (std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0) {
+        return "same bits";
+    }
+    double most = 0.0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        most = std::max(most, std::fabs(a[i] - b[i]));
+    }
+    char text[32];
+    std::snprintf(text, sizeof(text), "differ by %.1e", most);
+    return text;
+}
+
+using Builds = std::vector<std::unique_ptr<LoadedBuild>>;
+
+// Seconds of each build's calls, turn by turn.
+std::vector<std::vector<double>> take_turns(const Builds &builds, const hattn_attention_args &args, double seconds) {
+    constexpr size_t kLeastTurns = 3;
+    std::vector<std::vector<double>> times(builds.size());
+    std::vector<size_t> order(builds.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::mt19937 random(1);
+    const Stopwatch all;
+    while (times[0].size() < kLeastTurns || all.seconds() < seconds) {
+        std::shuffle(order.begin(), order.end(), random);
+        for (const size_t build : order) {
+            const Stopwatch watch;
+            builds[build]->execute(args);
+            times[build].push_back(watch.seconds());
+        }
+    }
+    return times;
+}
+
+void compare(const Builds &builds, const cases::Case &c, const Options &options) {
+    Compared problem(c, options.keys.type);
+    size_t most = 0;
+    for (const auto &build : builds) {
+        build->plan(problem.desc);
+        most = std::max(most, build->workspace_size());
+    }
+    cases::Storage workspace(most);
+    problem.args.workspace = workspace.data();
+    problem.args.workspace_size = workspace.size();
+
+    std::vector<std::vector<double>> outputs;
+    for (const auto &build : builds) {
+        build->execute(problem.args);
+        outputs.push_back(problem.output());
+    }
+    const std::vector<std::vector<double>> times = take_turns(builds, problem.args, options.seconds);
+    const auto fastest = [&](size_t build) { return *std::ranges::min_element(times[build]); };
+    std::printf("| %s | %s | %.4g ms |", c.name.c_str(), builds[0]->kernel().c_str(), fastest(0) * 1e3);
+    for (size_t build = 1; build < builds.size(); ++build) {
+        std::vector<double> ratios;
+        for (size_t turn = 0; turn < times[build].size(); ++turn) {
+            ratios.push_back(times[build][turn] / times[0][turn]);
+        }
+        std::printf(" %.3f, %.3f, %s |", fastest(build) / fastest(0), median(std::move(ratios)),
+                    difference(outputs[0], outputs[build]).c_str());
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+}
+
+[[noreturn]] void refuse(const std::string &option, const std::string &value, const std::string &expected) {
+    throw std::invalid_argument(option + ": is \"" + value + "\", but must be " + expected);
+}
+
+double number(const std::string &option, const std::string &value, double least, double most) {
+    char *end = nullptr;
+    const double parsed = std::strtod(value.c_str(), &end);
+    if (value.empty() || *end != '\0' || !(parsed >= least && parsed <= most)) {
+        char expected[64];
+        std::snprintf(expected, sizeof(expected), "a number from %g to %g", least, most);
+        refuse(option, value, expected);
+    }
+    return parsed;
+}
+
+cases::Case shaped(const std::string &shape) {
+    static const std::regex pattern("([1-9][0-9]{0,5})(x[1-9][0-9]{0,5}){5}");
+    if (!std::regex_match(shape, pattern)) {
+        refuse("--shape", shape, "BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128");
+    }
+    std::vector<int64_t> extents;
+    for (const char *at = shape.c_str(); *at != '\0';) {
+        char *end = nullptr;
+        extents.push_back(std::strtoll(at, &end, 10));
+        at = *end == 'x' ? end + 1 : end;
+    }
+    cases::Case c;
+    c.name = shape;
+    c.batch = extents[0];
+    c.query_heads = extents[1];
+    c.kv_heads = extents[2];
+    c.query_length = extents[3];
+    c.kv_length = extents[4];
+    c.key_dim = c.value_dim = extents[5];
+    c.causal = true;
+    c.lse = false;
+    return c;
+}
+
+// What a build can be asked for by a problem alone.
+void add_cases(const std::string &filter, std::vector<cases::Case> &list) {
+    std::regex pattern;
+    try {
+        pattern.assign(filter);
+    } catch (const std::regex_error &error) {
+        refuse("--filter", filter, std::string("a regular expression (") + error.what() + ")");
+    }
+    const size_t before = list.size();
+    for (const BenchCase &c : bench_cases()) {
+        const bool plain = c.work != Work::kAppending && c.page_size == 0 && !c.force_avx2 && c.threads == 0;
+        if (plain && std::regex_search(c.problem.name, pattern)) {
+            list.push_back(c.problem);
+        }
+    }
+    if (list.size() == before) {
+        refuse("--filter", filter, "a regular expression that occurs in the name of a case");
+    }
+}
+
+KeyType key_type(const std::string &name) {
+    std::string names;
+    for (const KeyType &type : kKeyTypes) {
+        if (name == type.name) {
+            return type;
+        }
+        names += (names.empty() ? "" : ", ") + std::string(type.name);
+    }
+    refuse("--keys", name, "one of " + names);
+}
+
+Options parse_options(int argc, char **argv) {
+    Options options;
+    const option known[] = {{"filter", required_argument, nullptr, 'f'},
+                            {"shape", required_argument, nullptr, 's'},
+                            {"keys", required_argument, nullptr, 'k'},
+                            {"threads", required_argument, nullptr, 't'},
+                            {"seconds", required_argument, nullptr, 'e'},
+                            {"help", no_argument, nullptr, 'h'},
+                            {nullptr, 0, nullptr, 0}};
+    for (int found; (found = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
+        switch (found) {
+        case 'f':
+            add_cases(optarg, options.cases);
+            break;
+        case 's':
+            options.cases.push_back(shaped(optarg));
+            break;
+        case 'k':
+            options.keys = key_type(optarg);
+            break;
+        case 't':
+            options.threads = static_cast<int>(number("--threads", optarg, 1, 1024));
+            break;
+        case 'e':
+            options.seconds = number("--seconds", optarg, 0.0, 3600.0);
+            break;
+        case 'h':
+            std::fputs(kUsage, stdout);
+            std::exit(0);
+        default:
+            throw std::invalid_argument("see --help");  // getopt has said why
+        }
+    }
+    options.builds.assign(argv + optind, argv + argc);
+    if (options.builds.size() < 2) {
+        throw std::invalid_argument("BUILD: there are " + std::to_string(options.builds.size()) +
+                                    ", but must be 2 or more");
+    }
+    if (options.cases.empty()) {
+        throw std::invalid_argument("neither --filter nor --shape says what to measure");
+    }
+    return options;
+}
+
+Builds load_builds(const Options &options) {
+    Builds builds;
+    for (const std::string &build : options.builds) {
+        const size_t at = build.find('@');
+        builds.push_back(std::make_unique<LoadedBuild>(
+            build.substr(0, at), at == std::string::npos ? "" : build.substr(at + 1), options.threads));
+    }
+    return builds;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    try {
+        const Options options = parse_options(argc, argv);
+        const Builds builds = load_builds(options);
+        std::printf("threads: %d, keys and values: %s\n\n| case | kernel | %s |", options.threads, options.keys.name,
+                    builds[0]->name().c_str());
+        for (size_t build = 1; build < builds.size(); ++build) {
+            std::printf(" %s |", builds[build]->name().c_str());
+        }
+        std::printf("\n|---|---|---|");
+        for (size_t build = 1; build < builds.size(); ++build) {
+            std::printf("---|");
+        }
+        std::printf("\n");
+        for (const cases::Case &c : options.cases) {
+            compare(builds, c, options);
+        }
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "hattn-bench-builds: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

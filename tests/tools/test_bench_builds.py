@@ -1,0 +1,60 @@
+"""hattn-bench-builds: builds beside each other, and what it refuses."""
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "build" / "release" / "bench"
+SNAPSHOT = BENCH / "libhattn_snapshot.so"
+pytestmark = pytest.mark.skipif(not SNAPSHOT.exists(), reason="the benchmarks are not built")
+
+
+def run(*arguments):
+    return subprocess.run([BENCH / "hattn-bench-builds", *arguments], capture_output=True, text=True)
+
+
+def figures(finished):
+    """{case: [cells]} of the table."""
+    assert finished.returncode == 0, finished.stderr
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in finished.stdout.splitlines() if line.startswith("|")]
+    return {cells[0]: cells[1:] for cells in rows[2:]}
+
+
+@pytest.mark.parametrize("keys", ["float32", "float16", "bfloat16", "int8", "int4"])
+def test_a_build_beside_itself_has_the_same_bits(keys):
+    cells = figures(run("--shape=1x4x2x1x300x128", "--shape=1x2x1x70x70x64", f"--keys={keys}", "--seconds=0", SNAPSHOT, SNAPSHOT))
+    assert set(cells) == {"1x4x2x1x300x128", "1x2x1x70x70x64"}
+    for kernel, milliseconds, beside in cells.values():
+        assert re.fullmatch(r"[a-z0-9_]+", kernel)
+        assert float(milliseconds.removesuffix(" ms")) > 0
+        fastest, median, bits = beside.split(", ")
+        assert float(fastest) > 0 and float(median) > 0 and bits == "same bits"
+
+
+def test_a_forced_choice_is_another_kernel_and_named():
+    finished = run("--filter=^prefill_s512$", "--seconds=0", f"{SNAPSHOT}@target=generic", SNAPSHOT)
+    (kernel, _, beside), = figures(finished).values()
+    assert "_generic_" in kernel and "libhattn_snapshot.so@target=generic" in finished.stdout
+    assert float(re.search(r"differ by (\S+)$", beside)[1]) < 1e-4
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ((), "BUILD: there are 0, but must be 2 or more"),
+    ((SNAPSHOT, SNAPSHOT), "neither --filter nor --shape"),
+    (("--shape=1x2x3", SNAPSHOT, SNAPSHOT), '--shape: is "1x2x3", but must be BxHqxHkvxSqxSkxD'),
+    (("--filter=nothing_like_it", SNAPSHOT, SNAPSHOT), '--filter: is "nothing_like_it"'),
+    (("--filter=(", SNAPSHOT, SNAPSHOT), "--filter"),
+    (("--keys=int5", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--keys: is "int5", but must be one of float32, float16'),
+    (("--threads=0", SNAPSHOT, SNAPSHOT), '--threads: is "0", but must be a number from 1'),
+    (("--seconds=soon", SNAPSHOT, SNAPSHOT), '--seconds: is "soon"'),
+    (("--shape=1x1x1x1x1x8", SNAPSHOT, "nowhere.so"), "nowhere.so: No such file"),
+    (("--shape=1x1x1x1x1x8", SNAPSHOT, __file__), "invalid ELF header"),
+    (("--shape=1x3x2x1x1x8", SNAPSHOT, SNAPSHOT), "query_heads: is 3"),
+    (("--shape=1x1x1x1x1x8", SNAPSHOT, f"{SNAPSHOT}@kernel=none"), "none"),
+    (("--sometimes", SNAPSHOT, SNAPSHOT), "--help"),
+])
+def test_what_is_refused(arguments, message):
+    finished = run(*arguments)
+    assert finished.returncode == 1
+    assert message in finished.stderr, finished.stderr
