@@ -18,10 +18,8 @@
 #include <vector>
 
 #include "bench_cases.h"
+#include "compared_problem.h"
 #include "loaded_build.h"
-#include "number_formats.h"
-#include "problem.h"
-#include "random.h"
 #include "stopwatch.h"
 #include "tensor_data.h"
 
@@ -44,7 +42,8 @@ again. FORCE is what HATTN_FORCE is for it, so that a build may be held against 
   --seconds=S     for each case, default: 2
 
 Prints a Markdown table: the time of the first build, and of each other one its time over that, of the fastest calls and
-as the median over turns, and whether results have the same bits. A build given twice says what the figures are worth.
+as the median over turns, whether outputs have the same bits, and the kernel, if it is another. A build given twice says
+what the figures are worth. That results are right is for the tests to see.
 )";
 
 struct KeyType {
@@ -65,97 +64,22 @@ struct Options {
     std::vector<std::string> builds;
 };
 
-// Numbers of any size do: what they are is the tests' to look at.
-cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t seed) {
-    const cases::Extents extents = cases::extents_of(floats);
-    cases::TensorData made = cases::make_tensor(
-        type == HATTN_INT4 ? HATTN_INT8 : type,
-        {extents[0], extents[1], extents[2], type == HATTN_INT4 ? (extents[3] + 1) / 2 : extents[3]});
-    const bool is_half = type == HATTN_FLOAT16 || type == HATTN_BFLOAT16;
-    cases::Random random(seed);
-    for (size_t byte = 0; !is_half && byte < made.storage->size(); ++byte) {
-        made.storage->data()[byte] = static_cast<std::byte>(random.bits());
-    }
-    if (is_half) {
-        cases::for_each_index(extents, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
-            cases::element<uint16_t>(made.view, b, h, s, d) =
-                cases::encode(type, cases::element<float>(floats, b, h, s, d));
-        });
-    }
-    if (type == HATTN_INT4) {
-        made.view.dtype = type;
-        made.view.extent[3] = extents[3];
-        for (int d = 0; d < 3; ++d) {
-            made.view.stride[d] *= 2;
-        }
-    }
-    return made;
-}
-
-// A case with keys and values of a type.
-class Compared {
-public:
-    Compared(const cases::Case &c, hattn_dtype keys) : problem_(c), desc(problem_.desc), args(problem_.args) {
-        if (keys == HATTN_FLOAT32) {
-            return;
-        }
-        desc.k_dtype = desc.v_dtype = keys;
-        keep(args.k, in_type(problem_.args.k, keys, 1));
-        keep(args.v, in_type(problem_.args.v, keys, 2));
-        if (keys == HATTN_INT8 || keys == HATTN_INT4) {
-            constexpr int64_t kBlock = 32;
-            const hattn_tensor &k = problem_.args.k;
-            cases::TensorData scales = cases::make_tensor(
-                HATTN_FLOAT32, {k.extent[0], k.extent[1], k.extent[2], (k.extent[3] + kBlock - 1) / kBlock});
-            constexpr float kScale = 1.0f / 64;
-            std::fill_n(scales.floats(), cases::element_count(scales.view), kScale);
-            args.k_scale = args.v_scale = scales.view;
-            kept_.push_back(std::move(scales));
-            return;
-        }
-        desc.dtype = desc.out_dtype = keys;
-        keep(args.q, in_type(problem_.args.q, keys, 3));
-        keep(args.out, in_type(problem_.args.out, keys, 4));
-    }
-
-    std::vector<double> output() const {
-        std::vector<double> values;
-        cases::for_each_index(cases::extents_of(args.out), [&](int64_t b, int64_t h, int64_t s, int64_t d) {
-            values.push_back(args.out.dtype == HATTN_FLOAT32
-                                 ? cases::element<float>(args.out, b, h, s, d)
-                                 : cases::decode(args.out.dtype, cases::element<uint16_t>(args.out, b, h, s, d)));
-        });
-        return values;
-    }
-
-private:
-    void keep(hattn_tensor &tensor, cases::TensorData data) {
-        tensor = data.view;
-        kept_.push_back(std::move(data));
-    }
-
-    cases::Problem problem_;
-    std::vector<cases::TensorData> kept_;
-
-public:
-    hattn_attention_desc desc;
-    hattn_attention_args args;
-};
-
 double median(std::vector<double> values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
     std::nth_element(values.begin(), middle, values.end());
     return *middle;
 }
 
-// "same", or the largest difference.
+// "same bits", or the largest difference, NaN where but one result has a number.
 std::string difference(const std::vector<double> &a, const std::vector<double> &b) {
     if (std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0) {
         return "same bits";
     }
     double most = 0.0;
     for (size_t i = 0; i < a.size(); ++i) {
-        most = std::max(most, std::fabs(a[i] - b[i]));
+        const bool are_same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+        const double apart = are_same ? 0.0 : std::fabs(a[i] - b[i]);
+        most = std::isnan(most) || apart <= most ? most : apart;
     }
     char text[32];
     std::snprintf(text, sizeof(text), "differ by %.1e", most);
@@ -184,7 +108,7 @@ std::vector<std::vector<double>> take_turns(const Builds &builds, const hattn_at
 }
 
 void compare(const Builds &builds, const cases::Case &c, const Options &options) {
-    Compared problem(c, options.keys.type);
+    ComparedProblem problem(c, options.keys.type);
     size_t most = 0;
     for (const auto &build : builds) {
         build->plan(problem.desc);
@@ -207,8 +131,10 @@ void compare(const Builds &builds, const cases::Case &c, const Options &options)
         for (size_t turn = 0; turn < times[build].size(); ++turn) {
             ratios.push_back(times[build][turn] / times[0][turn]);
         }
-        std::printf(" %.3f, %.3f, %s |", fastest(build) / fastest(0), median(std::move(ratios)),
-                    difference(outputs[0], outputs[build]).c_str());
+        const std::string kernel = builds[build]->kernel();
+        std::printf(" %.3f, %.3f, %s%s |", fastest(build) / fastest(0), median(std::move(ratios)),
+                    difference(outputs[0], outputs[build]).c_str(),
+                    kernel == builds[0]->kernel() ? "" : (", by " + kernel).c_str());
     }
     std::printf("\n");
     std::fflush(stdout);
@@ -227,6 +153,14 @@ double number(const std::string &option, const std::string &value, double least,
         refuse(option, value, expected);
     }
     return parsed;
+}
+
+int whole(const std::string &option, const std::string &value, int most) {
+    const double parsed = number(option, value, 1, most);
+    if (parsed != std::floor(parsed)) {
+        refuse(option, value, "a whole number");
+    }
+    return static_cast<int>(parsed);
 }
 
 cases::Case shaped(const std::string &shape) {
@@ -263,7 +197,8 @@ void add_cases(const std::string &filter, std::vector<cases::Case> &list) {
     }
     const size_t before = list.size();
     for (const BenchCase &c : bench_cases()) {
-        const bool plain = c.work != Work::kAppending && c.page_size == 0 && !c.force_avx2 && c.threads == 0;
+        const bool plain = c.work != Work::kAppending && c.page_size == 0 && !c.force_avx2 && c.threads == 0 &&
+                           c.algorithm.empty() && c.problem.layout == cases::Layout::kBhsd;
         if (plain && std::regex_search(c.problem.name, pattern)) {
             list.push_back(c.problem);
         }
@@ -305,7 +240,7 @@ Options parse_options(int argc, char **argv) {
             options.keys = key_type(optarg);
             break;
         case 't':
-            options.threads = static_cast<int>(number("--threads", optarg, 1, 1024));
+            options.threads = whole("--threads", optarg, 1024);
             break;
         case 'e':
             options.seconds = number("--seconds", optarg, 0.0, 3600.0);

@@ -218,7 +218,7 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         return;
     }
     chunk_output(r, d, c) = 0.0f;
-    if (options.unseen_rows > 0) {
+    if (options.unseen_step > 0) {
         unseen_values = unseen_rows(granule, kGranuleKeys, options);
     }
     if (!in_pairs) {

@@ -111,7 +111,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     Halide::Func key_starts;  // (k, c) where a key's row starts; defined with StageOptions::place_keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
-    Halide::Func unseen_scores;         // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_rows
+    Halide::Func unseen_scores;         // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_step
     Halide::Func side_sums;             // (side, r, k, c) of products with each other element; defined in_sides
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
@@ -169,7 +169,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
 
 protected:
     // (keys, c) 0; says of so many keys whether a tile's first rows see none of them. Defined with
-    // StageOptions::unseen_rows, to be added to products with these keys.
+    // StageOptions::unseen_step, to be added to products with these keys.
     Halide::Func unseen_rows(const Halide::Var &keys, int block, const StageOptions &options);
 
 private:
@@ -262,7 +262,7 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     // In_bytes integer_output is (r, lane, panel, digit, c), and value_words (side, lane, panel, quad, granule, c)
     // int8, of four keys.
     ByteValues value_bytes;
-    Halide::Func unseen_values;  // (granule, c) unseen_rows(); defined with StageOptions::unseen_rows
+    Halide::Func unseen_values;  // (granule, c) unseen_rows(); defined with StageOptions::unseen_step
     Halide::Func chunk_output;   // (r, d, c) weights . values
     // By_row: whether values have so many elements, for usual sizes of less than a pass.
     std::vector<Halide::Expr> narrow_values;

@@ -69,11 +69,14 @@ bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     return is_one_block(spec.tile) && (fetches_by_row(spec, target) || halves || multiplies_integers(spec, target));
 }
 
-// StageOptions::unseen_rows: a vector of them, of a tile whose rows registers hold all at once.
-int unseen_rows(const KernelSpec &spec, const TargetRow &target) {
+// StageOptions::unseen_step: a vector of rows, of a tile whose rows registers hold all at once. Vectors of four would
+// make six copies of all that is multiplied.
+int unseen_step(const KernelSpec &spec, const TargetRow &target) {
+    constexpr int kFewestRows = 8;
+    const int step = std::max(target.lanes, kFewestRows);
     const bool joined = spec.tile.rows == spec.tile.row_vectors * target.lanes && spec.tile.keys > 0;
     const bool apart = spec.kind == KernelKind::kFlash && target.fetch_by_line && !multiplies_matrices(spec.storage);
-    return joined && apart ? target.lanes : 0;
+    return joined && apart && spec.tile.rows > step ? step : 0;
 }
 
 // StageOptions::sides: a single vector of rows takes a load for each product else. Two of half as many rows need twice
@@ -129,7 +132,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .place_rows = target.fetch_by_line && !head_in_lanes,
                      .place_keys = place_keys,
                      .limits_apart = fetches_operands,
-                     .unseen_rows = unseen_rows(spec, target),
+                     .unseen_step = unseen_step(spec, target),
                      .key_block = spec.tile.key_unroll,
                      .bands = bands});
     const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes

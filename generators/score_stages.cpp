@@ -211,7 +211,7 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
         dot(r, k, c) += nothing + query(r, element) * key_rows(element, k, c);
     } else {
         Expr nothing = ask_with_line(over_dim / kLineFloats, options);
-        if (options.unseen_rows > 0) {
+        if (options.unseen_step > 0) {
             unseen_scores = unseen_rows(k, options.key_block, options);
             nothing += unseen_scores(k / options.key_block, c);
         }
@@ -251,12 +251,12 @@ Func ScoreStages::unseen_rows(const Var &keys, int block, const StageOptions &op
         return c * chunk_keys + keys * block <= last_row + inputs_.last_offset;
     };
     std::vector<Expr> arguments = {options.rows};
-    for (int rows = options.unseen_rows; rows < options.rows; rows += options.unseen_rows) {
+    for (int rows = options.unseen_step; rows < options.rows; rows += options.unseen_step) {
         arguments.insert(arguments.end(), {rows, !seen_by_first(rows)});
     }
     Expr call = Internal::Call::make(Float(32), kUnseenRowsCall, arguments, Internal::Call::Extern);
     Func unseen(kUnseenRows);
-    unseen(keys, c) = select(seen_by_first(options.unseen_rows), likely(0.0f), call);
+    unseen(keys, c) = select(seen_by_first(options.unseen_step), likely(0.0f), call);
     return unseen;
 }
 

@@ -59,9 +59,9 @@ struct StageOptions {
     bool place_keys = false;
     // Limits mask the chunks alone that they cut, in a pass of its own; else scores as they are stored.
     bool limits_apart = false;
-    // The first so many rows of a tile, or a multiple of that, do not multiply what limits hide from all of them: values,
-    // and, but for pairs, key_block keys at a time. With limits_apart.
-    int unseen_rows = 0;
+    // The first so many rows of a tile, or twice as many and so on, do not multiply what limits hide from all of these:
+    // values, and, but for pairs, key_block keys at a time. With limits_apart.
+    int unseen_step = 0;
     int key_block = 1;
     // Of bfloat16 matrices: rows go from scores to the state joined_rows at a time.
     bool bands = false;

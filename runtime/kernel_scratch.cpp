@@ -47,8 +47,8 @@ int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t
     return queries + state + values + keys + std::max(weights_apart, weights_for_keys) + of_hooks + chunk;
 }
 
-// What schedules/x86/matrix_bands.cpp stores, and schedules/x86/overlapped_bands.h twice. The state is turned when
-// queries are gone, in whose place it may come.
+// What schedules/x86/matrix_bands.cpp stores, and schedules/x86/overlapped_bands.h twice. The state is turned a few
+// rows at a time when chunks are done with, which had more.
 int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
     constexpr int64_t kBand = 2 * kMatrixSide;
     const int64_t terms = bfloat16_terms(kernel.storage);
@@ -66,10 +66,7 @@ int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t v
     // Over any type: a key, and values of as many keys as are turned at once, in float32; scales of outputs.
     const int64_t stored =
         takes_any_type(kernel.storage) ? key_row + (kMatrixDepth + 1) * value_row + 8 * kMatrixDepth : 0;
-    const int64_t of_chunks = values + keys + scores + weights + added + stored;
-    const int64_t turned = rows * round_up(value_dim, kMatrixSide);
-    const int64_t beside = turned <= queries && 2 * turned > queries ? 0 : turned;
-    return queries + state + std::max(of_chunks, beside);
+    return queries + state + values + keys + scores + weights + added + stored;
 }
 
 }  // namespace

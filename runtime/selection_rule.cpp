@@ -35,9 +35,11 @@ constexpr int64_t kShortKeys = 1024;
 // Up to this many rows per head it matters how they fill tiles.
 constexpr int64_t kFewRows = 96;
 
-// Over this many keys at most so many rows of a kv head are for split_kv, whose tiles are smaller, if they fill no more
-// than 3/4 of the rows that flash takes for them, and that multiplies no matrices. Measured, see docs/decisions/0065.
-constexpr int64_t kFewRowsKeys = 1024;
+// Up to so many rows of a kv head are for split_kv, whose tiles are smaller, if they fill no more than 5/6 of the rows
+// that flash takes for them. Of stored types, which each tile brings into float32, up to kFewRows that fill no more
+// than 3/4; where flash multiplies pairs of bfloat16, over so many keys at most. Measured, see docs/decisions/0065 and
+// 0080.
+constexpr int64_t kBadlyFilledRows = 160, kBadlyFilledKeysOfPairs = 1024;
 
 // A row of split_kv takes as long as so many fifths of one in a tile of flash that multiplies sums of three bfloat16
 // numbers: with heads of kShortHead elements and more, and with shorter ones. Measured, see docs/decisions/0069.
@@ -121,22 +123,27 @@ bool fills_naive(const KernelSet &kernels, const Problem &problem, int64_t query
            kv_length <= kNaiveKeys;
 }
 
-// Whether few rows are better off in the small tiles of split_kv than in those of flash, which they leave half empty.
+// Whether few rows are better off in the small tiles of split_kv than in those of flash, of which they fill less.
 bool fills_badly(const Problem &problem, const Choice &flash, const Choice &split_kv, int64_t query_length,
                  int64_t kv_length) {
-    if (query_length * problem.group_size() > kFewRows) {
-        return false;
-    }
+    const int64_t rows = query_length * problem.group_size();
     const int64_t of_split_kv = tile_rows(split_kv, problem, query_length);
     const int64_t of_flash = tile_rows(flash, problem, query_length);
     const KernelInfo &kernel = *flash.kernel;
+    if (kernel.storage == KeyStorage::kFloat32) {
+        return rows <= kBadlyFilledRows && 6 * of_split_kv <= 5 * of_flash;
+    }
+    if (rows > kFewRows) {
+        return false;
+    }
     if (bfloat16_terms(kernel.storage) == 3) {
         const int64_t tiles = of_flash / kernel.tile.rows;
         const int64_t cost = tiles * (kernel.tile.rows + more_rows(kernel)) * round_up(kv_length, kernel.tile.keys);
         const int64_t fifths = problem.key_dim < kShortHead ? kFifthsOfTermsOfShortHeads : kFifthsOfTerms;
         return fifths * of_split_kv * kv_length <= 5 * cost;
     }
-    return kv_length <= kFewRowsKeys && !multiplies_matrices(kernel.storage) && 4 * of_split_kv <= 3 * of_flash;
+    const bool few_keys = kernel.storage != KeyStorage::kBfloat16 || kv_length <= kBadlyFilledKeysOfPairs;
+    return few_keys && !multiplies_matrices(kernel.storage) && 4 * of_split_kv <= 3 * of_flash;
 }
 
 Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {

@@ -11,13 +11,14 @@ namespace hattn {
 namespace {
 
 // Of decode. Starting and ending a split costs as much as 50 to 90 keys, and what it begins with nobody has asked for,
-// so that a sequence which makes many splits has longer ones (decisions 0064, 0073), as have many rows, and few of
-// short heads (0069).
+// so that a sequence which makes many splits has longer ones (decisions 0064, 0073), as have many rows, unless these
+// would make few tasks (0080), and few of short heads (0069).
 constexpr int64_t kSplitKeys = 512;
 constexpr int64_t kLongSplitKeys = 1024;
 constexpr int64_t kLongestSplitKeys = 4096;
 constexpr int64_t kManySplits = 32;                         // over all kv heads
 constexpr int64_t kManyRows = 9, kFewRowsOfShortHeads = 2;  // of a kv head
+constexpr int64_t kSplitTileRows = 32;
 
 constexpr int64_t kUnfusedSplitKeys = 1024;
 constexpr int64_t kMostSplits = 1024;
@@ -26,8 +27,8 @@ constexpr int64_t kMostSplits = 1024;
 constexpr int64_t kFlashTiles = 16;
 constexpr int64_t kFlashTileRows = 64;
 constexpr int64_t kFlashSplitKeys = 2048;
-// With fewer tasks than so many of those, one for each kv head, splits have half the keys; see decision 0063.
-constexpr int64_t kFlashTasks = 4;
+// With fewer tasks than so many, one for each kv head and split of those, splits have half the keys; see decision 0063.
+constexpr int64_t kFewTasks = 4;
 constexpr int64_t kSplitKeysOfFewTasks = kFlashSplitKeys / 2;
 
 constexpr int64_t kStep = 512;
@@ -65,13 +66,16 @@ int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t 
     }
     if (tile_rows_ == 0) {
         const int64_t rows = query_length * problem.group_size();
-        const bool is_long = rows >= kManyRows || (problem.key_dim < kShortHead && rows <= kFewRowsOfShortHeads);
+        const int64_t tiles = problem.kv_heads * ceil_div(rows, kSplitTileRows);
+        const bool few_tasks = tiles * ceil_div(kv_length, kLongSplitKeys) < kFewTasks;
+        const bool is_long =
+            rows >= kManyRows ? !few_tasks : problem.key_dim < kShortHead && rows <= kFewRowsOfShortHeads;
         const int64_t fewest = is_long ? std::max(fewest_keys_, kLongSplitKeys) : fewest_keys_;
         const int64_t of_many = problem.kv_heads * kv_length / kManySplits / kStep * kStep;
         return cut(kv_length, std::clamp(of_many, fewest, std::max(fewest, keys_of_many_)), most_);
     }
     const int64_t splits = most_ / ceil_div(problem.query_heads * query_length, tile_rows_);
-    const bool few_tasks = problem.kv_heads * ceil_div(kv_length, fewest_keys_) < kFlashTasks;
+    const bool few_tasks = problem.kv_heads * ceil_div(kv_length, fewest_keys_) < kFewTasks;
     const int64_t split = splits > 1 ? cut(kv_length, few_tasks ? kSplitKeysOfFewTasks : fewest_keys_, splits) : 0;
     return split < kv_length ? split : 0;
 }
@@ -81,7 +85,7 @@ int64_t UsualSplits::most(int64_t kv_length) const {
         return 1;
     }
     const int64_t of_few_tasks =
-        tile_rows_ > 0 ? ceil_div(std::min(kv_length, (kFlashTasks - 1) * fewest_keys_), kSplitKeysOfFewTasks) : 0;
+        tile_rows_ > 0 ? ceil_div(std::min(kv_length, (kFewTasks - 1) * fewest_keys_), kSplitKeysOfFewTasks) : 0;
     const int64_t splits = std::max(ceil_div(kv_length, fewest_keys_), of_few_tasks);
     return std::max(std::min(splits, most_), ceil_div(kv_length, kMaxKeysPerCall));
 }

@@ -8,13 +8,13 @@
 
 namespace hattn::schedules::simd {
 
-// Of a tile's rows the first ones see fewer keys than the last: of the block on the diagonal a quarter is computed for
+// Of a tile's rows the first ones see fewer keys than the last: of the block on the diagonal half is computed for
 // nothing where registers hold all rows of a tile at once.
 //
 // A Func of generators::kUnseenRows is 0 and is added to products. Where it is computed, it says of the keys at hand
-// whether they are hidden from the first so many rows, or more of them (generators::kUnseenRowsCall: the rows of a tile,
-// then numbers of rows, in rising order, and whether the keys are hidden from as many). What consumes it is made several
-// times then: with the sums of all rows, and for each of these numbers with those of the others alone.
+// whether they are hidden from the first so many rows, or from more of them (generators::kUnseenRowsCall: the rows of a
+// tile, then numbers of rows, in rising order, and whether keys are hidden from as many). What consumes it is made
+// several times then: with the sums of all rows, and for each of these numbers with those of the others alone.
 class UnseenRows : public Halide::Internal::IRMutator {
     using IRMutator::visit;
 

@@ -31,8 +31,9 @@ struct Heads {
 };
 
 nlohmann::json planned(const test::ContextPtr &context, Heads heads, int64_t rows, int64_t keys, int64_t batch = 1,
-                       int64_t head_dim = 16) {
+                       int64_t head_dim = 16, hattn_dtype dtype = HATTN_FLOAT32) {
     hattn_attention_desc desc = some_desc(rows, keys);
+    desc.dtype = dtype;
     desc.batch = batch;
     desc.query_heads = heads.query;
     desc.kv_heads = heads.kv;
@@ -324,9 +325,51 @@ TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
     EXPECT_EQ(algorithm(24, 256, 4), badly_filled);
     EXPECT_EQ(algorithm(64, 256), "flash");
     EXPECT_EQ(algorithm(97, 256), "flash");
-    // Tiles that multiply terms have a bound of their own: the next test.
-    const bool has_terms = planned(context, {2, 2}, 512, 1025).at("kernel").get<std::string>().starts_with("amx_");
-    EXPECT_EQ(algorithm(96, 1025), has_terms ? "split_kv" : "flash");
+}
+
+// Over any number of keys, and in float32 up to 160 rows; tiles that multiply terms have bounds of their own.
+TEST(Rule, MoreRowsThatFillFlashBadlyAreForSplitKv) {
+    const char *target = "target=x86-avx512";
+    if (!test::new_context(target).outcome.ok()) {
+        GTEST_SKIP() << "this CPU has no AVX-512";
+    }
+    test::ContextPtr context = test::make_context(1, target);
+    const nlohmann::json usual = planned(context, {2, 2}, 512, 2048);
+    if (!usual.at("kernel").get<std::string>().starts_with("flash_")) {
+        GTEST_SKIP() << usual.at("kernel") << " multiplies terms";
+    }
+    const char *badly_filled = usual.at("tile").at("rows") == 64 ? "split_kv" : "flash";
+    const auto algorithm = [&](int64_t rows, int64_t keys, hattn_dtype dtype = HATTN_FLOAT32) {
+        return planned(context, {2, 2}, rows, keys, 1, 64, dtype).at("algorithm");
+    };
+    EXPECT_EQ(algorithm(129, 256), badly_filled);
+    EXPECT_EQ(algorithm(160, 256), badly_filled);
+    EXPECT_EQ(planned(context, {8, 2}, 40, 256).at("algorithm"), badly_filled);
+    EXPECT_EQ(algorithm(161, 256), "flash");
+    EXPECT_EQ(algorithm(224, 256), "flash");
+    EXPECT_EQ(algorithm(96, 1 << 15), badly_filled);
+    EXPECT_EQ(algorithm(128, 1 << 15), "flash");
+    EXPECT_EQ(algorithm(160, 1 << 15), badly_filled);
+    EXPECT_EQ(algorithm(96, 2048, HATTN_FLOAT16), badly_filled);
+    EXPECT_EQ(algorithm(160, 2048, HATTN_FLOAT16), "flash");
+    // What flash multiplies in pairs.
+    if (cpu_has_features("amd")) {
+        EXPECT_EQ(algorithm(96, 2048, HATTN_BFLOAT16), "flash");
+    }
+}
+
+// Tiles of flash have 24 rows, of split_kv 16.
+TEST(Rule, RowsThatFillFlashBadlyOnAvx2AreForSplitKv) {
+    const char *target = "target=x86-avx2";
+    if (!test::new_context(target).outcome.ok()) {
+        GTEST_SKIP() << "this CPU has no AVX2";
+    }
+    test::ContextPtr context = test::make_context(1, target);
+    const auto algorithm = [&](int64_t rows) { return planned(context, {2, 2}, rows, 2048).at("algorithm"); };
+    EXPECT_EQ(algorithm(80), "split_kv");
+    EXPECT_EQ(algorithm(64), "flash");
+    EXPECT_EQ(algorithm(112), "flash");
+    EXPECT_EQ(algorithm(160), "flash");
 }
 
 // Three terms take longer for a row, of short heads by less, and as long for a tile whatever its rows.
@@ -356,6 +399,13 @@ TEST(Rule, ManySplitsOfDecodeAreLonger) {
     };
     EXPECT_EQ(split(2, 4096, 1, 4), 512);
     EXPECT_EQ(split(2, 4096, 1, 5), 1024);
+    // Unless that leaves tasks for few threads alone.
+    EXPECT_EQ(split(2, 1024, 1, 5), 512);
+    EXPECT_EQ(split(2, 1024, 1, 16), 512);
+    EXPECT_EQ(split(2, 1024, 1, 17), 1024);  // two tiles of each kv head
+    EXPECT_EQ(split(2, 1025, 1, 5), 1024);
+    EXPECT_EQ(split(1, 3072, 1, 5), 512);
+    EXPECT_EQ(split(1, 3073, 1, 5), 1024);
     // Of short heads few rows do, too.
     EXPECT_EQ(split(2, 4096, 1, 1, 64), 1024);
     EXPECT_EQ(split(2, 4096, 1, 2, 64), 512);

@@ -1,0 +1,87 @@
+#include "compared_problem.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "number_formats.h"
+#include "random.h"
+
+namespace hattn::bench {
+
+namespace {
+
+bool is_half(hattn_dtype type) {
+    return type == HATTN_FLOAT16 || type == HATTN_BFLOAT16;
+}
+
+// Integers of any size do: time does not depend on them.
+cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t seed) {
+    const cases::Extents extents = cases::extents_of(floats);
+    const int64_t row = type == HATTN_INT4 ? (extents[3] + 1) / 2 : extents[3];  // elements, or bytes with two
+    cases::TensorData made =
+        cases::make_tensor(type == HATTN_INT4 ? HATTN_INT8 : type, {extents[0], extents[1], extents[2], row});
+    if (is_half(type)) {
+        cases::for_each_index(extents, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+            cases::element<uint16_t>(made.view, b, h, s, d) =
+                cases::encode(type, cases::element<float>(floats, b, h, s, d));
+        });
+        return made;
+    }
+    cases::Random random(seed);
+    std::generate_n(made.storage->data(), made.storage->size(),
+                    [&] { return static_cast<std::byte>(random.bits() & 0xff); });
+    if (type == HATTN_INT4) {
+        made.view.dtype = type;
+        made.view.extent[3] = extents[3];
+        for (int d = 0; d < 3; ++d) {
+            made.view.stride[d] *= 2;
+        }
+    }
+    return made;
+}
+
+cases::TensorData block_scales(const hattn_tensor &side) {
+    constexpr int64_t kBlock = 32;
+    constexpr float kScale = 1.0f / 64;
+    const int64_t blocks = (side.extent[3] + kBlock - 1) / kBlock;
+    cases::TensorData scales =
+        cases::make_tensor(HATTN_FLOAT32, {side.extent[0], side.extent[1], side.extent[2], blocks});
+    std::fill_n(scales.floats(), cases::element_count(scales.view), kScale);
+    return scales;
+}
+
+}  // namespace
+
+ComparedProblem::ComparedProblem(const cases::Case &c, hattn_dtype keys)
+    : floats(c), desc(floats.desc), args(floats.args) {
+    if (keys == HATTN_FLOAT32) {
+        return;
+    }
+    desc.k_dtype = desc.v_dtype = keys;
+    args.k = keep(in_type(floats.args.k, keys, 1));
+    args.v = keep(in_type(floats.args.v, keys, 2));
+    if (is_half(keys)) {
+        desc.dtype = desc.out_dtype = keys;
+        args.q = keep(in_type(floats.args.q, keys, 3));
+        args.out = keep(in_type(floats.args.out, keys, 4));
+        return;
+    }
+    args.k_scale = keep(block_scales(floats.args.k));
+    args.v_scale = keep(block_scales(floats.args.v));
+}
+
+std::vector<double> ComparedProblem::output() const {
+    std::vector<double> values;
+    cases::for_each_index(cases::extents_of(args.out), [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+        values.push_back(args.out.dtype == HATTN_FLOAT32
+                             ? cases::element<float>(args.out, b, h, s, d)
+                             : cases::decode(args.out.dtype, cases::element<uint16_t>(args.out, b, h, s, d)));
+    });
+    return values;
+}
+
+const hattn_tensor &ComparedProblem::keep(cases::TensorData tensor) {
+    return stored.emplace_back(std::move(tensor)).view;
+}
+
+}  // namespace hattn::bench
