@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "cpu_features.h"
@@ -299,19 +300,41 @@ const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &proble
 
 namespace {
 
-Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    for (const auto &[grids, decider] :
-         {std::pair(kernels.machine, Decider::kMachine), std::pair(kernels.shipped, Decider::kShipped)}) {
-        const TuningEntry *entry = nearest_entry(grids, problem, query_length, kv_length);
-        if (entry && entry->algorithm != HATTN_ALGORITHM_AUTO) {
-            if (Choice choice; choose_by_entry(kernels, problem, *entry, query_length, kv_length, choice)) {
-                choice.decider = decider;
-                choice.entry = entry;
-                return choice;
-            }
-        }
+// What an entry of these grids says, if there is one for the class.
+std::optional<Choice> choose_by_grids(const KernelSet &kernels, const Problem &problem, const TuningGrids &grids,
+                                      Decider decider, int64_t query_length, int64_t kv_length) {
+    const TuningEntry *entry = nearest_entry(grids, problem, query_length, kv_length);
+    Choice choice;
+    if (!entry || entry->algorithm == HATTN_ALGORITHM_AUTO ||
+        !choose_by_entry(kernels, problem, *entry, query_length, kv_length, choice)) {
+        return std::nullopt;
     }
-    return choose_by_rule(kernels, problem, query_length, kv_length);
+    choice.decider = decider;
+    choice.entry = entry;
+    return choice;
+}
+
+Choice choose_default(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const std::optional<Choice> shipped =
+        choose_by_grids(kernels, problem, kernels.shipped, Decider::kShipped, query_length, kv_length);
+    return shipped ? *shipped : choose_by_rule(kernels, problem, query_length, kv_length);
+}
+
+// Sums of the same parts in the same order, as far as tiles of other rows have them.
+bool sums_alike(const Choice &a, const Choice &b) {
+    return a.algorithm == b.algorithm && a.split_keys == b.split_keys && a.kernel->storage == b.kernel->storage &&
+           a.kernel->tile.keys == b.kernel->tile.keys;
+}
+
+Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const std::optional<Choice> measured =
+        choose_by_grids(kernels, problem, kernels.machine, Decider::kMachine, query_length, kv_length);
+    if (measured && !measured->entry->invariant) {
+        return *measured;
+    }
+    // At other lengths of an entry's class the default may be another one.
+    const Choice usual = choose_default(kernels, problem, query_length, kv_length);
+    return measured && sums_alike(*measured, usual) ? *measured : usual;
 }
 
 }  // namespace

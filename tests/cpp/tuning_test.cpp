@@ -203,13 +203,25 @@ TEST(Tuning, FewerRowsReadKeysNoMoreOftenThanTheyNeed) {
 
 // With a window, tiles of other rows start at other keys.
 TEST(Tuning, InvariantEntriesAreNotForWindows) {
-    cases::Case c = some_case(40, 700);
+    cases::Case c = some_case(200, 700);
     const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_FLASH), true));
     test::ContextPtr context = test::context_with_tuning(file.path());
     EXPECT_EQ(explain(context.get(), c).at("decided_by"), "machine");
     EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("invariant"), true);
     c.window_left = 600;
     EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
+}
+
+// Lengths of one class may have several defaults.
+TEST(Tuning, InvariantEntriesDecideWhereTheDefaultSumsAlike) {
+    const cases::Case c = some_case(200, 700);
+    const json choice = choice_of(c, HATTN_ALGORITHM_SPLIT_KV);
+    for (const bool invariant : {false, true}) {
+        const test::TuningFile file(database_for(c, choice, invariant));
+        const json plan = explain(test::context_with_tuning(file.path()).get(), c);
+        EXPECT_EQ(plan.at("decided_by") == "machine", !invariant);
+        EXPECT_EQ(plan.at("algorithm"), invariant ? "flash" : "split_kv");
+    }
 }
 
 TEST(Tuning, ForcedKernelsComeFirst) {

@@ -268,7 +268,7 @@ def test_ctrl_c_keeps_what_is_measured(path):
 def test_invariant_choices_have_the_bits_of_the_default(rng, tmp_path, monkeypatch):
     """Whatever it chooses: each candidate that is timed gives the default's bits, at other lengths of the class too."""
     tuner = _hattn.Tuner(1)
-    shape = {"query_heads": 4, "kv_heads": 2, "query_length": 72, "kv_length": 200, "key_dim": 32}
+    shape = {"query_heads": 4, "kv_heads": 2, "query_length": 88, "kv_length": 200, "key_dim": 32}
     problem = shapes.Problem([shape])
     options = session.Options(seconds=0.2, invariant=True)
     (result,) = session.run([problem], None, tuner, options)
@@ -281,12 +281,15 @@ def test_invariant_choices_have_the_bits_of_the_default(rng, tmp_path, monkeypat
         choice = candidate["choice"]
         assert choice["algorithm"] == default["algorithm"] and choice["split_keys"] == default["split_keys"]
         database.merge(tmp_path / f"{at}.json", [{**entry, "choice": choice}])
-        for rows, keys in ((64, 200), (50, 180), (85, 240)):
+        # With 72 rows the default may be another algorithm, which then is taken.
+        for rows, keys in ((64, 200), (50, 180), (85, 240), (72, 200)):
             arrays = arrays_of(rng, {**shape, "query_length": rows, "kv_length": keys})
             monkeypatch.setenv("HATTN_TUNING", "none")
-            usual = hattn.attention(*arrays, causal=True)
+            usual, usual_algorithm = hattn.attention(*arrays, causal=True), hattn.explain(*arrays, causal=True)["algorithm"]
             monkeypatch.setenv("HATTN_TUNING", str(tmp_path / f"{at}.json"))
-            assert hattn.explain(*arrays, causal=True)["decided_by"] == "machine"
+            explained = hattn.explain(*arrays, causal=True)
+            assert explained["algorithm"] == usual_algorithm
+            assert (explained["decided_by"] == "machine") == (usual_algorithm == default["algorithm"])
             assert_same_bits(hattn.attention(*arrays, causal=True), usual)
 
 
