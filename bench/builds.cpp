@@ -20,6 +20,7 @@
 #include "bench_cases.h"
 #include "compared_problem.h"
 #include "loaded_build.h"
+#include "statistics.h"
 #include "stopwatch.h"
 #include "tensor_data.h"
 
@@ -64,22 +65,17 @@ struct Options {
     std::vector<std::string> builds;
 };
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
-// "same bits", or the largest difference, NaN where but one result has a number.
+// "same bits", or the largest difference.
 std::string difference(const std::vector<double> &a, const std::vector<double> &b) {
     if (std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0) {
         return "same bits";
     }
     double most = 0.0;
     for (size_t i = 0; i < a.size(); ++i) {
-        const bool are_same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
-        const double apart = are_same ? 0.0 : std::fabs(a[i] - b[i]);
-        most = std::isnan(most) || apart <= most ? most : apart;
+        if (std::isnan(a[i]) != std::isnan(b[i])) {
+            return "differ by nan";
+        }
+        most = std::max(most, std::fabs(a[i] - b[i]));
     }
     char text[32];
     std::snprintf(text, sizeof(text), "differ by %.1e", most);
@@ -132,7 +128,7 @@ void compare(const Builds &builds, const cases::Case &c, const Options &options)
             ratios.push_back(times[build][turn] / times[0][turn]);
         }
         const std::string kernel = builds[build]->kernel();
-        std::printf(" %.3f, %.3f, %s%s |", fastest(build) / fastest(0), median(std::move(ratios)),
+        std::printf(" %.3f, %.3f, %s%s |", fastest(build) / fastest(0), autotune::median(std::move(ratios)),
                     difference(outputs[0], outputs[build]).c_str(),
                     kernel == builds[0]->kernel() ? "" : (", by " + kernel).c_str());
     }

@@ -17,9 +17,7 @@ bool is_half(hattn_dtype type) {
 // Integers of any size do: time does not depend on them.
 cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t seed) {
     const cases::Extents extents = cases::extents_of(floats);
-    const int64_t row = type == HATTN_INT4 ? (extents[3] + 1) / 2 : extents[3];  // elements, or bytes with two
-    cases::TensorData made =
-        cases::make_tensor(type == HATTN_INT4 ? HATTN_INT8 : type, {extents[0], extents[1], extents[2], row});
+    cases::TensorData made = type == HATTN_INT4 ? cases::make_int4_tensor(extents) : cases::make_tensor(type, extents);
     if (is_half(type)) {
         cases::for_each_index(extents, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
             cases::element<uint16_t>(made.view, b, h, s, d) =
@@ -30,13 +28,6 @@ cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t
     cases::Random random(seed);
     std::generate_n(made.storage->data(), made.storage->size(),
                     [&] { return static_cast<std::byte>(random.bits() & 0xff); });
-    if (type == HATTN_INT4) {
-        made.view.dtype = type;
-        made.view.extent[3] = extents[3];
-        for (int d = 0; d < 3; ++d) {
-            made.view.stride[d] *= 2;
-        }
-    }
     return made;
 }
 

@@ -75,6 +75,9 @@ T &element(const hattn_tensor &tensor, int64_t i0, int64_t i1, int64_t i2, int64
 TensorData make_tensor(hattn_dtype dtype, const Extents &extents, const std::array<int, 4> &order = {0, 1, 2, 3},
                        const Gaps &gaps = {});
 
+// Dense, two elements to a byte: strides are even.
+TensorData make_int4_tensor(const Extents &extents);
+
 // Every byte of the storage, gaps included.
 void fill_bytes(TensorData &tensor, unsigned char value);
 // Whether every byte that no element of the tensor covers still holds `value`.

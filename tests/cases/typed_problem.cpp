@@ -108,20 +108,8 @@ double ratio_of(const hattn_tensor &scales) {
     return most > 0.0 ? most / least : 1.0;
 }
 
-// Two elements a byte, rows dense: strides that have to be even.
 TensorData make_integers(const hattn_tensor &side, hattn_dtype type) {
-    if (type == HATTN_INT8) {
-        return like(side, type);
-    }
-    const Extents extents = extents_of(side);
-    const int64_t bytes = (extents[3] + 1) / 2;
-    TensorData packed = make_tensor(HATTN_INT8, {extents[0], extents[1], extents[2], bytes});
-    packed.view.dtype = HATTN_INT4;
-    packed.view.extent[3] = extents[3];
-    for (int d = 0; d < 3; ++d) {
-        packed.view.stride[d] *= 2;
-    }
-    return packed;
+    return type == HATTN_INT8 ? like(side, type) : make_int4_tensor(extents_of(side));
 }
 
 void put_integer(const hattn_tensor &integers, int64_t b, int64_t h, int64_t s, int64_t d, int value) {
