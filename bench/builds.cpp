@@ -20,6 +20,7 @@
 #include "bench_cases.h"
 #include "compared_problem.h"
 #include "loaded_build.h"
+#include "number_option.h"
 #include "statistics.h"
 #include "stopwatch.h"
 #include "tensor_data.h"
@@ -140,25 +141,6 @@ void compare(const Builds &builds, const cases::Case &c, const Options &options)
     throw std::invalid_argument(option + ": is \"" + value + "\", but must be " + expected);
 }
 
-double number(const std::string &option, const std::string &value, double least, double most) {
-    char *end = nullptr;
-    const double parsed = std::strtod(value.c_str(), &end);
-    if (value.empty() || *end != '\0' || !(parsed >= least && parsed <= most)) {
-        char expected[64];
-        std::snprintf(expected, sizeof(expected), "a number from %g to %g", least, most);
-        refuse(option, value, expected);
-    }
-    return parsed;
-}
-
-int whole(const std::string &option, const std::string &value, int most) {
-    const double parsed = number(option, value, 1, most);
-    if (parsed != std::floor(parsed)) {
-        refuse(option, value, "a whole number");
-    }
-    return static_cast<int>(parsed);
-}
-
 cases::Case shaped(const std::string &shape) {
     static const std::regex pattern("([1-9][0-9]{0,5})(x[1-9][0-9]{0,5}){5}");
     if (!std::regex_match(shape, pattern)) {
@@ -236,10 +218,10 @@ Options parse_options(int argc, char **argv) {
             options.keys = key_type(optarg);
             break;
         case 't':
-            options.threads = whole("--threads", optarg, 1024);
+            options.threads = static_cast<int>(whole_number_option("--threads", optarg, 1024));
             break;
         case 'e':
-            options.seconds = number("--seconds", optarg, 0.0, 3600.0);
+            options.seconds = number_option("--seconds", optarg, 0.0, 3600.0);
             break;
         case 'h':
             std::fputs(kUsage, stdout);

@@ -12,11 +12,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include <benchmark/benchmark.h>
 
 #include "measured.h"
+#include "number_option.h"
 
 namespace {
 
@@ -104,13 +106,12 @@ bool starts_with(const std::string &text, const std::string &prefix, std::string
     std::exit(2);
 }
 
-int positive(const std::string &text) {
-    char *end = nullptr;
-    long value = std::strtol(text.c_str(), &end, 10);
-    if (text.empty() || *end != '\0' || value < 1 || value > 1024) {
-        refuse("--threads: is \"" + text + "\", but must be a number from 1 to 1024");
+int threads_of(const std::string &text) {
+    try {
+        return static_cast<int>(whole_number_option("--threads", text, 1024));
+    } catch (const std::invalid_argument &error) {
+        refuse(error.what());
     }
-    return static_cast<int>(value);
 }
 
 // Takes our own options out of argv and leaves the others to Google Benchmark.
@@ -120,7 +121,7 @@ Options parse_options(int &argc, char **argv) {
     for (int a = 1; a < argc; ++a) {
         std::string value;
         if (starts_with(argv[a], "--threads=", value)) {
-            options.threads = positive(value);
+            options.threads = threads_of(value);
         } else if (starts_with(argv[a], "--verify=", value)) {
             if (value != "true" && value != "false") {
                 refuse("--verify: is \"" + value + "\", but must be true or false");

@@ -10,13 +10,13 @@
 //     measured    time of unfused over fused, less 1; negative where unfused is faster
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
 #include "measured.h"
+#include "number_option.h"
 
 namespace {
 
@@ -78,18 +78,8 @@ void compare(const Options &options, int rows, int dim, int group) {
     std::fflush(stdout);
 }
 
-int positive(const std::string &option, const char *text) {
-    char *end = nullptr;
-    const long value = std::strtol(text, &end, 10);
-    constexpr long kMost = 1 << 20;
-    if (*text == '\0' || *end != '\0' || value < 1 || value > kMost) {
-        throw std::invalid_argument(option + ": is \"" + text + "\", but must be a number from 1 to " +
-                                    std::to_string(kMost));
-    }
-    return static_cast<int>(value);
-}
-
 Options parse_options(int argc, char **argv) {
+    constexpr int64_t kMost = 1 << 20;
     Options options;
     const struct {
         std::string prefix;
@@ -100,7 +90,8 @@ Options parse_options(int argc, char **argv) {
         bool found = false;
         for (const auto &[prefix, value] : known) {
             if (argument.starts_with(prefix)) {
-                *value = positive(prefix.substr(0, prefix.size() - 1), argv[a] + prefix.size());
+                *value = static_cast<int>(
+                    whole_number_option(prefix.substr(0, prefix.size() - 1), argv[a] + prefix.size(), kMost));
                 found = true;
             }
         }

@@ -26,10 +26,7 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     const int block = options.fetch_block;
     const int asks = lines_of_step(block);
     Expr first_key = k * block;
-    // With rows in the lanes, keys of any type are brought into float32 a chunk at a time: the next block of them is in
-    // use already.
-    Expr next_key =
-        any_storage && !whole_lines ? key_index(first_key, c + 1) : key_index(first_key + options.fetch_lead, c);
+    Expr next_key = key_index(first_key + options.fetch_lead, c);
     const bool fetch_keys = options.fetch_pass == 0;
     Expr none = 0;
     fetch_starts(k, c) = Tuple(inputs_.value_start(key_index(first_key, c)),
@@ -146,9 +143,11 @@ Expr ScoreStages::step_count() const {
                          : over_dim.x.extent() / kLineFloats;
 }
 
+// Of any storage as many as 16 bits have: of float32 there every second one.
 int ScoreStages::lines_of_step(int block) const {
     constexpr int kLineBits = 512;
-    return std::max(1, block * step_elements * storage_bits(all_type) / kLineBits);
+    const int bits = any_storage ? storage_bits(HATTN_FLOAT16) : storage_bits(all_type);
+    return std::max(1, block * step_elements * bits / kLineBits);
 }
 
 // All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key need

@@ -12,9 +12,8 @@ struct FetchedKeys {
     // lines of a key: of heads of floats that are usual, in place of fetched_line, as LLVM moves no load across what is
     // asked for.
     Halide::Func asked;
-    // (block, c) Tuple of where the rows start that a block asks for: its values, and keys fetch_lead further, or of
-    // the next chunk with any_storage but without whole_lines. By_row the keys alone. In_digits (granule, c) Tuple of
-    // keys, values and the scales of these.
+    // (block, c) Tuple of where the rows start that a block asks for: its values, and keys fetch_lead further. By_row
+    // the keys alone. In_digits (granule, c) Tuple of keys, values and the scales of these.
     Halide::Func fetch_starts;
     Halide::Func fetch_lines;   // (k % asks, line) Tuple of how far behind these starts a line is
     Halide::Func fetched_line;  // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts

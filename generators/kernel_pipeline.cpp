@@ -24,10 +24,11 @@ using schedules::TargetRow;
 
 namespace {
 
-// StageOptions::fetch_block. With the head in the lanes schedules are made for it. Flash over other types than float32
-// brings a chunk into it before it multiplies, by loops that no multiplication waits for: there it does not pay.
+// StageOptions::fetch_block. With the head in the lanes schedules are made for it. Flash over pairs of bfloat16 puts
+// the values of a chunk together before it multiplies, by a loop that no multiplication waits for.
 int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_lanes) {
-    const bool flash = spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
+    const bool in_place_or_blocks = spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAny;
+    const bool flash = spec.kind == KernelKind::kFlash && in_place_or_blocks;
     const bool by_line = target.fetch_by_line && (flash || spec.kind == KernelKind::kSplitKv);
     return head_in_lanes || by_line ? spec.tile.key_unroll : 0;
 }
@@ -103,7 +104,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
     const bool place_keys =
         fetches_operands && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kBfloat16);
-    const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash;
+    // Of other types they are in float32 before and behind the kernel, a tile at a time.
+    const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
     AttentionInputs inputs(spec.storage, target.lanes);
     AttentionStages stages(
         inputs,

@@ -221,7 +221,10 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
 }
 
 Expr ScoreStages::ask_with_line(const Expr &line, const StageOptions &options) {
-    Expr nothing = fetched_line.defined() ? fetched_line(k, line, c) : Expr(0.0f);
+    Expr nothing(0.0f);
+    if (fetched_line.defined()) {
+        nothing = fetched_line(k / (options.fetch_block / lines_of_step(options.fetch_block)), line, c);
+    }
     if (options.fetch_rows > 0) {
         ask_for_rows(options);
         nothing += asked_rows(k / options.fetch_block, line, c);

@@ -21,8 +21,7 @@ struct StageOptions {
     int dim_multiple = 1;  // the dot product runs over Dk rounded up to this, with zeros in the query
     float unit = 1.0f;     // see ScoreContext
     // With each line of the dot products of a block of so many keys, ask for as many lines as they have in their type,
-    // of the keys so much further on, over any storage with rows in the lanes a chunk, and of the block's values. 0:
-    // for none.
+    // over any storage as they have of 16 bits, of the keys so much further on, and of the block's values. 0: for none.
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;

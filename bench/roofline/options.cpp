@@ -1,11 +1,12 @@
 #include "options.h"
 
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
+
+#include "number_option.h"
 
 namespace hattn::roofline {
 
@@ -30,12 +31,7 @@ std::vector<std::string> words_of(const std::string &text) {
 }
 
 int64_t number(const std::string &option, const std::string &text) {
-    char *end = nullptr;
-    const long value = std::strtol(text.c_str(), &end, 10);
-    if (text.empty() || *end != '\0' || value < 1 || value > 1 << 24) {
-        throw std::invalid_argument(option + ": is \"" + text + "\", but must be a number from 1 to 16777216");
-    }
-    return value;
+    return bench::whole_number_option(option, text, 1 << 24);
 }
 
 void set_hooks(cases::Case &c, const std::string &text) {

@@ -160,9 +160,7 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
             .vectorize(s.d, lanes, TailStrategy::RoundUp)
             .unroll(s.side)
             .partition(s.d, Partition::Always);
-    } else if (s.any_storage) {
-        schedule_stored(s.chunk_value, s.d, s.value_type, LoopLevel(s.state, s.over_chunks.x), lanes);
-    } else if (s.hides_keys && !s.values_in_place) {
+    } else if (s.hides_keys && !s.values_in_place && !s.any_storage) {
         s.chunk_value.compute_at(s.state, s.over_chunks.x)
             .vectorize(s.d, lanes, TailStrategy::RoundUp)
             .partition(s.d, Partition::Always);

@@ -28,20 +28,44 @@ void schedule_products(Stage products, const RDom *pairs, const Var &r, const Va
     products.unroll(r).unroll(across);
 }
 
+// Elements of stored values that are brought into float32 at a time, of all keys of a chunk: a cache line of 16 bits,
+// and no more than the first-level cache holds beside the chunk's weights.
+constexpr int kPassElements = 32;
+
+// Once for all rows, in the loop over `pass`es.
+void schedule_stored_values(AttentionStages &s, const Var &pass, int lanes) {
+    Var vector("d_vector");
+    s.chunk_value.compute_at(s.state, pass)
+        .hoist_storage_root()
+        .bound_extent(s.d, kPassElements)
+        .split(s.d, vector, s.d, lanes)
+        .vectorize(s.d)
+        .unroll(vector)
+        .unroll(s.slot, 4);
+    specialize_for_storage(s.chunk_value, s.value_type);
+}
+
 // The chunk loop: the state stays in cache, a block of it is updated from registers.
 void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
-    Var block("d_block"), inner("d_inner"), rows("r_block");
+    Var pass("d_pass"), block("d_block"), inner("d_inner"), rows("r_block");
     const int register_rows = lanes * tile.row_vectors;
     s.state.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes).unroll(s.r);
     s.state.update()
         .split(s.d, block, inner, tile.value_unroll, TailStrategy::GuardWithIf)
         .split(s.r, rows, s.r, register_rows)
         .reorder(s.r, inner, rows, block, s.over_chunks.x)
-        .partition(block, Partition::Always)
         .partition(s.over_chunks.x, Partition::Never)
         .unroll(inner)
         .vectorize(s.r, lanes)
         .unroll(s.r);
+    if (s.any_storage) {
+        s.state.update()
+            .split(block, pass, block, kPassElements / tile.value_unroll, TailStrategy::GuardWithIf)
+            .partition(pass, Partition::Always);
+        schedule_stored_values(s, pass, lanes);
+    } else {
+        s.state.update().partition(block, Partition::Always);
+    }
     if (s.unseen_values.defined()) {
         s.unseen_values.compute_at(s.chunk_output, s.in_pairs ? s.over_key_pairs.z : s.over_keys.y);
     }
@@ -70,11 +94,12 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 // The same with the head in the lanes, of a single vector of rows, which takes a load for each product. Narrow blocks,
 // lest heads that are no multiples of 64 elements compute much behind their ends.
 void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lanes) {
-    constexpr int kRows = 8, kVectors = 2;
+    constexpr int kRows = 8;
+    const int vectors = kPassElements / lanes;
     Var block("d_block"), inner("d_inner"), rows("r_block");
     s.state.compute_root().bound(s.r, 0, tile.rows).reorder_storage(s.d, s.r).reorder(s.d, s.r).vectorize(s.d, lanes);
     s.state.update()
-        .split(s.d, block, inner, lanes * kVectors, TailStrategy::RoundUp)
+        .split(s.d, block, inner, kPassElements, TailStrategy::RoundUp)
         .split(s.r, rows, s.r, kRows)
         .reorder(inner, s.r, rows, block, s.over_chunks.x)
         .partition(block, s.any_storage ? Partition::Auto : Partition::Always)
@@ -82,7 +107,10 @@ void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lane
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
-    schedule_head_products(s, rows, kRows, kVectors, lanes);
+    schedule_head_products(s, rows, kRows, vectors, lanes);
+    if (s.any_storage) {
+        schedule_stored_values(s, block, lanes);
+    }
     if (!s.hides_keys && !s.any_storage) {
         s.chunk_output.update().partition(s.over_keys.y, Partition::Always);
     }
@@ -193,9 +221,10 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         }
     }
     if (s.any_storage) {
-        // Once for all rows. Not beside the score block, whose accumulators take all registers; but of all keys at once
-        // no more than a block.
-        schedule_stored(s.key_rows, s.d, s.key_type, tile.keys > 0 ? chunk_loop : LoopLevel(s.logits, block), lanes);
+        // Once for all rows, a block at a time, which stays in the first-level cache. Not beside the score block, whose
+        // accumulators take all registers.
+        schedule_stored(s.key_rows, s.d, s.key_type, LoopLevel(s.logits, block), lanes);
+        s.key_rows.hoist_storage_root();
     }
 }
 

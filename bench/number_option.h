@@ -1,0 +1,13 @@
+// Numbers that the options of the tools beside hattn are given.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hattn::bench {
+
+// Of an option's text. Throws std::invalid_argument with the option, what it is and what it must be.
+double number_option(const std::string &option, const std::string &text, double least, double most);
+int64_t whole_number_option(const std::string &option, const std::string &text, int64_t most);  // of 1 and more
+
+}  // namespace hattn::bench
