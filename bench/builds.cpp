@@ -40,6 +40,7 @@ again. FORCE is what HATTN_FORCE is for it, so that a build may be held against 
   --shape=SHAPE   a causal problem, BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128; both may be repeated
   --keys=TYPE     of keys and values: float32 (the default), float16, bfloat16, int8 or int4, the last two with a scale
                   for each 32 elements; queries and outputs of 16 bits have the type too
+  --layout=LAYOUT of all of them in memory: bhsd (the default), or bshd, a token's heads side by side
   --threads=N     default: 2
   --seconds=S     for each case, default: 2
 
@@ -186,6 +187,13 @@ void add_cases(const std::string &filter, std::vector<cases::Case> &list) {
     }
 }
 
+cases::Layout layout_of(const std::string &name) {
+    if (name != "bhsd" && name != "bshd") {
+        refuse("--layout", name, "bhsd or bshd");
+    }
+    return name == "bshd" ? cases::Layout::kBshd : cases::Layout::kBhsd;
+}
+
 KeyType key_type(const std::string &name) {
     std::string names;
     for (const KeyType &type : kKeyTypes) {
@@ -199,13 +207,11 @@ KeyType key_type(const std::string &name) {
 
 Options parse_options(int argc, char **argv) {
     Options options;
-    const option known[] = {{"filter", required_argument, nullptr, 'f'},
-                            {"shape", required_argument, nullptr, 's'},
-                            {"keys", required_argument, nullptr, 'k'},
-                            {"threads", required_argument, nullptr, 't'},
-                            {"seconds", required_argument, nullptr, 'e'},
-                            {"help", no_argument, nullptr, 'h'},
-                            {nullptr, 0, nullptr, 0}};
+    cases::Layout layout = cases::Layout::kBhsd;
+    const option known[] = {{"filter", required_argument, nullptr, 'f'},  {"shape", required_argument, nullptr, 's'},
+                            {"keys", required_argument, nullptr, 'k'},    {"layout", required_argument, nullptr, 'l'},
+                            {"threads", required_argument, nullptr, 't'}, {"seconds", required_argument, nullptr, 'e'},
+                            {"help", no_argument, nullptr, 'h'},          {nullptr, 0, nullptr, 0}};
     for (int found; (found = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
         switch (found) {
         case 'f':
@@ -216,6 +222,9 @@ Options parse_options(int argc, char **argv) {
             break;
         case 'k':
             options.keys = key_type(optarg);
+            break;
+        case 'l':
+            layout = layout_of(optarg);
             break;
         case 't':
             options.threads = static_cast<int>(whole_number_option("--threads", optarg, 1024));
@@ -237,6 +246,9 @@ Options parse_options(int argc, char **argv) {
     }
     if (options.cases.empty()) {
         throw std::invalid_argument("neither --filter nor --shape says what to measure");
+    }
+    for (cases::Case &c : options.cases) {
+        c.layout = layout;
     }
     return options;
 }

@@ -1,6 +1,8 @@
 #include "compared_problem.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <utility>
 
 #include "number_formats.h"
@@ -17,7 +19,10 @@ bool is_half(hattn_dtype type) {
 // Integers of any size do: time does not depend on them.
 cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t seed) {
     const cases::Extents extents = cases::extents_of(floats);
-    cases::TensorData made = type == HATTN_INT4 ? cases::make_int4_tensor(extents) : cases::make_tensor(type, extents);
+    std::array<int, 4> order = {0, 1, 2, 3};
+    std::ranges::stable_sort(order, std::ranges::greater(), [&](int d) { return floats.stride[d]; });
+    cases::TensorData made =
+        type == HATTN_INT4 ? cases::make_int4_tensor(extents, order) : cases::make_tensor(type, extents, order);
     if (is_half(type)) {
         cases::for_each_index(extents, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
             cases::element<uint16_t>(made.view, b, h, s, d) =

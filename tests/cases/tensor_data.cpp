@@ -55,8 +55,8 @@ TensorData make_tensor(hattn_dtype dtype, const Extents &extents, const std::arr
     return tensor;
 }
 
-TensorData make_int4_tensor(const Extents &extents) {
-    TensorData packed = make_tensor(HATTN_INT8, {extents[0], extents[1], extents[2], (extents[3] + 1) / 2});
+TensorData make_int4_tensor(const Extents &extents, const std::array<int, 4> &order) {
+    TensorData packed = make_tensor(HATTN_INT8, {extents[0], extents[1], extents[2], (extents[3] + 1) / 2}, order);
     packed.view.dtype = HATTN_INT4;
     packed.view.extent[3] = extents[3];
     for (int d = 0; d < 3; ++d) {

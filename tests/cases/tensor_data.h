@@ -75,8 +75,8 @@ T &element(const hattn_tensor &tensor, int64_t i0, int64_t i1, int64_t i2, int64
 TensorData make_tensor(hattn_dtype dtype, const Extents &extents, const std::array<int, 4> &order = {0, 1, 2, 3},
                        const Gaps &gaps = {});
 
-// Dense, two elements to a byte: strides are even.
-TensorData make_int4_tensor(const Extents &extents);
+// Dense, two elements to a byte: strides are even. The innermost dimension is the last one.
+TensorData make_int4_tensor(const Extents &extents, const std::array<int, 4> &order = {0, 1, 2, 3});
 
 // Every byte of the storage, gaps included.
 void fill_bytes(TensorData &tensor, unsigned char value);

@@ -21,9 +21,10 @@ def figures(finished):
     return {cells[0]: cells[1:] for cells in rows[2:]}
 
 
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 @pytest.mark.parametrize("keys", ["float32", "float16", "bfloat16", "int8", "int4"])
-def test_a_build_beside_itself_has_the_same_bits(keys):
-    cells = figures(run("--shape=1x4x2x1x300x128", "--shape=1x2x1x70x70x64", f"--keys={keys}", "--seconds=0", SNAPSHOT, SNAPSHOT))
+def test_a_build_beside_itself_has_the_same_bits(keys, layout):
+    cells = figures(run("--shape=1x4x2x1x300x128", "--shape=1x2x1x70x70x64", f"--keys={keys}", f"--layout={layout}", "--seconds=0", SNAPSHOT, SNAPSHOT))
     assert set(cells) == {"1x4x2x1x300x128", "1x2x1x70x70x64"}
     for kernel, milliseconds, beside in cells.values():
         assert re.fullmatch(r"[a-z0-9_]+", kernel)
@@ -47,6 +48,7 @@ def test_a_forced_choice_is_another_kernel_and_named():
     (("--filter=nothing_like_it", SNAPSHOT, SNAPSHOT), '--filter: is "nothing_like_it"'),
     (("--filter=(", SNAPSHOT, SNAPSHOT), "--filter"),
     (("--keys=int5", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--keys: is "int5", but must be one of float32, float16'),
+    (("--layout=sbhd", SNAPSHOT, SNAPSHOT), '--layout: is "sbhd", but must be bhsd or bshd'),
     (("--threads=1.5", SNAPSHOT, SNAPSHOT), '--threads: is "1.5", but must be a whole number from 1 to 1024'),
     (("--threads=0", SNAPSHOT, SNAPSHOT), '--threads: is "0", but must be a whole number from 1'),
     (("--seconds=soon", SNAPSHOT, SNAPSHOT), '--seconds: is "soon"'),
