@@ -4,6 +4,8 @@
 2. The same with a foreign default: what was best for another target, on the kernels of this one.
 3. Whether the planner picks the fastest algorithm, over a grid of rows and keys.
 4. What reading the database and looking choices up takes.
+
+With --deep first of all, tuned with kernels compiled for it as well, against all of these.
 """
 
 from __future__ import annotations
@@ -53,6 +55,13 @@ def tune(path, tuner, dtype, seconds, **options):
     """Tunes into `path`, and returns the results."""
     problems = shapes.with_dtypes(shapes.quick(), [dtype])
     return list(session.run(problems, path, tuner, session.Options(seconds=seconds, **options)))
+
+
+def tune_deep(path, build, seconds, threads):
+    """Tunes into `path` with all the kernels that the build tree's generator can make."""
+    command = [sys.executable, "-m", "hattn", "tune", "--deep", "--budget", f"{seconds:g}s", "--output", path]
+    environment = {**os.environ, "HATTN_KERNELGEN": str(build / "generators" / "hattn-kernelgen")}
+    subprocess.run([*command, "--threads", str(threads)], check=True, env=environment)
 
 
 def foreign_entries(path, dtype, seconds, threads):
@@ -133,6 +142,7 @@ def main(words=None):
     parser.add_argument("--dtype", default="float32", choices=shapes.DTYPES, help="of keys and values")
     parser.add_argument("--seconds", type=float, default=60, help="to tune for, as a user would")
     parser.add_argument("--each", type=float, default=0.5, help="seconds of comparing a held-out shape or a cell")
+    parser.add_argument("--deep", type=float, metavar="SECONDS", help="also tune with compiled kernels, for so long")
     parser.add_argument("--foreign-results", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
     tuner = _hattn.Tuner(arguments.threads)
@@ -147,11 +157,20 @@ def main(words=None):
         print(f"tuned {len(results)} problems in {arguments.seconds:.0f} s, {wins} winners")
         results_path = pathlib.Path(folder, "results.json")
         database.merge(foreign, foreign_entries(results_path, arguments.dtype, arguments.seconds, arguments.threads))
-        print("held-out shapes; speeds over the default of: the default, the rule, tuned, a foreign default")
-        rows = compare_held_out(tuner, arguments.dtype, ["none", "rule", str(path), str(foreign)], arguments.each)
+        databases, titles = ["none", "rule", str(path), str(foreign)], "the default, the rule, tuned, a foreign default"
+        if arguments.deep:
+            deep = pathlib.Path(folder, "deep", "tuning.json")
+            deep.parent.mkdir()
+            tune_deep(deep, arguments.build, arguments.deep, arguments.threads)
+            databases, titles = [*databases, str(deep)], f"{titles}, deep"
+        print(f"held-out shapes; speeds over the default of: {titles}")
+        rows = compare_held_out(tuner, arguments.dtype, databases, arguments.each)
         print_speeds("tuned over the default", [row[2] for row in rows], 1.05, 0.98)
         print_speeds("tuned over the rule", [row[2] / row[1] for row in rows], 1.05, 0.98)
         print_speeds("tuned over a foreign default", [row[2] / row[3] for row in rows], 1.25)
+        if arguments.deep:
+            print_speeds("deep over the default", [row[4] for row in rows], 1.05, 0.98)
+            print_speeds("deep over tuned", [row[4] / row[2] for row in rows], 1.0, 0.98)
         print(f"noise: {100 * (statistics.median(row[-1] for row in rows) - 1):.1f}% (median)")
         crossovers(tuner, arguments.dtype, str(path), arguments.each)
         subprocess.run([arguments.build / "bench" / "hattn-bench-lookup", path], check=True)
