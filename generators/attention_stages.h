@@ -197,7 +197,10 @@ private:
     // these is added to dot, with the product.
     void begin_integer_sums(const RowSteps &steps, int sides, int vectors);
     Halide::Expr end_integer_sums();
-    Halide::Expr multiply_digits(int fetch_block);  // in place of sum_products(), in_digits
+    Halide::Expr multiply_digits();  // in place of sum_products(), in_digits
+    // Define digits.quarter_sums.
+    void sum_words(const IntegerDigits &of_row, const Halide::Expr &joined);
+    void sum_lines(const IntegerDigits &of_row);
     // Defines query_integers, of what queries have at positions.
     void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);
     void multiply_slices(int slices, int elements);          // adds to dot; with key_groups

@@ -6,9 +6,60 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-// The products of high digits, times the base, and those of low digits. Integers are summed up within quarters, whose
-// scales multiply these sums.
-Expr ScoreStages::multiply_digits(int fetch_block) {
+// Of int8. Words of four keys change places, so that those of one word of each quarter lie side by side, and a word of
+// a query stands beside as many: products are summed up where they are, quarter by quarter and key by key.
+void ScoreStages::sum_words(const IntegerDigits &of_row, const Expr &joined) {
+    DigitScores &s = digits;
+    constexpr int kPair = 2;
+    s.key_pairs = Func("key_pairs");
+    Expr of_quarter = (s.half * kPair + s.word) * kSides + side;
+    s.key_pairs(side, s.key_of_pair, s.word, s.quarter, s.half, pair, step, c) =
+        s.key_line(s.quarter * kQuarterBytes + of_quarter, step, pair * kPair + s.key_of_pair, c);
+    s.key_words = Func("key_words");
+    s.key_words(side, s.key_of_four, s.quarter, s.word, s.four, step, c) =
+        s.key_pairs(side, s.key_of_four % kPair, s.word % kPair, s.quarter, s.word / kPair,
+                    s.four * kPair + s.key_of_four / kPair, step, c);
+    s.query_words = Func("query_words");
+    s.query_words(side, s.key_of_four, s.quarter, s.word, step, s.digit, r) =
+        s.query_digits(r, of_row.position(step, 0, s.quarter * kQuarterBytes + s.word * kSides + side), s.digit);
+
+    s.over_words = RDom({{0, kSides}, {0, kQuarterWords}, {0, joined}}, "over_words");
+    const Expr line_of_row = step + s.over_words.z, word = s.over_words.y;
+    Expr number = of_row.number(s.key_words(s.over_words.x, s.key_of_four, s.quarter, word, s.four, line_of_row, c), 0);
+    Expr query = s.query_words(s.over_words.x, s.key_of_four, s.quarter, word, line_of_row, s.digit, r);
+    s.word_sums = Func("word_sums");
+    s.word_sums(s.key_of_four, s.quarter, s.digit, r, s.four, step, c) = 0;
+    s.word_sums(s.key_of_four, s.quarter, s.digit, r, s.four, step, c) += cast<int>(number) * cast<int>(query);
+    const auto of_digit = [&](int digit) { return s.word_sums(s.key_of_four, s.quarter, digit, r, s.four, step, c); };
+    s.quarter_sums(s.key_of_four, s.quarter, r, s.four, step, c) = (of_digit(1) << kDigitBits) + of_digit(0);
+}
+
+// Of int4. Line by line: the products of high digits, times the base, and those of low digits, whose lanes are summed
+// up afterwards.
+void ScoreStages::sum_lines(const IntegerDigits &of_row) {
+    DigitScores &s = digits;
+    s.over_products = RDom({{0, kSides}, {0, of_row.nibbles()}}, "over_products");
+    Expr byte = lane * kSides + s.over_products.x;
+    const auto product = [&](int of_digit) {
+        Expr query = s.query_digits(r, of_row.position(step, s.over_products.y, byte), of_digit);
+        return cast<int>(of_row.number(s.key_line(byte, step, k, c), s.over_products.y)) * cast<int>(query);
+    };
+    step_sums = Func("step_sums");
+    step_sums(lane, r, k, step, c) = 0;
+    step_sums(lane, r, k, step, c) += product(1);
+    step_sums(lane, r, k, step, c) = step_sums(lane, r, k, step, c) << kDigitBits;
+    step_sums(lane, r, k, step, c) += product(0);
+    s.line_sums = Func("line_sums");
+    s.line_sums(lane, r, s.key_of_four, s.four, step, c) =
+        step_sums(lane, r, s.four * kKeysAtOnce + s.key_of_four, step, c);
+    over_lanes = RDom(0, of_row.lanes / kQuarters, "over_lanes");
+    s.quarter_sums(s.key_of_four, s.quarter, r, s.four, step, c) = 0;
+    s.quarter_sums(s.key_of_four, s.quarter, r, s.four, step, c) +=
+        s.line_sums(s.quarter * (of_row.lanes / kQuarters) + over_lanes, r, s.key_of_four, s.four, step, c);
+}
+
+// Integers are summed up within quarters, whose scales multiply these sums.
+Expr ScoreStages::multiply_digits() {
     DigitScores &s = digits;
     const IntegerDigits of_row = inputs_.key_digits();
     s.query_positions = of_row.positions();
@@ -17,7 +68,6 @@ Expr ScoreStages::multiply_digits(int fetch_block) {
     s.query_digits = Func("query_digits");
     s.query_offsets = Func("query_offsets");
     s.query_digits(r, d, s.digit) = digit_of(query_integers(r, d), s.digit);
-    constexpr int kQuarterBytes = kLineBytes / kQuarters;
     // Where all keys have one scale the lines of a short row are summed up as one.
     const Expr joined = of_row.joins_lines() ? select(one_key_scale, of_row.lines(), 1) : Expr(1);
     s.over_quarter = RDom({{0, kQuarterBytes}, {0, of_row.nibbles()}, {0, joined}}, "over_quarter");
@@ -38,37 +88,20 @@ Expr ScoreStages::multiply_digits(int fetch_block) {
     s.key_line(d, step, k, c) = bytes(step * kLineBytes + d, key_index(k, c) % kGranuleKeys, granule);
     s.key_line_scales(s.quarter, step, k, c) = select(one_key_scale, 1.0f, key_scales()(step * kQuarters + s.quarter));
 
-    s.over_products = RDom({{0, kSides}, {0, of_row.nibbles()}, {0, joined}}, "over_products");
-    Expr byte = lane * kSides + s.over_products.x;
-    const auto product = [&](int of_digit) {
-        const Expr line_of_row = step + s.over_products.z;
-        Expr query = s.query_digits(r, of_row.position(line_of_row, s.over_products.y, byte), of_digit);
-        return cast<int>(of_row.number(s.key_line(byte, line_of_row, k, c), s.over_products.y)) * cast<int>(query);
-    };
-    step_sums = Func("step_sums");
-    step_sums(lane, r, k, step, c) = 0;
-    step_sums(lane, r, k, step, c) += product(1);
-    step_sums(lane, r, k, step, c) = step_sums(lane, r, k, step, c) << kDigitBits;
-    step_sums(lane, r, k, step, c) += product(0);
-    s.line_sums = Func("line_sums");
-    s.line_sums(lane, r, k, step, c) = step_sums(lane, r, k, step, c);
     s.quarter_sums = Func("quarter_sums");
-    over_lanes = RDom(0, of_row.lanes / kQuarters, "over_lanes");
-    s.quarter_sums(k, s.quarter, r, step, c) = 0;
-    s.quarter_sums(k, s.quarter, r, step, c) +=
-        s.line_sums(s.quarter * (of_row.lanes / kQuarters) + over_lanes, r, k, step, c);
+    of_row.type == HATTN_INT8 ? sum_words(of_row, joined) : sum_lines(of_row);
 
     over_scaled = RDom(0, of_row.lines() / joined, "over_scaled");
     s.quarter_scores = Func("quarter_scores");
-    Expr sum =
-        cast<float>(s.quarter_sums(k, s.quarter, r, over_scaled, c) + s.query_offsets(s.quarter, r, over_scaled));
-    s.quarter_scores(k, s.quarter, r, c) = asked(k / fetch_block, c);
-    Expr scale =
-        s.key_line_scales(of_row.block_of_quarter(over_scaled, s.quarter), over_scaled / of_row.scaled_lines(), k, c);
-    s.quarter_scores(k, s.quarter, r, c) += sum * scale;
+    Expr sum = cast<float>(s.quarter_sums(s.key_of_four, s.quarter, r, s.four, over_scaled, c) +
+                           s.query_offsets(s.quarter, r, over_scaled));
+    s.quarter_scores(s.key_of_four, s.quarter, r, s.four, c) = asked(s.four, c);
+    Expr scale = s.key_line_scales(of_row.block_of_quarter(over_scaled, s.quarter), over_scaled / of_row.scaled_lines(),
+                                   s.four * kKeysAtOnce + s.key_of_four, c);
+    s.quarter_scores(s.key_of_four, s.quarter, r, s.four, c) += sum * scale;
     Expr score(0.0f);
     for (int i = 0; i < kQuarters; ++i) {
-        score += s.quarter_scores(k, i, r, c);
+        score += s.quarter_scores(k % kKeysAtOnce, i, r, k / kKeysAtOnce, c);
     }
     dot(r, k, c) = score;
     return dot(r, k, c) * (query_unit(r) / static_cast<float>(of_row.unit()));

@@ -9,6 +9,8 @@ namespace hattn::generators {
 // Of four values that are taken at a time, those that are asked for with scores.
 inline constexpr int kValuesWithScores = 2;
 
+inline constexpr int kKeysAtOnce = 4;  // whose scores are a vector of quarters
+
 struct DigitScores {
     Halide::Var digit{"digit"};
     Halide::Var quarter{"quarter"};  // of a line
@@ -21,10 +23,23 @@ struct DigitScores {
     Halide::Func key_line_scales;    // (quarter, step, k, c)
     Halide::Expr dense_key_scales;   // a key's lie side by side
     Halide::Expr whole_key_scales;   // and those of a granule's keys, kQuarters of each
-    Halide::RDom over_products;      // (side, nibble, joined line)
-    Halide::Func line_sums;          // (lane, r, k, step, c) step_sums
-    Halide::Func quarter_sums;       // (k, quarter, r, step, c) of these
-    Halide::Func quarter_scores;     // (k, quarter, r, c)
+    // Keys are taken four at a time.
+    Halide::Var key_of_four{"key_of_four"}, four{"four"};
+    Halide::Func quarter_sums;    // (key_of_four, quarter, r, four, step, c) of products
+    Halide::Func quarter_scores;  // (key_of_four, quarter, r, four, c)
+    // Of int4:
+    Halide::RDom over_products;  // (side, nibble)
+    Halide::Func line_sums;      // (lane, r, key_of_four, four, step, c) step_sums
+    // Of int8, as CPUs interleave within 128 bits: words of two keys, of the first or the second half of each quarter,
+    // and then pairs of these.
+    Halide::Var key_of_pair{"key_of_pair"};
+    Halide::Var half{"half"}, word{"word"};  // of a quarter; of a half, or of a quarter
+    Halide::Func key_pairs;                  // (side, key_of_pair, word, quarter, half, pair, step, c) of key_line
+    Halide::Func key_words;                  // (side, key_of_four, quarter, word, four, step, c) of these
+    Halide::Func query_words;  // (side, key_of_four, quarter, word, step, digit, r) of query_digits, the same for all
+                               // keys of a four
+    Halide::RDom over_words;   // (side, word, joined line)
+    Halide::Func word_sums;    // (key_of_four, quarter, digit, r, four, step, c) of products
 };
 
 struct DigitValues {

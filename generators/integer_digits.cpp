@@ -8,7 +8,6 @@ using namespace Halide;
 
 namespace {
 
-constexpr int kQuarterBytes = 16, kQuarterWords = kQuarterBytes / kSides;
 constexpr int kSign = 8;  // of a nibble, in two's complement
 
 }  // namespace

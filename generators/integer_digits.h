@@ -27,6 +27,7 @@ inline constexpr int kByteOffset = 128;
 inline constexpr int kNibbleUnit = 16;
 
 inline constexpr int kLineBytes = 64, kLineDigits = kLineBytes * kNibbles;
+inline constexpr int kQuarterBytes = kLineBytes / kQuarters, kQuarterWords = kQuarterBytes / kSides;
 
 static_assert(kWholeLines % kLineDigits == 0 && kWholeLines % kLineBytes == 0);
 

@@ -139,7 +139,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         key_rows(d, k, c) = undef(key_element.type());
         key_rows(d, k, c) = copy;
     }
-    Expr product = in_digits ? multiply_digits(options.fetch_block) : sum_products(options);
+    Expr product = in_digits ? multiply_digits() : sum_products(options);
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);

@@ -105,6 +105,8 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const bool is_integer = all == HATTN_INT8 || all == HATTN_INT4;
     const int64_t blocks = value_dim / kScaleBlock + 1;
     const int64_t steps = is_integer ? 2 * rows * (key_dim + 8 * kLanes) + chunk * blocks * ((rows + 3) / 2) : 0;
+    // Words of both digits of queries, as often as keys are taken at once.
+    const int64_t query_words = kernel.storage == KeyStorage::kInt8Lines ? 2 * rows * key_dim : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);
     // Where those of a granule are, and which one each pass over a chunk's values asks for with each key.
@@ -115,7 +117,7 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + of_rows +
                            (keeps_values ? (chunk + 2) * (value_dim + 2 * kLanes) : 0) + key_rows + chunk * kLanes +
-                           kept + steps + lines + next_lines;
+                           kept + steps + query_words + lines + next_lines;
     return floats * kFloatBytes + kWaste;
 }
 

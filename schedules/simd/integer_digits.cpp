@@ -10,15 +10,16 @@ namespace hattn::schedules::simd {
 using namespace Halide;
 using generators::AttentionStages;
 using generators::kDigits;
+using generators::kKeysAtOnce;
 using generators::kLineBytes;
 using generators::kPanelsOfLine;
 using generators::kQuarters;
+using generators::kQuarterWords;
 using generators::kSides;
 using generators::ScoreStages;
 
 namespace {
 
-constexpr int kKeysAtOnce = 4;  // whose scores are a vector of quarters
 constexpr int kScoredRows = 4;  // for most of whose sums and digits there are registers
 
 constexpr int kQuads = generators::kGranuleKeys / kSides;  // of a granule
@@ -142,6 +143,106 @@ void schedule_step_digits(ScoreStages &s, const RDom &products, int lanes) {
     }
 }
 
+namespace {
+
+// Of int8.
+void schedule_words(ScoreStages &s, const LoopLevel &of_line, const Tile &tile) {
+    generators::DigitScores &q = s.digits;
+    q.query_words.compute_root()
+        .bound(s.side, 0, kSides)
+        .bound(q.key_of_four, 0, kKeysAtOnce)
+        .bound(q.quarter, 0, kQuarters)
+        .bound(q.word, 0, kQuarterWords)
+        .bound(q.digit, 0, kDigits)
+        .bound(s.r, 0, tile.rows)
+        .reorder_storage(s.side, q.key_of_four, q.quarter, q.word, s.step, q.digit, s.r)
+        .reorder(s.side, q.key_of_four, q.quarter, q.word, s.step, q.digit, s.r)
+        .vectorize(s.side)
+        .vectorize(q.key_of_four)
+        .vectorize(q.quarter)
+        .unroll(q.word);
+    q.word_sums.compute_at(of_line)
+        .bound(q.key_of_four, 0, kKeysAtOnce)
+        .bound(q.quarter, 0, kQuarters)
+        .bound(q.digit, 0, kDigits)
+        .reorder_storage(q.key_of_four, q.quarter, q.digit, s.r)
+        .reorder(q.key_of_four, q.quarter, q.digit, s.r)
+        .vectorize(q.key_of_four)
+        .vectorize(q.quarter)
+        .unroll(q.digit)
+        .unroll(s.r);
+    const RDom &over = q.over_words;
+    q.word_sums.update()
+        .reorder({over.x, q.key_of_four, q.quarter, q.digit, s.r, over.y, over.z})
+        .atomic()
+        .vectorize(over.x)
+        .vectorize(q.key_of_four)
+        .vectorize(q.quarter)
+        .unroll(q.digit)
+        .unroll(s.r)
+        .unroll(over.y)
+        .unroll(over.z);
+    const LoopLevel of_joined(q.word_sums, over.z);
+    Var of_pair("of_pair"), pair("pair_of_four");
+    q.key_words.compute_at(of_joined)
+        .bound(s.side, 0, kSides)
+        .bound(q.key_of_four, 0, kKeysAtOnce)
+        .bound(q.quarter, 0, kQuarters)
+        .reorder_storage(s.side, q.key_of_four, q.quarter, q.word)
+        .split(q.key_of_four, pair, of_pair, 2)
+        .reorder(s.side, of_pair, pair, q.quarter, q.word)
+        .vectorize(s.side)
+        .vectorize(of_pair)
+        .vectorize(pair)
+        .vectorize(q.quarter)
+        .unroll(q.word);
+    q.key_pairs.compute_at(of_joined)
+        .bound(s.side, 0, kSides)
+        .bound(q.key_of_pair, 0, 2)
+        .bound(q.word, 0, 2)
+        .bound(q.quarter, 0, kQuarters)
+        .reorder_storage(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
+        .reorder(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
+        .vectorize(s.side)
+        .vectorize(q.key_of_pair)
+        .vectorize(q.word)
+        .vectorize(q.quarter)
+        .unroll(q.half)
+        .unroll(s.pair);
+    q.key_line.compute_at(of_joined).bound(s.d, 0, kLineBytes).vectorize(s.d).unroll(s.k);
+}
+
+// Of int4.
+void schedule_lines(ScoreStages &s, const LoopLevel &of_line, int lanes) {
+    generators::DigitScores &q = s.digits;
+    q.quarter_sums.compute_at(of_line)
+        .bound(q.quarter, 0, kQuarters)
+        .bound(q.key_of_four, 0, kKeysAtOnce)
+        .reorder_storage(q.key_of_four, q.quarter, s.r)
+        .vectorize(q.key_of_four)
+        .vectorize(q.quarter)
+        .unroll(s.r);
+    // As adjacent_sums.h wants it.
+    q.quarter_sums.update()
+        .reorder(s.over_lanes.x, q.quarter, q.key_of_four, s.r)
+        .atomic()
+        .vectorize(s.over_lanes.x)
+        .vectorize(q.quarter)
+        .unroll(q.key_of_four)
+        .unroll(s.r);
+    q.line_sums.compute_at(of_line)
+        .reorder_storage(s.lane, q.key_of_four, s.r)
+        .reorder(s.lane, s.r, q.key_of_four)
+        .vectorize(s.lane, lanes)
+        .unroll(s.r)
+        .unroll(q.key_of_four);
+    s.step_sums.compute_at(q.line_sums, q.key_of_four).reorder_storage(s.lane, s.r);
+    schedule_step_digits(s, q.over_products, lanes);
+    q.key_line.compute_at(q.line_sums, q.key_of_four).bound(s.d, 0, kLineBytes).vectorize(s.d);
+}
+
+}  // namespace
+
 void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     generators::DigitScores &q = s.digits;
     Var granule("k_granule"), block("k_block"), inner("k_inner"), rows("r_block");
@@ -164,20 +265,21 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
     s.fetch_starts.compute_at(s.dot, granule);
     s.asked.compute_at(s.dot, block);
     q.quarter_scores.compute_at(s.dot, rows)
+        .bound(q.key_of_four, 0, kKeysAtOnce)
         .bound(q.quarter, 0, kQuarters)
-        .reorder_storage(s.k, q.quarter, s.r, s.c)
-        .reorder(s.k, q.quarter, s.r)
-        .vectorize(s.k, kKeysAtOnce)
+        .reorder_storage(q.key_of_four, q.quarter, s.r, q.four, s.c)
+        .reorder(q.key_of_four, q.quarter, s.r)
+        .vectorize(q.key_of_four)
         .vectorize(q.quarter)
         .unroll(s.r);
     Stage scores = q.quarter_scores.update();
     if (s.all_type == HATTN_INT8) {
         // Two quarters share a scale.
         Var of_block("of_block");
-        scores.split(q.quarter, q.quarter, of_block, 2).reorder(s.k, of_block, q.quarter, s.r, line);
-        scores.vectorize(s.k, kKeysAtOnce).vectorize(of_block).vectorize(q.quarter).unroll(s.r);
+        scores.split(q.quarter, q.quarter, of_block, 2).reorder(q.key_of_four, of_block, q.quarter, s.r, line);
+        scores.vectorize(q.key_of_four).vectorize(of_block).vectorize(q.quarter).unroll(s.r);
     } else {
-        scores.reorder(s.k, q.quarter, s.r, line).vectorize(s.k, kKeysAtOnce).vectorize(q.quarter).unroll(s.r);
+        scores.reorder(q.key_of_four, q.quarter, s.r, line).vectorize(q.key_of_four).vectorize(q.quarter).unroll(s.r);
     }
     if (s.one_head) {
         scores.unroll(line);
@@ -195,33 +297,11 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
         .reorder(q.quarter, s.k)
         .unroll(s.k);
     q.key_line_scales.specialize(s.one_key_scale || q.dense_key_scales).vectorize(q.quarter);
-    q.quarter_sums.compute_at(of_line)
-        .bound(q.quarter, 0, kQuarters)
-        .bound_extent(s.k, kKeysAtOnce)
-        .reorder_storage(s.k, q.quarter, s.r)
-        .vectorize(s.k)
-        .vectorize(q.quarter)
-        .unroll(s.r);
-    // As adjacent_sums.h wants it.
-    q.quarter_sums.update()
-        .reorder(s.over_lanes.x, q.quarter, s.k, s.r)
-        .atomic()
-        .vectorize(s.over_lanes.x)
-        .vectorize(q.quarter)
-        .unroll(s.k)
-        .unroll(s.r);
-    q.line_sums.compute_at(of_line)
-        .reorder_storage(s.lane, s.k, s.r)
-        .reorder(s.lane, s.r, s.k)
-        .vectorize(s.lane, lanes)
-        .unroll(s.r)
-        .unroll(s.k);
-    s.step_sums.compute_at(q.line_sums, s.k).reorder_storage(s.lane, s.r);
-    schedule_step_digits(s, q.over_products, lanes);
-    for (int update = 0; update < s.step_sums.num_update_definitions(); update += 2) {
-        s.step_sums.update(update).unroll(q.over_products.z);
+    if (q.word_sums.defined()) {
+        schedule_words(s, of_line, tile);
+    } else {
+        schedule_lines(s, of_line, lanes);
     }
-    q.key_line.compute_at(q.line_sums, s.k).bound(s.d, 0, kLineBytes).vectorize(s.d);
 }
 
 void schedule_digit_values(AttentionStages &s, const Var &block, const Var &rows, const Tile &tile, int lanes) {
