@@ -62,6 +62,7 @@ constexpr KeyType kKeyTypes[] = {{"float32", HATTN_FLOAT32},
 struct Options {
     std::vector<cases::Case> cases;
     KeyType keys = kKeyTypes[0];
+    std::string layout = "bhsd";
     int threads = 2;
     double seconds = 2.0;
     std::vector<std::string> builds;
@@ -138,14 +139,10 @@ void compare(const Builds &builds, const cases::Case &c, const Options &options)
     std::fflush(stdout);
 }
 
-[[noreturn]] void refuse(const std::string &option, const std::string &value, const std::string &expected) {
-    throw std::invalid_argument(option + ": is \"" + value + "\", but must be " + expected);
-}
-
 cases::Case shaped(const std::string &shape) {
     static const std::regex pattern("([1-9][0-9]{0,5})(x[1-9][0-9]{0,5}){5}");
     if (!std::regex_match(shape, pattern)) {
-        refuse("--shape", shape, "BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128");
+        refuse_option("--shape", shape, "BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128");
     }
     std::vector<int64_t> extents;
     for (const char *at = shape.c_str(); *at != '\0';) {
@@ -172,7 +169,7 @@ void add_cases(const std::string &filter, std::vector<cases::Case> &list) {
     try {
         pattern.assign(filter);
     } catch (const std::regex_error &error) {
-        refuse("--filter", filter, std::string("a regular expression (") + error.what() + ")");
+        refuse_option("--filter", filter, std::string("a regular expression (") + error.what() + ")");
     }
     const size_t before = list.size();
     for (const BenchCase &c : bench_cases()) {
@@ -183,13 +180,13 @@ void add_cases(const std::string &filter, std::vector<cases::Case> &list) {
         }
     }
     if (list.size() == before) {
-        refuse("--filter", filter, "a regular expression that occurs in the name of a case");
+        refuse_option("--filter", filter, "a regular expression that occurs in the name of a case");
     }
 }
 
 cases::Layout layout_of(const std::string &name) {
     if (name != "bhsd" && name != "bshd") {
-        refuse("--layout", name, "bhsd or bshd");
+        refuse_option("--layout", name, "bhsd or bshd");
     }
     return name == "bshd" ? cases::Layout::kBshd : cases::Layout::kBhsd;
 }
@@ -202,12 +199,11 @@ KeyType key_type(const std::string &name) {
         }
         names += (names.empty() ? "" : ", ") + std::string(type.name);
     }
-    refuse("--keys", name, "one of " + names);
+    refuse_option("--keys", name, "one of " + names);
 }
 
 Options parse_options(int argc, char **argv) {
     Options options;
-    cases::Layout layout = cases::Layout::kBhsd;
     const option known[] = {{"filter", required_argument, nullptr, 'f'},  {"shape", required_argument, nullptr, 's'},
                             {"keys", required_argument, nullptr, 'k'},    {"layout", required_argument, nullptr, 'l'},
                             {"threads", required_argument, nullptr, 't'}, {"seconds", required_argument, nullptr, 'e'},
@@ -224,7 +220,7 @@ Options parse_options(int argc, char **argv) {
             options.keys = key_type(optarg);
             break;
         case 'l':
-            layout = layout_of(optarg);
+            options.layout = optarg;
             break;
         case 't':
             options.threads = static_cast<int>(whole_number_option("--threads", optarg, 1024));
@@ -248,7 +244,7 @@ Options parse_options(int argc, char **argv) {
         throw std::invalid_argument("neither --filter nor --shape says what to measure");
     }
     for (cases::Case &c : options.cases) {
-        c.layout = layout;
+        c.layout = layout_of(options.layout);
     }
     return options;
 }
@@ -269,8 +265,8 @@ int main(int argc, char **argv) {
     try {
         const Options options = parse_options(argc, argv);
         const Builds builds = load_builds(options);
-        std::printf("threads: %d, keys and values: %s\n\n| case | kernel | %s |", options.threads, options.keys.name,
-                    builds[0]->name().c_str());
+        std::printf("threads: %d, keys and values: %s, %s\n\n| case | kernel | %s |", options.threads,
+                    options.keys.name, options.layout.c_str(), builds[0]->name().c_str());
         for (size_t build = 1; build < builds.size(); ++build) {
             std::printf(" %s |", builds[build]->name().c_str());
         }

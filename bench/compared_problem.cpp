@@ -16,13 +16,18 @@ bool is_half(hattn_dtype type) {
     return type == HATTN_FLOAT16 || type == HATTN_BFLOAT16;
 }
 
+// The outermost dimension in memory first.
+std::array<int, 4> order_of(const hattn_tensor &tensor) {
+    std::array<int, 4> order = {0, 1, 2, 3};
+    std::ranges::stable_sort(order, std::ranges::greater(), [&](int d) { return tensor.stride[d]; });
+    return order;
+}
+
 // Integers of any size do: time does not depend on them.
 cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t seed) {
     const cases::Extents extents = cases::extents_of(floats);
-    std::array<int, 4> order = {0, 1, 2, 3};
-    std::ranges::stable_sort(order, std::ranges::greater(), [&](int d) { return floats.stride[d]; });
-    cases::TensorData made =
-        type == HATTN_INT4 ? cases::make_int4_tensor(extents, order) : cases::make_tensor(type, extents, order);
+    cases::TensorData made = type == HATTN_INT4 ? cases::make_int4_tensor(extents, order_of(floats))
+                                                : cases::make_tensor(type, extents, order_of(floats));
     if (is_half(type)) {
         cases::for_each_index(extents, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
             cases::element<uint16_t>(made.view, b, h, s, d) =
@@ -41,7 +46,7 @@ cases::TensorData block_scales(const hattn_tensor &side) {
     constexpr float kScale = 1.0f / 64;
     const int64_t blocks = (side.extent[3] + kBlock - 1) / kBlock;
     cases::TensorData scales =
-        cases::make_tensor(HATTN_FLOAT32, {side.extent[0], side.extent[1], side.extent[2], blocks});
+        cases::make_tensor(HATTN_FLOAT32, {side.extent[0], side.extent[1], side.extent[2], blocks}, order_of(side));
     std::fill_n(scales.floats(), cases::element_count(scales.view), kScale);
     return scales;
 }

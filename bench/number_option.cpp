@@ -8,23 +8,23 @@ namespace hattn::bench {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string &option, const std::string &text, const std::string &expected) {
-    throw std::invalid_argument(option + ": is \"" + text + "\", but must be " + expected);
-}
-
-bool is_whole(const std::string &text, const char *end) {
+bool is_used_up(const std::string &text, const char *end) {
     return !text.empty() && *end == '\0';
 }
 
 }  // namespace
 
+void refuse_option(const std::string &option, const std::string &text, const std::string &expected) {
+    throw std::invalid_argument(option + ": is \"" + text + "\", but must be " + expected);
+}
+
 double number_option(const std::string &option, const std::string &text, double least, double most) {
     char *end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
-    if (!is_whole(text, end) || !(value >= least && value <= most)) {
+    if (!is_used_up(text, end) || !(value >= least && value <= most)) {
         char expected[64];
         std::snprintf(expected, sizeof(expected), "a number from %g to %g", least, most);
-        refuse(option, text, expected);
+        refuse_option(option, text, expected);
     }
     return value;
 }
@@ -32,8 +32,8 @@ double number_option(const std::string &option, const std::string &text, double 
 int64_t whole_number_option(const std::string &option, const std::string &text, int64_t most) {
     char *end = nullptr;
     const long long value = std::strtoll(text.c_str(), &end, 10);
-    if (!is_whole(text, end) || value < 1 || value > most) {
-        refuse(option, text, "a whole number from 1 to " + std::to_string(most));
+    if (!is_used_up(text, end) || value < 1 || value > most) {
+        refuse_option(option, text, "a whole number from 1 to " + std::to_string(most));
     }
     return value;
 }

@@ -5,7 +5,7 @@
 3. Whether the planner picks the fastest algorithm, over a grid of rows and keys.
 4. What reading the database and looking choices up takes.
 
-With --deep first of all, tuned with kernels compiled for it as well, against all of these.
+With --deep also what tuning finds with all the kernels that there can be, on the same shapes.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def crossovers(tuner, dtype, path, seconds):
 def main(words=None):
     """Prints everything; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="build tree, for the times of look-ups")
+    parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="build tree, for look-ups and hattn-kernelgen")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--dtype", default="float32", choices=shapes.DTYPES, help="of keys and values")
     parser.add_argument("--seconds", type=float, default=60, help="to tune for, as a user would")
@@ -145,6 +145,8 @@ def main(words=None):
     parser.add_argument("--deep", type=float, metavar="SECONDS", help="also tune with compiled kernels, for so long")
     parser.add_argument("--foreign-results", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
+    if arguments.deep and arguments.dtype != "float32":
+        parser.error(f"--deep: compiles kernels for float32 alone, but --dtype is {arguments.dtype}")
     tuner = _hattn.Tuner(arguments.threads)
     if arguments.foreign_results:
         results = tune(None, tuner, arguments.dtype, arguments.seconds, usual="rule")

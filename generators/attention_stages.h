@@ -179,19 +179,20 @@ private:
     void ask_for_rows(const StageOptions &options);
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
-    int lines_of_step(int block) const;                               // that a block's keys have in one step
-    Halide::Expr granule_of_key() const;                              // of key k of chunk c, clamped to the last key's
-    Halide::Expr slot_of_key() const;                                 // in that, likewise
-    Halide::Expr key_of_block(const Halide::Expr &element) const;     // or the element; with slices
-    void place_keys();                                                // defines key_starts
-    Halide::Expr key_of_words() const;                                // at a position d; in_words
-    Halide::Expr key_of_steps();                                      // at a position d; with in_steps
-    RowSteps::Row key_bytes() const;                                  // of key k of chunk c; of integers
-    RowSteps::Row key_scales() const;                                 // of its blocks; likewise
-    Halide::Expr sum_products(const StageOptions &options);           // defines dot, and gives the product
-    void multiply_steps(int fetch_block);                             // adds to dot; with in_steps
-    Halide::Expr multiply_integers(int fetch_block);                  // likewise, in_integers, and gives the product
-    Halide::Expr multiply_bytes(int fetch_block);                     // likewise, in_bytes
+    int lines_of_step(int block) const;                            // that are asked for with one step of a block's keys
+    Halide::Expr ask_of_key(int block) const;                      // k, counted in these
+    Halide::Expr granule_of_key() const;                           // of key k of chunk c, clamped to the last key's
+    Halide::Expr slot_of_key() const;                              // in that, likewise
+    Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
+    void place_keys();                                             // defines key_starts
+    Halide::Expr key_of_words() const;                             // at a position d; in_words
+    Halide::Expr key_of_steps();                                   // at a position d; with in_steps
+    RowSteps::Row key_bytes() const;                               // of key k of chunk c; of integers
+    RowSteps::Row key_scales() const;                              // of its blocks; likewise
+    Halide::Expr sum_products(const StageOptions &options);        // defines dot, and gives the product
+    void multiply_steps(int fetch_block);                          // adds to dot; with in_steps
+    Halide::Expr multiply_integers(int fetch_block);               // likewise, in_integers, and gives the product
+    Halide::Expr multiply_bytes(int fetch_block);                  // likewise, in_bytes
     void ask_with_steps(int fetch_block, const Halide::Expr &steps);  // defines asked, of integers
     // Sums that each lane has of as many sides as an instruction sums up, in so many vectors of a step; and what of
     // these is added to dot, with the product.

@@ -10,22 +10,22 @@ using namespace Halide;
 // a query stands beside as many: products are summed up where they are, quarter by quarter and key by key.
 void ScoreStages::sum_words(const IntegerDigits &of_row, const Expr &joined) {
     DigitScores &s = digits;
-    constexpr int kPair = 2;
     s.key_pairs = Func("key_pairs");
-    Expr of_quarter = (s.half * kPair + s.word) * kSides + side;
+    Expr of_quarter = (s.half * kKeysOfPair + s.word) * kSides + side;
     s.key_pairs(side, s.key_of_pair, s.word, s.quarter, s.half, pair, step, c) =
-        s.key_line(s.quarter * kQuarterBytes + of_quarter, step, pair * kPair + s.key_of_pair, c);
-    s.key_words = Func("key_words");
-    s.key_words(side, s.key_of_four, s.quarter, s.word, s.four, step, c) =
-        s.key_pairs(side, s.key_of_four % kPair, s.word % kPair, s.quarter, s.word / kPair,
-                    s.four * kPair + s.key_of_four / kPair, step, c);
+        s.key_line(s.quarter * kQuarterBytes + of_quarter, step, pair * kKeysOfPair + s.key_of_pair, c);
+    s.words_of_four = Func("words_of_four");
+    s.words_of_four(side, s.key_of_four, s.quarter, s.word, s.four, step, c) =
+        s.key_pairs(side, s.key_of_four % kKeysOfPair, s.word % kKeysOfPair, s.quarter, s.word / kKeysOfPair,
+                    s.four * kKeysOfPair + s.key_of_four / kKeysOfPair, step, c);
     s.query_words = Func("query_words");
     s.query_words(side, s.key_of_four, s.quarter, s.word, step, s.digit, r) =
         s.query_digits(r, of_row.position(step, 0, s.quarter * kQuarterBytes + s.word * kSides + side), s.digit);
 
     s.over_words = RDom({{0, kSides}, {0, kQuarterWords}, {0, joined}}, "over_words");
     const Expr line_of_row = step + s.over_words.z, word = s.over_words.y;
-    Expr number = of_row.number(s.key_words(s.over_words.x, s.key_of_four, s.quarter, word, s.four, line_of_row, c), 0);
+    Expr number =
+        of_row.number(s.words_of_four(s.over_words.x, s.key_of_four, s.quarter, word, s.four, line_of_row, c), 0);
     Expr query = s.query_words(s.over_words.x, s.key_of_four, s.quarter, word, line_of_row, s.digit, r);
     s.word_sums = Func("word_sums");
     s.word_sums(s.key_of_four, s.quarter, s.digit, r, s.four, step, c) = 0;
@@ -89,7 +89,7 @@ Expr ScoreStages::multiply_digits() {
     s.key_line_scales(s.quarter, step, k, c) = select(one_key_scale, 1.0f, key_scales()(step * kQuarters + s.quarter));
 
     s.quarter_sums = Func("quarter_sums");
-    of_row.type == HATTN_INT8 ? sum_words(of_row, joined) : sum_lines(of_row);
+    of_row.joins_lines() ? sum_words(of_row, joined) : sum_lines(of_row);
 
     over_scaled = RDom(0, of_row.lines() / joined, "over_scaled");
     s.quarter_scores = Func("quarter_scores");

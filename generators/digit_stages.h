@@ -10,6 +10,7 @@ namespace hattn::generators {
 inline constexpr int kValuesWithScores = 2;
 
 inline constexpr int kKeysAtOnce = 4;  // whose scores are a vector of quarters
+inline constexpr int kKeysOfPair = 2;
 
 struct DigitScores {
     Halide::Var digit{"digit"};
@@ -35,7 +36,7 @@ struct DigitScores {
     Halide::Var key_of_pair{"key_of_pair"};
     Halide::Var half{"half"}, word{"word"};  // of a quarter; of a half, or of a quarter
     Halide::Func key_pairs;                  // (side, key_of_pair, word, quarter, half, pair, step, c) of key_line
-    Halide::Func key_words;                  // (side, key_of_four, quarter, word, four, step, c) of these
+    Halide::Func words_of_four;              // (side, key_of_four, quarter, word, four, step, c) of these
     Halide::Func query_words;  // (side, key_of_four, quarter, word, step, digit, r) of query_digits, the same for all
                                // keys of a four
     Halide::RDom over_words;   // (side, word, joined line)

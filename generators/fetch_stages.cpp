@@ -101,7 +101,7 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
 void ScoreStages::fetch_by_granule(const StageOptions &options) {
     fetch_starts = Func("fetch_starts");
     asked = Func("asked");
-    const int block = options.fetch_block, blocks = kGranuleKeys / block;
+    constexpr int block = kKeysAtOnce, blocks = kGranuleKeys / block;
     const auto nearest = [&](const Expr &of_chunk) {
         return min(c * granules(chunk_keys) + of_chunk, granules(inputs_.key_count) - 1) * kGranuleKeys;
     };
@@ -148,6 +148,10 @@ int ScoreStages::lines_of_step(int block) const {
     constexpr int kLineBits = 512;
     const int bits = any_storage ? storage_bits(HATTN_FLOAT16) : storage_bits(all_type);
     return std::max(1, block * step_elements * bits / kLineBits);
+}
+
+Expr ScoreStages::ask_of_key(int block) const {
+    return k / (block / lines_of_step(block));
 }
 
 // All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key need

@@ -200,7 +200,7 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
     } else if (whole_lines) {
         over_lines = RDom({{0, kLineFloats}, {0, over_dim.x.extent() / kLineFloats}}, "over_lines");
         Expr element = over_lines.y * kLineFloats + over_lines.x;
-        Expr ask = k / (options.fetch_block / lines_of_step(options.fetch_block));
+        Expr ask = ask_of_key(options.fetch_block);
         Expr nothing = by_row ? fetched_line(k, over_lines.y / steps_of_line, c) + asked(k, c)
                               : fetched_line(ask, over_lines.y, c);
         Func query = query_tile;
@@ -221,10 +221,7 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
 }
 
 Expr ScoreStages::ask_with_line(const Expr &line, const StageOptions &options) {
-    Expr nothing(0.0f);
-    if (fetched_line.defined()) {
-        nothing = fetched_line(k / (options.fetch_block / lines_of_step(options.fetch_block)), line, c);
-    }
+    Expr nothing = fetched_line.defined() ? fetched_line(ask_of_key(options.fetch_block), line, c) : Expr(0.0f);
     if (options.fetch_rows > 0) {
         ask_for_rows(options);
         nothing += asked_rows(k / options.fetch_block, line, c);
@@ -343,7 +340,7 @@ void ScoreStages::multiply_steps(int fetch_block) {
         one_sum += product;
         part = vector == 0 ? product : part + product;
     }
-    Expr ask = k / (fetch_block / lines_of_step(fetch_block));
+    Expr ask = ask_of_key(fetch_block);
     Expr scaled = lane_sums(lane, r, k, c) + part * steps.scale(key_scales(), begin);
     lane_sums(lane, r, k, c) = fetched_line(ask, over_steps, c) + select(one_key_scale, one_sum, scaled);
     dot(r, k, c) += lane_sums(over_lanes, r, k, c);

@@ -105,7 +105,7 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const bool is_integer = all == HATTN_INT8 || all == HATTN_INT4;
     const int64_t blocks = value_dim / kScaleBlock + 1;
     const int64_t steps = is_integer ? 2 * rows * (key_dim + 8 * kLanes) + chunk * blocks * ((rows + 3) / 2) : 0;
-    // Words of both digits of queries, as often as keys are taken at once.
+    // Words of both digits of queries, bytes, four times.
     const int64_t query_words = kernel.storage == KeyStorage::kInt8Lines ? 2 * rows * key_dim : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);

@@ -11,6 +11,7 @@ using namespace Halide;
 using generators::AttentionStages;
 using generators::kDigits;
 using generators::kKeysAtOnce;
+using generators::kKeysOfPair;
 using generators::kLineBytes;
 using generators::kPanelsOfLine;
 using generators::kQuarters;
@@ -184,12 +185,12 @@ void schedule_words(ScoreStages &s, const LoopLevel &of_line, const Tile &tile) 
         .unroll(over.z);
     const LoopLevel of_joined(q.word_sums, over.z);
     Var of_pair("of_pair"), pair("pair_of_four");
-    q.key_words.compute_at(of_joined)
+    q.words_of_four.compute_at(of_joined)
         .bound(s.side, 0, kSides)
         .bound(q.key_of_four, 0, kKeysAtOnce)
         .bound(q.quarter, 0, kQuarters)
         .reorder_storage(s.side, q.key_of_four, q.quarter, q.word)
-        .split(q.key_of_four, pair, of_pair, 2)
+        .split(q.key_of_four, pair, of_pair, kKeysOfPair)
         .reorder(s.side, of_pair, pair, q.quarter, q.word)
         .vectorize(s.side)
         .vectorize(of_pair)
@@ -198,7 +199,7 @@ void schedule_words(ScoreStages &s, const LoopLevel &of_line, const Tile &tile) 
         .unroll(q.word);
     q.key_pairs.compute_at(of_joined)
         .bound(s.side, 0, kSides)
-        .bound(q.key_of_pair, 0, 2)
+        .bound(q.key_of_pair, 0, kKeysOfPair)
         .bound(q.word, 0, 2)
         .bound(q.quarter, 0, kQuarters)
         .reorder_storage(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)

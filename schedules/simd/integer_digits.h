@@ -1,5 +1,5 @@
-// Decode over int4 by products of bytes, four of which are summed up at once: what differs from other schedules with
-// the head along the lanes.
+// Decode over lines of int8 and int4 by products of bytes, four of which are summed up at once: what differs from other
+// schedules with the head along the lanes.
 #pragma once
 
 #include "generators/attention_stages.h"

@@ -1,7 +1,5 @@
 #include "row_stages.h"
 
-#include "schedules/stored.h"
-
 namespace hattn::schedules::simd {
 
 using namespace Halide;

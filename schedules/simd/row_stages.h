@@ -26,7 +26,7 @@ void schedule_statistics(generators::AttentionStages &s, const Tile &tile, int l
 // Of a state with rows in the lanes, by the vector, see turned_stores.h.
 void schedule_turned_output(generators::AttentionStages &s, const Tile &tile, int lanes);
 
-// From logits to weights, and the values that are multiplied with them.
+// From logits to weights, and the values that are multiplied with them, but for those of any storage.
 void schedule_softmax(generators::AttentionStages &s, const Tile &tile, int lanes);
 
 }  // namespace hattn::schedules::simd

@@ -28,20 +28,19 @@ void schedule_products(Stage products, const RDom *pairs, const Var &r, const Va
     products.unroll(r).unroll(across);
 }
 
-// Elements of stored values that are brought into float32 at a time, of all keys of a chunk: a cache line of 16 bits,
-// and no more than the first-level cache holds beside the chunk's weights.
-constexpr int kPassElements = 32;
-
-// Once for all rows, in the loop over `pass`es.
-void schedule_stored_values(AttentionStages &s, const Var &pass, int lanes) {
-    Var vector("d_vector");
-    s.chunk_value.compute_at(s.state, pass)
-        .hoist_storage_root()
-        .bound_extent(s.d, kPassElements)
+// Once for all rows, in the loop over `pass`es. Of heads that are whole passes without a loop over vectors.
+void schedule_stored_values(AttentionStages &s, const Var &pass, int lanes, Partition ends) {
+    Var whole("d_whole"), vector("d_vector");
+    s.chunk_value.compute_at(s.state, pass).hoist_storage_root().bound_storage(s.d, kPassElements);
+    Stage of_whole = s.chunk_value.specialize(s.output.output_buffer().dim(0).extent() % kPassElements == 0);
+    of_whole.split(s.d, whole, s.d, kPassElements, TailStrategy::RoundUp)
         .split(s.d, vector, s.d, lanes)
+        .reorder(s.d, vector, s.slot, s.granule, whole)
         .vectorize(s.d)
         .unroll(vector)
         .unroll(s.slot, 4);
+    specialize_for_storage(of_whole, s.value_type);
+    s.chunk_value.vectorize(s.d, lanes, TailStrategy::RoundUp).partition(s.d, ends);
     specialize_for_storage(s.chunk_value, s.value_type);
 }
 
@@ -62,7 +61,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
         s.state.update()
             .split(block, pass, block, kPassElements / tile.value_unroll, TailStrategy::GuardWithIf)
             .partition(pass, Partition::Always);
-        schedule_stored_values(s, pass, lanes);
+        schedule_stored_values(s, pass, lanes, Partition::Always);
     } else {
         s.state.update().partition(block, Partition::Always);
     }
@@ -94,12 +93,13 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 // The same with the head in the lanes, of a single vector of rows, which takes a load for each product. Narrow blocks,
 // lest heads that are no multiples of 64 elements compute much behind their ends.
 void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lanes) {
-    constexpr int kRows = 8;
-    const int vectors = kPassElements / lanes;
+    constexpr int kRows = 8, kElements = 32;
+    static_assert(kElements == kPassElements);
+    const int vectors = kElements / lanes;
     Var block("d_block"), inner("d_inner"), rows("r_block");
     s.state.compute_root().bound(s.r, 0, tile.rows).reorder_storage(s.d, s.r).reorder(s.d, s.r).vectorize(s.d, lanes);
     s.state.update()
-        .split(s.d, block, inner, kPassElements, TailStrategy::RoundUp)
+        .split(s.d, block, inner, kElements, TailStrategy::RoundUp)
         .split(s.r, rows, s.r, kRows)
         .reorder(inner, s.r, rows, block, s.over_chunks.x)
         .partition(block, s.any_storage ? Partition::Auto : Partition::Always)
@@ -109,7 +109,7 @@ void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lane
         .unroll(s.r);
     schedule_head_products(s, rows, kRows, vectors, lanes);
     if (s.any_storage) {
-        schedule_stored_values(s, block, lanes);
+        schedule_stored_values(s, block, lanes, Partition::Auto);  // the block's ends are this one's
     }
     if (!s.hides_keys && !s.any_storage) {
         s.chunk_output.update().partition(s.over_keys.y, Partition::Always);
