@@ -88,12 +88,6 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
                                     std::to_string(vectors_of_products(found->target)) +
                                     " vectors of values at a time");
     }
-    if (found->spec.storage == KeyStorage::kAny && !found->target.split_kv.has_head_in_lanes(tile) &&
-        schedules::simd::kPassElements % tile.value_unroll != 0) {
-        throw std::invalid_argument("kernel '" + name + "': values of any storage are taken " +
-                                    std::to_string(schedules::simd::kPassElements) +
-                                    " elements at a time, in whole blocks of value_unroll");
-    }
     if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
         throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
     }
@@ -105,6 +99,12 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     }
     if (const std::string why = why_illegal(found->target, found->spec.kind, found->spec.tile); !why.empty()) {
         throw std::invalid_argument("kernel '" + name + "': " + why);
+    }
+    if (found->spec.storage == KeyStorage::kAny && !found->target.split_kv.has_head_in_lanes(tile) &&
+        schedules::simd::kPassElements % tile.value_unroll != 0) {
+        throw std::invalid_argument("kernel '" + name + "': values of any storage are taken " +
+                                    std::to_string(schedules::simd::kPassElements) +
+                                    " elements at a time, in whole blocks of value_unroll");
     }
     return *found;
 }

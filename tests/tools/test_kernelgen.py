@@ -33,6 +33,7 @@ def test_a_dozen_candidates(target, kind):
         ("flash_x86_avx2_r48k64v3u4d4_mask_bias", "unknown kernel"),
         ("stored_flash_x86_avx2_r48k64v3u4d6", "32 elements at a time, in whole blocks of value_unroll"),
         ("flash_x86_avx2_r48k64v0u4d4", "at least 1"),
+        ("stored_flash_x86_avx2_r48k64v3u4d0", "at least 1"),
         ("flash_x86_avx2_r48k0v3u4d4", "keys must be"),
         ("naive_x86_avx2_r48k64v3u4d4", "keys must be 0"),
         ("flash_x86_avx2_r48k72v3u4d4", "whole granules of 16"),
