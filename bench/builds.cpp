@@ -220,6 +220,7 @@ Options parse_options(int argc, char **argv) {
             options.keys = key_type(optarg);
             break;
         case 'l':
+            static_cast<void>(layout_of(optarg));  // or refused
             options.layout = optarg;
             break;
         case 't':
