@@ -59,10 +59,16 @@ constexpr KeyType kKeyTypes[] = {{"float32", HATTN_FLOAT32},
                                  {"int8", HATTN_INT8},
                                  {"int4", HATTN_INT4}};
 
+struct NamedLayout {
+    const char *name;
+    cases::Layout layout;
+};
+constexpr NamedLayout kBhsd = {"bhsd", cases::Layout::kBhsd}, kBshd = {"bshd", cases::Layout::kBshd};
+
 struct Options {
     std::vector<cases::Case> cases;
     KeyType keys = kKeyTypes[0];
-    std::string layout = "bhsd";
+    NamedLayout layout = kBhsd;
     int threads = 2;
     double seconds = 2.0;
     std::vector<std::string> builds;
@@ -184,11 +190,13 @@ void add_cases(const std::string &filter, std::vector<cases::Case> &list) {
     }
 }
 
-cases::Layout layout_of(const std::string &name) {
-    if (name != "bhsd" && name != "bshd") {
-        refuse_option("--layout", name, "bhsd or bshd");
+NamedLayout layout_of(const std::string &name) {
+    for (const NamedLayout &known : {kBhsd, kBshd}) {
+        if (name == known.name) {
+            return known;
+        }
     }
-    return name == "bshd" ? cases::Layout::kBshd : cases::Layout::kBhsd;
+    refuse_option("--layout", name, "bhsd or bshd");
 }
 
 KeyType key_type(const std::string &name) {
@@ -220,8 +228,7 @@ Options parse_options(int argc, char **argv) {
             options.keys = key_type(optarg);
             break;
         case 'l':
-            static_cast<void>(layout_of(optarg));  // or refused
-            options.layout = optarg;
+            options.layout = layout_of(optarg);
             break;
         case 't':
             options.threads = static_cast<int>(whole_number_option("--threads", optarg, 1024));
@@ -245,7 +252,7 @@ Options parse_options(int argc, char **argv) {
         throw std::invalid_argument("neither --filter nor --shape says what to measure");
     }
     for (cases::Case &c : options.cases) {
-        c.layout = layout_of(options.layout);
+        c.layout = options.layout.layout;
     }
     return options;
 }
@@ -267,7 +274,7 @@ int main(int argc, char **argv) {
         const Options options = parse_options(argc, argv);
         const Builds builds = load_builds(options);
         std::printf("threads: %d, keys and values: %s, %s\n\n| case | kernel | %s |", options.threads,
-                    options.keys.name, options.layout.c_str(), builds[0]->name().c_str());
+                    options.keys.name, options.layout.name, builds[0]->name().c_str());
         for (size_t build = 1; build < builds.size(); ++build) {
             std::printf(" %s |", builds[build]->name().c_str());
         }
