@@ -37,6 +37,10 @@ Expr nearest_slot(const AttentionInputs &inputs, Expr slot, const Expr &granule)
     return max(usually(in_range), inputs.key_skip - first_key);
 }
 
+Expr nearest_key(const AttentionInputs &inputs, const Expr &key) {
+    return max(min(key, inputs.key_count - 1), inputs.key_skip);
+}
+
 Expr nearest_element(const AttentionInputs &inputs, Expr d, Expr slot, const Expr &granule) {
     return inputs.value_element(std::move(d), granule, nearest_slot(inputs, std::move(slot), granule));
 }
@@ -149,7 +153,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
                                   : nearest_value(inputs, d, slot, stored_granule);
     if (only_in_slices) {
         value = inputs.in_blocks(inputs.stored_value, inputs.value, inputs.value_granules, d, stored_granule,
-                                 nearest_slot(inputs, slot, stored_granule), value);
+                                 nearest_slot(inputs, slot, stored_granule), nearest_key(inputs, value_key), value);
     }
     if (values_in_place) {
         place_values(inputs, options.rows);

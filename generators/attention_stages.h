@@ -54,8 +54,9 @@ Halide::Expr reference(Halide::Expr maximum);
 Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                            const Halide::Expr &granule);
 
-// The slot of that key.
+// The slot of that key, and its number.
 Halide::Expr nearest_slot(const AttentionInputs &inputs, Halide::Expr slot, const Halide::Expr &granule);
+Halide::Expr nearest_key(const AttentionInputs &inputs, const Halide::Expr &key);
 
 // The same, of an element d that there is.
 Halide::Expr nearest_element(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,

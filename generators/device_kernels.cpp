@@ -8,6 +8,7 @@
 #include "device_launch.h"
 #include "device_plain_kernels.h"
 #include "merge.h"
+#include "runtime/device/device_table.h"
 #include "schedules/cuda/attention.h"
 #include "schedules/cuda/early_tiles.h"
 #include "schedules/cuda/matrix_calls.h"
@@ -69,8 +70,9 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
     }
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
-    return as_typed_launch(stages.output, inputs.arguments(), attention_columns(inputs, stages.output.name()),
-                           type_macros(inputs), target, std::move(passes));
+    UnitColumns columns = attention_columns(inputs, stages.output.name());
+    columns.grow = columns_grow(spec.kind, spec.hooks, spec.matrix_type, spec.any_float(), spec.tile.thread_rows);
+    return as_typed_launch(stages.output, inputs.arguments(), columns, type_macros(inputs), target, std::move(passes));
 }
 
 KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &target) {
@@ -84,7 +86,9 @@ KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &tar
         start_at_zero(input);
     }
     repeat_row_values(stages.output);
-    return as_typed_launch(stages.output, inputs.arguments(), merge_columns(inputs, stages.output.name()), {}, target);
+    UnitColumns columns = merge_columns(inputs, stages.output.name());
+    columns.grow = columns_grow(spec.kind, spec.hooks, spec.matrix_type, spec.any_float(), spec.tile.thread_rows);
+    return as_typed_launch(stages.output, inputs.arguments(), columns, {}, target);
 }
 
 // Where a kernel has more hooks than a problem, the runtime gives those operands that change nothing. There are none

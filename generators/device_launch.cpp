@@ -47,7 +47,7 @@ namespace {
 KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, const UnitColumns &columns,
                          const OutputStorage *storage, TypeMacros types, const DeviceTarget &target, OwnPasses passes) {
     Pipeline pipeline(output);
-    const DeviceUnits units;
+    const DeviceUnits units(columns.count);
     const auto &of_matrices = passes.of_matrices;
     if (of_matrices) {
         pipeline.add_custom_lowering_pass(new schedules::cuda::EarlyTiles(*of_matrices));
@@ -83,7 +83,8 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     if (target.compiled_when_loaded) {
         pipeline.add_custom_lowering_pass(new schedules::gpu::LoadedCode(std::move(types)));
     }
-    arguments.insert(arguments.begin(), {units.table, units.count, units.differing});
+    const std::vector<Argument> of_units = units.arguments();
+    arguments.insert(arguments.begin(), of_units.begin(), of_units.end());
     return {pipeline, arguments};
 }
 

@@ -52,7 +52,7 @@ Expr ScoreStages::key_of_row(const Expr &d, const Expr &key) const {
 }
 
 Expr AttentionStages::value_of_row(const AttentionInputs &inputs, const Expr &granule_index, const Expr &key) const {
-    Expr seen = max(min(key, inputs.key_count - 1), inputs.key_skip);
+    Expr seen = nearest_key(inputs, key);
     return element_of_row(inputs, d, inputs.value_dim(), [&](const Expr &dim) {
         return inputs.value_half(dim, granule_index, nearest_slot(inputs, slot, granule_index), seen);
     });

@@ -34,7 +34,7 @@ Expr AttentionStages::value_of_slice(const AttentionInputs &inputs, const Expr &
                                      int elements) const {
     Expr element = padded_element(inputs, d, inputs.value_dim(), inputs.value_granules(granule_index), elements);
     return inputs.value_float(element, granule_index, nearest_slot(inputs, slot, granule_index),
-                              max(min(key, inputs.key_count - 1), inputs.key_skip));
+                              nearest_key(inputs, key));
 }
 
 void ScoreStages::multiply_slices(int slices, int elements) {

@@ -383,9 +383,10 @@ Expr AttentionInputs::value_from(const Expr &start, const Expr &d) const {
 }
 
 Expr AttentionInputs::in_blocks(const StoredSide &side, const ImageParam &floats, const ImageParam &granules,
-                                const Expr &d, const Expr &granule, const Expr &slot, const Expr &element) const {
+                                const Expr &d, const Expr &granule, const Expr &slot, const Expr &key,
+                                const Expr &element) const {
     Expr block = min(d / kAlignedFloats * kAlignedFloats, floats.dim(0).extent() - kAlignedFloats);
-    Expr of_block = granule_element(floats, granules, block + d % kAlignedFloats, granule, slot);
+    Expr of_block = element_of_layout(row_layout, floats, granules, block + d % kAlignedFloats, granule, slot, key);
     return select(side.type == static_cast<int>(HATTN_FLOAT32) && row_layout >= kRowsAligned, of_block, element);
 }
 

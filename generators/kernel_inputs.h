@@ -133,11 +133,11 @@ struct AttentionInputs {
                            const Halide::Expr &key) const;
     Halide::Expr value_float(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
                              const Halide::Expr &key) const;
-    // For stages that specialise on a type and row_layout: an element d from blocks of kAlignedFloats where rows are
-    // of such blocks in float32, else `element`. Past the last element one that there is.
+    // For stages that specialise on a type and row_layout: an element d of a key, as in key_float(), from blocks of
+    // kAlignedFloats where rows are of such blocks in float32, else `element`. Past the last element one that there is.
     Halide::Expr in_blocks(const StoredSide &side, const Halide::ImageParam &floats, const Halide::ImageParam &granules,
                            const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot,
-                           const Halide::Expr &element) const;
+                           const Halide::Expr &key, const Halide::Expr &element) const;
     // Where a key's row starts in its storage, and how far behind the first of so many rows of a granule a line of them
     // is, counted through one row after the other; past the last line, that.
     Halide::Expr key_start(const Halide::Expr &key) const;

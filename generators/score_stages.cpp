@@ -370,7 +370,7 @@ Expr ScoreStages::slot_of_key() const {
 
 Expr ScoreStages::key_of_block(const Expr &element) const {
     return inputs_.in_blocks(inputs_.stored_key, inputs_.key, inputs_.key_granules, d, granule_of_key(), slot_of_key(),
-                             element);
+                             key_index(k, c), element);
 }
 
 // Rows are looked up in small Funcs, whose values Halide cannot bound.

@@ -10,6 +10,7 @@
 
 #include "cuda_api.h"
 #include "device.h"
+#include "device_launch.h"
 #include "device_queue.h"
 
 namespace hattn {
@@ -21,7 +22,6 @@ using cuda::Result;
 
 constexpr int kDefaultSharedBytes = 48 * 1024;
 constexpr int kMaxDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-constexpr size_t kMostArguments = 128;
 
 // A kernel in one context. A module has one kernel, see generators/device_objects.h.
 struct LoadedKernel {

@@ -19,8 +19,11 @@ constexpr int64_t kDecodeRows = 16;
 struct SplitRule {
     int64_t fewest_keys, most_keys, groups_of_unit;
 };
-// Loads of several work groups hide how long each takes. On an H100 32768 keys of 8 heads make 512 for 132 units.
+// Loads of several work groups hide how long each takes.
 constexpr SplitRule kDecodeSplits = {128, 512, 4};
+// Those of tensor cores, which have copies under way, need fewer, and each split takes time of the host, and of the
+// merge (decision 0083). On an H200 32768 keys of 8 heads make 256 for 132 units.
+constexpr SplitRule kMatrixDecodeSplits = {256, 2048, 2};
 // Tiles of flash, of which a unit holds two.
 constexpr SplitRule kFlashSplits = {256, kMaxKeysPerCall, 2};
 
@@ -82,7 +85,9 @@ int64_t keys_of_split(const Problem &problem, const DeviceKernelInfo &kernel, co
         const int64_t each = std::max(ceil_div(problem.kv_length, splits), kDecodeSplits.fewest_keys);
         return ceil_div(each, int64_t{kernel.tile.keys}) * kernel.tile.keys;
     }
-    const SplitRule &rule = kernel.kind == KernelKind::kSplitKv ? kDecodeSplits : kFlashSplits;
+    const SplitRule &rule = kernel.kind != KernelKind::kSplitKv   ? kFlashSplits
+                            : kernel.matrix_type != HATTN_FLOAT32 ? kMatrixDecodeSplits
+                                                                  : kDecodeSplits;
     int64_t keys = rule.fewest_keys;
     while (keys < rule.most_keys &&
            tiles * ceil_div(problem.kv_length, keys) > rule.groups_of_unit * device.compute_units) {

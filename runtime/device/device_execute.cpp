@@ -81,7 +81,8 @@ public:
                    {queue_, lse_, "lse"},
                    {queue_, bias_, "bias"},
                    {queue_, mask_, "mask"}},
-          units_(make_device_units(problem, plan, args, lse_, tensors_, wanted_scores(), &host_)) {
+          units_(make_device_units(problem, plan, args, lse_, tensors_, wanted_scores(), &host_)),
+          row_layout_(row_layout()) {
         if (args.workspace) {
             const DeviceWorkspace &sizes = plan.workspace;
             char *const end = static_cast<char *>(args.workspace) + sizes.host_bytes;
@@ -119,6 +120,19 @@ private:
         }
         tensors_.bias.upload();
         tensors_.mask.upload();
+        if (looks_granules_up()) {
+            tensors_.key.upload_tables(&host_);
+            tensors_.value.upload_tables(&host_);
+        }
+    }
+
+    // Kernels know where granules are that lie side by side, if they have loops of their own for the types.
+    bool looks_granules_up() const {
+        const DeviceKernelInfo &kernel = *plan_.attention;
+        const bool flash = plan_.algorithm == HATTN_ALGORITHM_FLASH || plan_.algorithm == HATTN_ALGORITHM_SPLIT_KV;
+        const bool alike = args_.k.dtype == args_.v.dtype && (kernel.any_float || args_.k.dtype == HATTN_FLOAT32);
+        return row_layout_ != kRowsSideBySide || !flash || plan_.scores ||
+               (kernel.matrix_type == HATTN_FLOAT32 && !alike);
     }
 
     void enqueue() {
@@ -126,7 +140,7 @@ private:
         if (plan_.split_keys > 0) {
             run_split();
         } else {
-            UnitTable tiles(queue_, std::span(units_.attention), &host_);
+            UnitTable tiles(queue_, std::span(units_.attention), units_.attention_order, &host_);
             launch_attention(tiles, {tensors_.output, args_.out.dtype, args_.out.stride[2]}, tensors_.lse,
                              lse_.stride[2]);
         }
@@ -146,9 +160,9 @@ private:
         // Tables before what kernels leave each other: they lie behind the other things that are copied.
         std::optional<UnitTable> tiles;
         if (!plan_.values && !units_.attention.empty()) {
-            tiles.emplace(queue_, std::span(units_.attention), &host_);
+            tiles.emplace(queue_, std::span(units_.attention), units_.attention_order, &host_);
         }
-        UnitTable merges(queue_, std::span(units_.merges), &host_);
+        UnitTable merges(queue_, std::span(units_.merges), units_.merge_order, &host_);
         const DeviceMemory states(queue_, no_host, rows * problem_.value_dim, "partial states");
         const DeviceMemory state_lse(queue_, no_host, rows, "partial states");
         if (plan_.values) {
@@ -219,7 +233,9 @@ private:
         constexpr int64_t kBytes = 16, kElements = 8;
         const bool any_float = plan_.attention && plan_.attention->any_float;
         const auto of_block = [&](hattn_dtype type) { return any_float ? kElements : 8 * kBytes / dtype_bits(type); };
-        const auto whole = [&](hattn_dtype type, auto... counts) { return ((counts % of_block(type) == 0) && ...); };
+        const auto whole = [&](hattn_dtype type, auto... counts) {
+            return ((counts & (of_block(type) - 1)) | ...) == 0;  // blocks are powers of two
+        };
         const auto is_aligned = [&](const DeviceSide &side, hattn_dtype type) {
             return side.is_aligned(kBytes, of_block(type));
         };
@@ -252,7 +268,7 @@ private:
         DeviceView slopes(alibi_slopes_, {{problem_.query_heads, 1}});
         DeviceView sinks(sink_logits_, {{problem_.query_heads, 1}}), known_lse(tensors_.lse, {{1, lse_.stride[2]}});
         float scale = problem_.scale, softcap = problem_.softcap;
-        int32_t of_unit = 0, query_type = args_.q.dtype, layout = row_layout();
+        int32_t of_unit = 0, query_type = args_.q.dtype, layout = row_layout_;
         queue_.types = {args_.q.dtype, args_.k.dtype, args_.v.dtype, output_type};
         launch(queue_, kernel, units, query, key.floats, value.floats, key.granules, value.granules, bias, mask, slopes,
                sinks, known_lse, &of_unit, &of_unit, &scale, &softcap, &of_unit, &of_unit, &of_unit, &key.type,
@@ -292,6 +308,7 @@ private:
     DeviceTensors tensors_;
     std::optional<DeviceMemory> scores_;
     const DeviceUnits units_;
+    const RowLayout row_layout_;
 };
 
 }  // namespace

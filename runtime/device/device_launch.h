@@ -1,6 +1,8 @@
 // Launching kernels of the table of devices.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory_resource>
 #include <span>
@@ -10,22 +12,29 @@
 
 namespace hattn {
 
+// Of a kernel, in an array.
+constexpr size_t kMostArguments = 192;
+
 // The table of a launch, on the device.
 struct UnitTable {
     // host: what is copied stays there.
     template<typename Record>
     UnitTable(DeviceQueue &queue, std::span<const Record> records, std::pmr::memory_resource *host)
-        : count(static_cast<int32_t>(records.size())),
-          units(records, host),
-          differing(units.differing()),
+        : UnitTable(queue, records, UnitOrder::of(records.size()), host) {}
+    template<typename Record>
+    UnitTable(DeviceQueue &queue, std::span<const Record> records, const UnitOrder &units_follow,
+              std::pmr::memory_resource *host)
+        : order(units_follow),
+          units(records, order, host),
+          listed(units.listed()),
           memory(queue, units.words(), "units"),
           view(memory, {{static_cast<int64_t>(units.words().size()), 1}}) {
         memory.upload();
     }
 
-    int32_t count;
+    UnitOrder order;
     PackedUnits units;
-    int32_t differing;
+    int32_t listed;
     DeviceMemory memory;
     DeviceView view;
 };
@@ -34,10 +43,22 @@ struct UnitTable {
 template<typename... Arguments>
 void launch(DeviceQueue &queue, const DeviceKernelInfo &kernel, UnitTable &units, Arguments &&...arguments) {
     void *context = queue.user_context();
-    void *all[] = {&context, units.view, &units.count, &units.differing, arguments...};
+    std::array<void *, kMostArguments> all;
+    size_t count = 0;
+    for (void *of_units : {static_cast<void *>(&context), static_cast<void *>(units.view),
+                           static_cast<void *>(&units.order.inner), static_cast<void *>(&units.order.middle),
+                           static_cast<void *>(&units.order.outer), static_cast<void *>(&units.listed)}) {
+        all[count++] = of_units;
+    }
+    for (const int32_t &step : units.units.steps()) {
+        all[count++] = const_cast<int32_t *>(&step);
+    }
+    for (void *own : {static_cast<void *>(arguments)...}) {
+        all[count++] = own;
+    }
     queue.kernel = &kernel;
     queue.uploads.flush(queue);
-    check_device(kernel.function(all), queue.target, kernel.name);
+    check_device(kernel.function(all.data()), queue.target, kernel.name);
 }
 
 }  // namespace hattn

@@ -69,20 +69,31 @@ DeviceSide::DeviceSide(DeviceQueue &queue, const Problem &problem, const hattn_a
       channel_scales_(scale.data && !scales_keys_ ? scale : one()),
       block_scales_(scales_keys_ ? scale : one()),
       most_granules_(most_granules_of(problem, args)),
-      table_(granule_table(problem, args, side, most_granules_, memory)),
-      scale_table_(scales_keys_ && problem.scattered()
-                       ? granule_table(problem, args, block_scales_, most_granules_, memory)
-                       : std::pmr::vector<int32_t>(memory)),
+      queue_(queue),
+      name_(name),
       rows_(queue, side, name),
-      granules_(queue, table_, name),
       channels_(queue, channel_scales_, name),
       blocks_(queue, block_scales_, name),
-      scale_granules_(queue, scale_table_, name) {}
+      table_(memory),
+      scale_table_(memory) {}
 
 void DeviceSide::upload() {
-    for (DeviceMemory *memory : {&rows_, &granules_, &channels_, &blocks_, &scale_granules_}) {
+    for (DeviceMemory *memory : {&rows_, &channels_, &blocks_}) {
         memory->upload();
     }
+}
+
+void DeviceSide::upload_tables(std::pmr::memory_resource *memory) {
+    table_ = granule_table(problem_, args_, side_, most_granules_, memory);
+    granules_.emplace(queue_, table_, name_).upload();
+    if (scales_keys_ && problem_.scattered()) {
+        scale_table_ = granule_table(problem_, args_, block_scales_, most_granules_, memory);
+        scale_granules_.emplace(queue_, scale_table_, name_).upload();
+    }
+}
+
+int64_t DeviceSide::entries() const {
+    return problem_.scattered() ? problem_.batch * most_granules_ : most_granules_;
 }
 
 DeviceSide::Offsets DeviceSide::offsets(const Sequence &sequence, int64_t batch, int64_t kv_head,
@@ -128,11 +139,12 @@ DeviceView DeviceSide::view(halide_type_t type, int64_t elements) const {
             type,
             {{elements, 1},
              {kGranuleKeys, side_.stride[2] / per_byte},
-             {static_cast<int64_t>(table_.size()), granule_unit(problem_, side_) / per_byte}}};
+             {entries(), granule_unit(problem_, side_) / per_byte}}};
 }
 
-DeviceView DeviceSide::table_view(const DeviceMemory &memory) const {
-    return {memory, {{static_cast<int64_t>(table_.size()), 1}}};
+// Of a table that is not there, nothing that a kernel may look at.
+DeviceView DeviceSide::table_view(const std::optional<DeviceMemory> &memory) const {
+    return {memory ? *memory : channels_, halide_type_of<int32_t>(), {{entries(), 1}}};
 }
 
 DeviceSideViews::DeviceSideViews(const DeviceSide &side)
@@ -142,10 +154,10 @@ DeviceSideViews::DeviceSideViews(const DeviceSide &side)
       halves(side.view(halide_type_of<uint16_t>(), side.side_.extent[3])),
       bytes(side.view(halide_type_of<uint8_t>(), storage_bytes(side.side_.dtype, side.side_.extent[3]))),
       channel_scales(side.channels_, {{side.side_.extent[3], used_stride(side.channel_scales_, 3)}}),
-      block_scales(side.blocks_, {{ceil_div(side.side_.extent[3], kScaleBlock), used_stride(side.block_scales_, 3)},
-                                  {kGranuleKeys, used_stride(side.block_scales_, 2)},
-                                  {static_cast<int64_t>(side.table_.size()),
-                                   side.scales_keys_ ? granule_unit(side.problem_, side.block_scales_) : 0}}),
-      scale_granules(side.table_view(side.scale_table_.empty() ? side.granules_ : side.scale_granules_)) {}
+      block_scales(side.blocks_,
+                   {{ceil_div(side.side_.extent[3], kScaleBlock), used_stride(side.block_scales_, 3)},
+                    {kGranuleKeys, used_stride(side.block_scales_, 2)},
+                    {side.entries(), side.scales_keys_ ? granule_unit(side.problem_, side.block_scales_) : 0}}),
+      scale_granules(side.table_view(side.scale_granules_ ? side.scale_granules_ : side.granules_)) {}
 
 }  // namespace hattn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory_resource>
+#include <optional>
 #include <vector>
 
 #include "device_memory.h"
@@ -17,6 +18,8 @@ public:
                const hattn_tensor &scale, const char *name, std::pmr::memory_resource *memory);
 
     void upload();
+    // After everything else of an execute that is on the host: where granules are, for kernels that look it up.
+    void upload_tables(std::pmr::memory_resource *memory);
 
     // Where a unit's part starts, see UnitRecord.
     struct Offsets {
@@ -31,7 +34,8 @@ private:
     friend struct DeviceSideViews;
 
     DeviceView view(halide_type_t type, int64_t elements) const;
-    DeviceView table_view(const DeviceMemory &memory) const;
+    int64_t entries() const;
+    DeviceView table_view(const std::optional<DeviceMemory> &memory) const;
 
     const Problem &problem_;
     const hattn_attention_args &args_;
@@ -41,8 +45,11 @@ private:
     // Of granules: one table for all sequences where each stores its keys side by side, else one for each, which starts
     // where a ring has its first key. Scales have a table of their own if theirs differs.
     const int64_t most_granules_;  // of any sequence: entries of a table
-    const std::pmr::vector<int32_t> table_, scale_table_;
-    DeviceMemory rows_, granules_, channels_, blocks_, scale_granules_;
+    DeviceQueue &queue_;
+    const char *name_;
+    DeviceMemory rows_, channels_, blocks_;
+    std::pmr::vector<int32_t> table_, scale_table_;
+    std::optional<DeviceMemory> granules_, scale_granules_;
 };
 
 // Arguments of kernels, see AttentionInputs and StoredSide in generators.

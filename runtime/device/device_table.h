@@ -31,12 +31,28 @@ struct DeviceKernelInfo {
     hattn_dtype matrix_type;  // of queries, keys and values, which tensor cores multiply; with float32 any type may be
     bool any_float;           // keys and values are not quantised
     int64_t shared_bytes;     // of shared memory that a work group takes, all of it asked for by the launch
-    // Computes the units of a table (unit_record.h). Arguments as of KernelInfo, with the table and the number of its
-    // rows first; one stands for all units where the table has none of their own.
+    // Computes the units of a table (unit_record.h). Arguments as of KernelInfo, with those of the table first, see
+    // launch(); one stands for all units where the table has none of their own.
     int (*function)(void **arguments);
     // Of CUDA, where the build assembles them: cubins for some GPUs and the PTX; or null.
     const void *fat_binary;
 };
+
+// Whether a kernel computes those columns of a launch's table that grow from unit to unit, and has units in three
+// dimensions: where it takes registers from nobody. (Tiles of flash with few rows of a thread, and those with hooks,
+// would have fewer blocks on a multiprocessor, and those of flash in float32 spill.)
+constexpr bool columns_grow(KernelKind kind, uint32_t hooks, hattn_dtype matrix_type, bool any_float, int thread_rows) {
+    constexpr int kManyThreadRows = 4;
+    if (kind == KernelKind::kMerge) {
+        return true;
+    }
+    const bool has_registers = kind == KernelKind::kSplitKv || thread_rows >= kManyThreadRows;
+    return hooks == 0 && (any_float || (matrix_type != HATTN_FLOAT32 && has_registers));
+}
+
+inline bool columns_grow(const DeviceKernelInfo &kernel) {
+    return columns_grow(kernel.kind, kernel.hooks, kernel.matrix_type, kernel.any_float, kernel.tile.thread_rows);
+}
 
 struct DeviceTargetInfo {
     const char *name;

@@ -107,6 +107,8 @@ private:
         const int64_t states = ceil_div(keys.size(), plan_.split_keys);
         const int64_t first_row = units_.state_rows;
         units_.state_rows += states * tile_rows;
+        units_.attention_order.inner = narrow(std::max<int64_t>(states, 1));
+        units_.merge_order.inner = narrow(rows * heads);
         narrow(units_.state_rows * problem_.value_dim);
         UnitRecord first = unit_of(head, heads, row, rows, keys);
         first.output = narrow(first_row * problem_.value_dim);
@@ -264,6 +266,13 @@ DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, co
             sequence.add_scores(*scores);
         }
     }
+    // Splits of tiles, or tiles of a kv head, for all kv heads.
+    const int64_t tiles = ceil_div(problem.group_size(), plan.heads), all = problem.kv_heads * tiles;
+    const size_t count = units.attention.size();
+    units.attention_order = !columns_grow(*plan.attention) ? UnitOrder::of(count)
+                            : plan.split_keys > 0          ? UnitOrder::of(count, units.attention_order.inner, all)
+                                                           : UnitOrder::of(count, tiles, problem.kv_heads);
+    units.merge_order = UnitOrder::of(units.merges.size(), units.merge_order.inner, all);
     return units;
 }
 

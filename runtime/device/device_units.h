@@ -7,6 +7,7 @@
 #include "device_memory.h"
 #include "device_plan.h"
 #include "device_side.h"
+#include "packed_units.h"
 #include "runtime/sequence.h"
 #include "unit_record.h"
 
@@ -23,7 +24,8 @@ struct DeviceUnits {
     std::pmr::vector<UnitRecord> attention;
     std::pmr::vector<MergeRecord> merges;  // where keys are split: one per row and head
     std::pmr::vector<ScoreRecord> scores;
-    int64_t state_rows = 0;  // of the pool of partial states
+    int64_t state_rows = 0;                  // of the pool of partial states
+    UnitOrder attention_order, merge_order;  // while units are added, only how many are innermost in the last tile
 };
 
 // Index of a sink that is none, behind those of all heads.

@@ -18,8 +18,9 @@ namespace {
 // do so of neighbouring rows find them in different banks where rows are so much longer than a multiple of 32.
 constexpr int kRowPadding = kSliceVector;
 
-constexpr int kWarp = 32;        // threads
-constexpr int kLoadsAtOnce = 8;  // of 16 bytes, by a thread
+constexpr int kWarp = 32;          // threads
+constexpr int kLoadsAtOnce = 8;    // of 16 bytes, by a thread
+constexpr int kQueriesAtOnce = 4;  // elements of each of its rows
 
 // Threads of a row that are neighbours: half a warp, which shared memory serves at once, has two rows. What it reads of
 // either side is then 128 bytes at most.
@@ -149,13 +150,14 @@ private:
             .gpu_threads(t.x, t.y, t.part);
     }
 
-    // The same of rows as they come, and of those of the tile: one element after the other, several rows at a time.
-    void load_elements(Stage stage, const Var &row) const {
+    // The same of rows as they come, and of those of the tile: so many elements at a time of several rows.
+    void load_elements(Stage stage, const Var &row, int elements = 1) const {
         over_threads(stage.split(s.d, t.in_x, t.x, tile_.slices)
                          .split(t.x, t.part, t.x, kNeighbours)
                          .split(row, t.in_y, t.y, tile_.rows / tile_.thread_rows, TailStrategy::GuardWithIf)
                          .reorder(t.in_y, t.in_x, t.x, t.y, t.part)
                          .unroll(t.in_y)
+                         .unroll(t.in_x, elements)
                          .never_partition_all());
     }
 
@@ -163,8 +165,10 @@ private:
     void load_rows(Func f, const Var &row, const Param<int> &type, bool in_columns) const {
         f.compute_at(chunk_loop_).bound(s.d, 0, tile_.head).bound_extent(s.c, 1);
         Stage floats = f.specialize(type == static_cast<int>(HATTN_FLOAT32));
-        Stage blocks = floats.specialize(s.row_layout >= kRowsAligned);
-        in_columns ? turn_blocks(blocks, row) : load_blocks(blocks, row);
+        for (const Expr &layout : {s.row_layout == kRowsSideBySide, s.row_layout >= kRowsAligned}) {
+            Stage blocks = floats.specialize(layout);
+            in_columns ? turn_blocks(blocks, row) : load_blocks(blocks, row);
+        }
         load_elements(floats, row);
         load_elements(f, row);
         specialize_for_storage(f, type);
@@ -187,7 +191,7 @@ private:
         s.query_tile.bound(s.d, 0, tile_.head).bound_extent(s.r, tile_.rows).compute_at(s.output, t.block);
         in_columns_ ? s.query_tile.bound_storage(s.r, tile_.rows + kRowPadding)
                     : s.query_tile.reorder_storage(s.d, s.r).bound_storage(s.d, tile_.head + kRowPadding);
-        load_elements(s.query_tile, s.r);
+        load_elements(s.query_tile, s.r, std::gcd(tile_.head / tile_.slices, kQueriesAtOnce));
         specialize_for_floats(s.query_tile, s.query_type);
     }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "runtime/device/packed_units.h"
+
 namespace hattn::schedules::gpu {
 
 using namespace Halide;
@@ -14,7 +16,30 @@ std::string offset_name(const std::string &buffer) {
     return buffer + ".unit_offset";
 }
 
+constexpr auto kSteps = static_cast<int>(PackedUnits::kSteps);
+
+// The loop over blocks in a dimension, by the name of the innermost one.
+std::string blocks_name(const std::string &innermost, int dimension) {
+    return innermost.substr(0, innermost.size() - gpu_block_name(0).size()) + gpu_block_name(dimension);
+}
+
+Expr variable(const std::string &name) {
+    return Variable::make(Int(32), name);
+}
+
 }  // namespace
+
+DeviceUnits::DeviceUnits(int columns) {
+    for (int i = 0; i < kSteps * columns; ++i) {
+        steps.emplace_back("unit_step_" + std::to_string(i));
+    }
+}
+
+std::vector<Argument> DeviceUnits::arguments() const {
+    std::vector<Argument> all = {table, inner, middle, outer, listed};
+    all.insert(all.end(), steps.begin(), steps.end());
+    return all;
+}
 
 bool UnitLaunch::differs(const Expr &value) const {
     return std::any_of(columns_.values.begin(), columns_.values.end(),
@@ -45,13 +70,22 @@ Stmt UnitLaunch::visit(const IfThenElse *branch) {
     return IRMutator::visit(branch);
 }
 
+// Columns that are listed do not grow. (Numbers of blocks and arguments are what a GPU computes with once for a warp,
+// in registers of their own.)
 Expr UnitLaunch::column(int index, const std::string &block) const {
-    const Expr differing = units_.differing;
-    const Expr before = popcount(differing & ((1 << index) - 1)), width = popcount(differing);
-    const Expr of_block = columns_.count + Variable::make(Int(32), block) * width + before;
-    const Expr at = select((differing & (1 << index)) != 0, of_block, index);
+    const Expr listed = units_.listed;
+    const Expr before = popcount(listed & ((1 << index) - 1)), width = popcount(listed);
+    Expr unit = 0, grown = 0;
+    const Expr extents[] = {units_.inner, units_.middle, units_.outer};
+    for (int i = kSteps; i-- > 0;) {
+        const Expr number = variable(blocks_name(block, i));
+        unit = unit * extents[i] + number;
+        grown += columns_.grow ? Expr(units_.steps[kSteps * index + i]) * number : 0;
+    }
+    const Expr at = select((listed & (1 << index)) != 0, columns_.count + unit * width + before, index);
     return Load::make(Int(32), units_.table.name(), at, Buffer<>(), units_.table.parameter(), const_true(),
-                      ModulusRemainder());
+                      ModulusRemainder()) +
+           grown;
 }
 
 Stmt UnitLaunch::visit(const For *loop) {
@@ -75,7 +109,12 @@ Stmt UnitLaunch::visit(const For *loop) {
     for (const auto &[name, index] : columns_.offsets) {
         body = LetStmt::make(offset_name(name), column(index, loop->name), body);
     }
-    return For::make(loop->name, 0, Expr(units_.count), loop->for_type, loop->partition_policy, loop->device_api, body);
+    const Expr extents[] = {units_.inner, units_.middle, units_.outer};
+    for (int i = 0; i < kSteps; ++i) {
+        body = For::make(blocks_name(loop->name, i), 0, extents[i], loop->for_type, loop->partition_policy,
+                         loop->device_api, body);
+    }
+    return body;
 }
 
 Expr UnitLaunch::shifted(const std::string &buffer, const Expr &index) const {

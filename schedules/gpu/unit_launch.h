@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "Halide.h"
 
@@ -12,19 +13,25 @@ namespace hattn::schedules::gpu {
 // units, a row of which is a record of 32-bit integers (runtime/device/unit_record.h).
 struct UnitColumns {
     int count = 0;                       // columns of the table
+    bool grow = false;                   // whether columns may grow, see columns_grow()
     std::map<std::string, int> values;   // scalar arguments, and extents like "query.extent.1"
     std::map<std::string, int> offsets;  // buffers: where the unit's part starts, in elements
 };
 
-// The table: the first unit's row, then of every row the columns that differ (runtime/device/packed_units.h).
+// The table: the first unit's row, then of every row the columns that are listed; and how the others grow
+// (runtime/device/packed_units.h).
 struct DeviceUnits {
+    explicit DeviceUnits(int columns);
+    std::vector<Halide::Argument> arguments() const;
+
     Halide::ImageParam table{Halide::Int(32), 1, "units"};
-    Halide::Param<int> count{"unit_count"};          // of a launch
-    Halide::Param<int> differing{"unit_differing"};  // bit c: column c differs
+    Halide::Param<int> inner{"unit_inner"}, middle{"unit_middle"}, outer{"unit_outer"};  // how units follow each other
+    Halide::Param<int> listed{"unit_listed"};                                            // bit c: column c is listed
+    std::vector<Halide::Param<int>> steps;  // of each column, to the next inner, middle, outer unit
 };
 
-// The pipeline's loop over blocks, of one tile, becomes one over the rows of the table: block n takes every value from
-// row n. So kernels are written for one tile everywhere, and the runtime says which.
+// The pipeline's loop over blocks, of one tile, becomes three over the units of a launch: block n takes every value
+// from row n, or computes it. So kernels are written for one tile everywhere, and the runtime says which.
 class UnitLaunch : public Halide::Internal::IRMutator {
 public:
     UnitLaunch(const DeviceUnits &units, UnitColumns columns) : units_(units), columns_(std::move(columns)) {}

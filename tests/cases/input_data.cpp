@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "oracle.h"
+#include "planes.h"
 #include "random.h"
 
 namespace hattn::cases {
@@ -76,7 +77,16 @@ void fill_normal_within(const std::vector<int32_t> &lengths, const hattn_tensor 
 }  // namespace
 
 void fill_normal(const hattn_tensor &tensor, uint64_t seed) {
-    fill<float>(tensor, seed, [](Random &random, int64_t, int64_t, int64_t, int64_t) { return random.normal(); });
+    const auto plane = static_cast<uint64_t>(tensor.extent[2] * tensor.extent[3]);
+    for_each_plane(tensor, [&](int64_t i0, int64_t i1) {
+        Random random(seed);
+        random.skip(static_cast<uint64_t>(i0 * tensor.extent[1] + i1) * plane * Random::kBitsOfNormal);
+        for (int64_t i2 = 0; i2 < tensor.extent[2]; ++i2) {
+            for (int64_t i3 = 0; i3 < tensor.extent[3]; ++i3) {
+                element<float>(tensor, i0, i1, i2, i3) = random.normal();
+            }
+        }
+    });
 }
 
 void fill_queries_keys_values(const Case &c, const hattn_tensor &q, const hattn_tensor &k, const hattn_tensor &v) {

@@ -12,10 +12,15 @@ public:
 
     // splitmix64 (Steele, Lea and Flood, 2014).
     uint64_t bits() {
-        uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
+        uint64_t z = (state_ += kStep);
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
         return z ^ (z >> 31);
+    }
+
+    // As if so many bits() had been taken.
+    void skip(uint64_t count) {
+        state_ += count * kStep;
     }
 
     double uniform() {
@@ -38,7 +43,11 @@ public:
         return static_cast<float>(radius * std::cos(kTwoPi * uniform()));
     }
 
+    static constexpr uint64_t kBitsOfNormal = 2;  // that normal() takes
+
 private:
+    static constexpr uint64_t kStep = 0x9e3779b97f4a7c15ull;
+
     uint64_t state_;
 };
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "number_formats.h"
+#include "planes.h"
 
 namespace hattn::cases {
 
@@ -40,7 +41,7 @@ void for_each_element(const hattn_tensor &tensor, Visit visit) {
 // Rounds a tensor of the twin in place, and gives it in its type.
 TensorData narrowed(const hattn_tensor &tensor, hattn_dtype type) {
     TensorData copy = like(tensor, type);
-    for_each_element(tensor, [&](int64_t b, int64_t h, int64_t s, int64_t d) {
+    const auto narrow = [&](int64_t b, int64_t h, int64_t s, int64_t d) {
         float &value = element<float>(tensor, b, h, s, d);
         if (type == HATTN_FLOAT32) {
             element<float>(copy.view, b, h, s, d) = value;
@@ -49,6 +50,13 @@ TensorData narrowed(const hattn_tensor &tensor, hattn_dtype type) {
         const uint16_t bits = encode(type, static_cast<double>(value));
         element<uint16_t>(copy.view, b, h, s, d) = bits;
         value = static_cast<float>(decode(type, bits));
+    };
+    for_each_plane(tensor, [&](int64_t b, int64_t h) {
+        for (int64_t s = 0; s < tensor.extent[2]; ++s) {
+            for (int64_t d = 0; d < tensor.extent[3]; ++d) {
+                narrow(b, h, s, d);
+            }
+        }
     });
     return copy;
 }

@@ -104,4 +104,29 @@ TEST_F(CudaWorkspace, PagesAndRingsFitTheirWorkspaces) {
     }
 }
 
+// Units of decode, and where keys side by side are, kernels compute: nothing is copied for each split or granule.
+TEST_F(CudaWorkspace, DecodeCopiesAsMuchForManyKeysAsForFew) {
+    void *const stream = new_stream(new_context(0));
+    const auto bytes_of = [&](const cases::StoredTypes &types, int64_t keys) {
+        cases::Case c = some_keys(1);
+        c.kv_length = keys;
+        ExecuteOf<cases::TypedProblem> execute(HATTN_ALGORITHM_SPLIT_KV, 0, nullptr, c, types);
+        EXPECT_TRUE(execute.run(stream).ok()) << types.name;
+        start_log();
+        EXPECT_TRUE(execute.run(stream).ok()) << types.name;
+        const std::vector<std::string> uploads = log_lines("upload bytes=");
+        EXPECT_EQ(uploads.size(), 1u);
+        return uploads.empty() ? 0 : std::stol(uploads[0].substr(std::string("upload bytes=").size()));
+    };
+    constexpr int64_t kFew = 1024, kMany = 16384, kGranule = 16;
+    const cases::StoredTypes whole = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32};
+    for (const cases::StoredTypes &types : {whole, test::kStoredTypes[0], test::kStoredTypes[1]}) {
+        EXPECT_EQ(bytes_of(types, kMany), bytes_of(types, kFew)) << types.name;
+    }
+    // Keys and values of two types have no loops of their own: their kernels look up where both are.
+    const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT32, HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_FLOAT32};
+    EXPECT_GE(bytes_of(mixed, kMany) - bytes_of(mixed, kFew),
+              2 * (kMany - kFew) / kGranule * static_cast<int64_t>(sizeof(int32_t)));
+}
+
 }  // namespace

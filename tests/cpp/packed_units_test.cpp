@@ -5,6 +5,7 @@
 
 #include <array>
 #include <bit>
+#include <limits>
 #include <memory_resource>
 #include <span>
 #include <vector>
@@ -15,47 +16,127 @@ namespace {
 struct Record {
     int32_t a, b, c, d;
 };
+constexpr size_t kColumns = sizeof(Record) / sizeof(int32_t);
 
 class PackedUnitsTest : public ::testing::Test {
 protected:
-    PackedUnits pack(const std::vector<Record> &records) {
-        return {std::span(records), std::pmr::get_default_resource()};
+    static PackedUnits pack(const std::vector<Record> &records, const UnitOrder &order) {
+        return {std::span(records), order, std::pmr::get_default_resource()};
     }
+    static PackedUnits pack(const std::vector<Record> &records) {
+        return pack(records, UnitOrder::of(records.size()));
+    }
+
     // As schedules/gpu/unit_launch.cpp has it.
-    static int32_t column(const PackedUnits &units, size_t record, unsigned column) {
-        const auto differing = static_cast<uint32_t>(units.differing());
-        if (!(differing >> column & 1)) {
-            return units.words()[column];
+    static int32_t column(const PackedUnits &units, const UnitOrder &order, const std::array<int32_t, 3> &block,
+                          unsigned column) {
+        const auto listed = static_cast<uint32_t>(units.listed());
+        const size_t record = static_cast<size_t>((block[2] * order.middle + block[1]) * order.inner + block[0]);
+        const size_t before = std::popcount(listed & ((1u << column) - 1)), width = std::popcount(listed);
+        int32_t value = units.words()[listed >> column & 1 ? kColumns + record * width + before : column];
+        for (size_t i = 0; i < PackedUnits::kSteps; ++i) {
+            value += units.steps()[PackedUnits::kSteps * column + i] * block[i];
         }
-        const size_t before = std::popcount(differing & ((1u << column) - 1)), width = std::popcount(differing);
-        return units.words()[kColumns + record * width + before];
+        return value;
     }
-    static constexpr size_t kColumns = sizeof(Record) / sizeof(int32_t);
+
+    static void expect_all(const PackedUnits &units, const UnitOrder &order, const std::vector<Record> &records) {
+        size_t n = 0;
+        for (int32_t z = 0; z < order.outer; ++z) {
+            for (int32_t y = 0; y < order.middle; ++y) {
+                for (int32_t x = 0; x < order.inner; ++x, ++n) {
+                    const std::array<int32_t, kColumns> expected = {records[n].a, records[n].b, records[n].c,
+                                                                    records[n].d};
+                    for (unsigned c = 0; c < kColumns; ++c) {
+                        EXPECT_EQ(column(units, order, {x, y, z}, c), expected[c])
+                            << "record " << n << ", column " << c;
+                    }
+                }
+            }
+        }
+        EXPECT_EQ(n, records.size());
+    }
 };
 
 TEST_F(PackedUnitsTest, HoldsColumnsThatDifferForEveryRecordAndTheOthersOnce) {
     const std::vector<Record> records = {{7, -1, 3, 0}, {7, -2, 3, 0}, {7, -2, 3, 5}};
     const PackedUnits units = pack(records);
-    EXPECT_EQ(units.differing(), 0b1010);
+    EXPECT_EQ(units.listed(), 0b1010);
     EXPECT_EQ(units.words().size(), kColumns + records.size() * 2);
-    for (size_t n = 0; n < records.size(); ++n) {
-        const std::array<int32_t, kColumns> expected = {records[n].a, records[n].b, records[n].c, records[n].d};
-        for (unsigned c = 0; c < kColumns; ++c) {
-            EXPECT_EQ(column(units, n, c), expected[c]) << "record " << n << ", column " << c;
-        }
-    }
+    expect_all(units, UnitOrder::of(records.size()), records);
 }
 
 TEST_F(PackedUnitsTest, OfEqualRecordsIsOne) {
     const PackedUnits units = pack({{1, 2, 3, 4}, {1, 2, 3, 4}});
-    EXPECT_EQ(units.differing(), 0);
+    EXPECT_EQ(units.listed(), 0);
     EXPECT_EQ(units.words(), (std::pmr::vector<int32_t>{1, 2, 3, 4}));
+}
+
+TEST_F(PackedUnitsTest, OfKernelsThatDoNotComputeColumnsListsThoseThatGrow) {
+    const std::vector<Record> records = {{1, 10, 0, 0}, {1, 20, 0, 0}, {1, 30, 0, 0}};
+    const PackedUnits units = pack(records);
+    EXPECT_EQ(units.listed(), 0b0010);
+    expect_all(units, UnitOrder::of(records.size()), records);
+}
+
+TEST_F(PackedUnitsTest, HasStepsOfColumnsThatGrowInEachDimension) {
+    const UnitOrder order = UnitOrder::of(12, 3, 2);
+    EXPECT_EQ(order.outer, 2);
+    std::vector<Record> records;
+    for (int32_t n = 0; n < 12; ++n) {
+        const int32_t x = n % 3, y = n / 3 % 2, z = n / 6;
+        records.push_back({5 + 100 * x - 7 * y + z, -y, 40 - 4 * z, n == 8 ? 1 : 0});
+    }
+    const PackedUnits units = pack(records, order);
+    EXPECT_EQ(units.listed(), 0b1000);
+    EXPECT_EQ(units.words().size(), kColumns + records.size());
+    EXPECT_EQ(std::vector<int32_t>(units.steps().begin(), units.steps().end()),
+              (std::vector<int32_t>{100, -7, 1, 0, -1, 0, 0, 0, -4, 0, 0, 0}));
+    expect_all(units, order, records);
+}
+
+TEST_F(PackedUnitsTest, ListsAColumnOfWhichOneRecordIsAnother) {
+    const UnitOrder order = UnitOrder::of(8, 2, 2);
+    for (size_t other = 0; other < 8; ++other) {
+        std::vector<Record> records;
+        for (int32_t n = 0; n < 8; ++n) {
+            records.push_back({n, 2 * n, 3, static_cast<size_t>(n) == other ? n + 1 : n});
+        }
+        const PackedUnits units = pack(records, order);
+        EXPECT_EQ(units.listed(), 0b1000) << "record " << other;
+        expect_all(units, order, records);
+    }
+}
+
+TEST_F(PackedUnitsTest, ListsColumnsWhoseStepsAddUpToMoreThanAnInteger) {
+    constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+    const UnitOrder order = UnitOrder::of(4, 2, 1);
+    const std::vector<Record> records = {
+        {-kMost, 0, 0, kMost - 3}, {kMost, 1, 0, kMost - 2}, {-kMost, 2, 0, kMost - 1}, {kMost, 3, 0, kMost}};
+    const PackedUnits units = pack(records, order);
+    EXPECT_EQ(units.listed(), 0b1001);
+    expect_all(units, order, records);
+}
+
+TEST_F(PackedUnitsTest, UnitsThatAreNoWholeOrderFollowOneAnother) {
+    for (const UnitOrder &order : {UnitOrder::of(7, 3, 2), UnitOrder::of(6, 4, 2), UnitOrder::of(1 << 20, 1, 1)}) {
+        EXPECT_EQ(order.middle, 1);
+        EXPECT_EQ(order.outer, 1);
+        EXPECT_TRUE(order.grow);
+    }
+    EXPECT_EQ(UnitOrder::of(7, 3, 2).inner, 7);
+    const std::vector<Record> records = {{0, 0, 0, 0}, {3, 1, 0, 0}, {6, 1, 0, 0}};
+    const PackedUnits units = pack(records, UnitOrder::of(3, 2, 1));
+    EXPECT_EQ(units.listed(), 0b0010);
+    expect_all(units, UnitOrder::of(3, 2, 1), records);
 }
 
 TEST_F(PackedUnitsTest, TakesNoMoreThanItIsSaidTo) {
     const PackedUnits none = pack({}), all = pack({{1, 2, 3, 4}, {5, 6, 7, 8}});
     EXPECT_LE(none.words().size(), PackedUnits::most_records(0) * kColumns);
     EXPECT_EQ(all.words().size(), PackedUnits::most_records(2) * kColumns);
+    const PackedUnits grown = pack({{1, 2, 3, 4}, {5, 6, 7, 8}}, UnitOrder::of(2, 2, 1));
+    EXPECT_EQ(grown.words().size(), kColumns);
 }
 
 }  // namespace

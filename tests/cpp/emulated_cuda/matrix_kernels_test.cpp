@@ -400,11 +400,11 @@ TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
         }
     }
     EXPECT_EQ(split_keys(100), 0) << "flash";
-    EXPECT_EQ(split_keys(200), 128);
-    EXPECT_EQ(split_keys(1024), 128) << "16 tiles of two kv heads";
-    EXPECT_EQ(split_keys(1040), 256);
-    EXPECT_EQ(split_keys(2060), 512);
-    EXPECT_EQ(split_keys(20000), 512);
+    EXPECT_EQ(split_keys(200), 256);
+    EXPECT_EQ(split_keys(1024), 256) << "eight tiles of two kv heads";
+    EXPECT_EQ(split_keys(1040), 512);
+    EXPECT_EQ(split_keys(2060), 1024);
+    EXPECT_EQ(split_keys(20000), 2048);
     // Without tensor cores two splits for each, in chunks of 128 keys.
     constexpr cases::StoredTypes kFloats = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32};
     EXPECT_EQ(split_keys(100, kFloats), 128);

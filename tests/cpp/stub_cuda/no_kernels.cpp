@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <cstring>
 #include <map>
 
 #include "engine.h"
@@ -18,7 +19,10 @@ int find_kernel(void **kernel, void *, const char *name) {
 }
 
 uint64_t allocate(size_t bytes) {
-    return reinterpret_cast<uint64_t>(std::calloc(bytes, 1));
+    constexpr size_t kAlignment = 256;  // of cuMemAlloc
+    const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    void *memory = std::aligned_alloc(kAlignment, whole);
+    return reinterpret_cast<uint64_t>(memory ? std::memset(memory, 0, whole) : nullptr);
 }
 
 void release(uint64_t address) {

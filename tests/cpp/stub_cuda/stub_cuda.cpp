@@ -242,7 +242,7 @@ Result cuMemcpyDtoD_v2(DevicePointer to, DevicePointer from, size_t bytes) {
     return copy(memory(to), memory(from), bytes);
 }
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void *from, size_t bytes, void *stream) {
-    log("upload stream=%p\n", stream);
+    log("upload bytes=%zu stream=%p\n", bytes, stream);
     return copy(memory(to), from, bytes);
 }
 Result cuMemcpyDtoHAsync_v2(void *to, DevicePointer from, size_t bytes, void *stream) {
