@@ -208,7 +208,7 @@ bool leaves_much_idle(const Problem &problem, const DeviceLimits &device) {
 }
 
 // Whether the key range is split over work groups. Where tensor cores hold all rows of a kv head in one tile of flash,
-// and its keys in one split, it is not: that saves the merge.
+// and there are few keys, it is not: that saves the merge.
 bool splits_keys(const Problem &problem, const DeviceLimits &device) {
     if (rows_of(problem) * problem.group_size() > kDecodeRows) {
         return leaves_much_idle(problem, device);

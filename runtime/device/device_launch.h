@@ -43,6 +43,8 @@ struct UnitTable {
 template<typename... Arguments>
 void launch(DeviceQueue &queue, const DeviceKernelInfo &kernel, UnitTable &units, Arguments &&...arguments) {
     void *context = queue.user_context();
+    constexpr size_t kOfTable = 6;  // beside steps
+    static_assert(kOfTable + PackedUnits::kSteps * PackedUnits::kMostColumns + sizeof...(arguments) <= kMostArguments);
     std::array<void *, kMostArguments> all;
     size_t count = 0;
     for (void *of_units : {static_cast<void *>(&context), static_cast<void *>(units.view),

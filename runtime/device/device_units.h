@@ -24,8 +24,9 @@ struct DeviceUnits {
     std::pmr::vector<UnitRecord> attention;
     std::pmr::vector<MergeRecord> merges;  // where keys are split: one per row and head
     std::pmr::vector<ScoreRecord> scores;
-    int64_t state_rows = 0;                  // of the pool of partial states
-    UnitOrder attention_order, merge_order;  // while units are added, only how many are innermost in the last tile
+    int64_t state_rows = 0;  // of the pool of partial states
+    // While units are added, only how many are innermost in the last tile.
+    UnitOrder attention_order = {}, merge_order = {};
 };
 
 // Index of a sink that is none, behind those of all heads.

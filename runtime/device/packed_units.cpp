@@ -9,7 +9,7 @@ namespace hattn {
 
 namespace {
 
-constexpr size_t kMostColumns = 32;
+constexpr size_t kMostColumns = PackedUnits::kMostColumns;
 // By how much columns grow, modulo 2^32.
 using Columns = std::array<uint32_t, kMostColumns>;
 
@@ -61,7 +61,7 @@ private:
     // From the first record to that one, in a dimension with so many.
     Columns step(size_t to, size_t extent) const {
         Columns steps = {};
-        for (size_t c = 0; c < columns_ && extent > 1; ++c) {
+        for (size_t c = 0; c < columns_ && extent > 1 && count_ > 0; ++c) {
             steps[c] = static_cast<uint32_t>(records_[to * columns_ + c]) - static_cast<uint32_t>(records_[c]);
         }
         return steps;

@@ -26,6 +26,7 @@ struct UnitOrder {
 class PackedUnits {
 public:
     static constexpr size_t kSteps = 3;  // of a column: from one inner, middle, outer unit to the next
+    static constexpr size_t kMostColumns = 32;
 
     template<typename Record>
     PackedUnits(std::span<const Record> records, const UnitOrder &order, std::pmr::memory_resource *host)
@@ -57,8 +58,6 @@ private:
     }
     PackedUnits(const int32_t *records, size_t count, size_t columns, const UnitOrder &order,
                 std::pmr::memory_resource *host);
-
-    static constexpr size_t kMostColumns = 32;
 
     const size_t columns_;
     uint32_t listed_ = 0;

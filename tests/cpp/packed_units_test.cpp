@@ -132,6 +132,7 @@ TEST_F(PackedUnitsTest, UnitsThatAreNoWholeOrderFollowOneAnother) {
 }
 
 TEST_F(PackedUnitsTest, TakesNoMoreThanItIsSaidTo) {
+    EXPECT_LE(pack({}, UnitOrder::of(0, 3, 2)).words().size(), PackedUnits::most_records(0) * kColumns);
     const PackedUnits none = pack({}), all = pack({{1, 2, 3, 4}, {5, 6, 7, 8}});
     EXPECT_LE(none.words().size(), PackedUnits::most_records(0) * kColumns);
     EXPECT_EQ(all.words().size(), PackedUnits::most_records(2) * kColumns);
