@@ -45,19 +45,13 @@ void launch(DeviceQueue &queue, const DeviceKernelInfo &kernel, UnitTable &units
     void *context = queue.user_context();
     constexpr size_t kOfTable = 6;  // beside steps
     static_assert(kOfTable + PackedUnits::kSteps * PackedUnits::kMostColumns + sizeof...(arguments) <= kMostArguments);
-    std::array<void *, kMostArguments> all;
-    size_t count = 0;
-    for (void *of_units : {static_cast<void *>(&context), static_cast<void *>(units.view),
-                           static_cast<void *>(&units.order.inner), static_cast<void *>(&units.order.middle),
-                           static_cast<void *>(&units.order.outer), static_cast<void *>(&units.listed)}) {
-        all[count++] = of_units;
-    }
+    std::array<void *, kMostArguments> all = {&context,           units.view,   &units.order.inner, &units.order.middle,
+                                              &units.order.outer, &units.listed};
+    size_t count = kOfTable;
     for (const int32_t &step : units.units.steps()) {
         all[count++] = const_cast<int32_t *>(&step);
     }
-    for (void *own : {static_cast<void *>(arguments)...}) {
-        all[count++] = own;
-    }
+    ((all[count++] = arguments), ...);
     queue.kernel = &kernel;
     queue.uploads.flush(queue);
     check_device(kernel.function(all.data()), queue.target, kernel.name);

@@ -43,10 +43,14 @@ int64_t most_granules_of(const Problem &problem, const hattn_attention_args &arg
     return most;
 }
 
-// most: granules of any sequence.
+// In tables of a side. most: granules of any sequence.
+int64_t count_entries(const Problem &problem, int64_t most) {
+    return problem.scattered() ? problem.batch * most : most;
+}
+
 std::pmr::vector<int32_t> granule_table(const Problem &problem, const hattn_attention_args &args,
                                         const hattn_tensor &rows, int64_t most, std::pmr::memory_resource *memory) {
-    std::pmr::vector<int32_t> table(problem.scattered() ? problem.batch * most : most, memory);
+    std::pmr::vector<int32_t> table(count_entries(problem, most), memory);
     if (!problem.scattered()) {
         std::iota(table.begin(), table.end(), 0);
         return table;
@@ -93,7 +97,7 @@ void DeviceSide::upload_tables(std::pmr::memory_resource *memory) {
 }
 
 int64_t DeviceSide::entries() const {
-    return problem_.scattered() ? problem_.batch * most_granules_ : most_granules_;
+    return count_entries(problem_, most_granules_);
 }
 
 DeviceSide::Offsets DeviceSide::offsets(const Sequence &sequence, int64_t batch, int64_t kv_head,

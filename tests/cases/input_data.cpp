@@ -78,14 +78,11 @@ void fill_normal_within(const std::vector<int32_t> &lengths, const hattn_tensor 
 
 void fill_normal(const hattn_tensor &tensor, uint64_t seed) {
     const auto plane = static_cast<uint64_t>(tensor.extent[2] * tensor.extent[3]);
-    for_each_plane(tensor, [&](int64_t i0, int64_t i1) {
+    for_each_plane(tensor, [&](int64_t i0, int64_t i1, const auto &for_each_element) {
         Random random(seed);
         random.skip(static_cast<uint64_t>(i0 * tensor.extent[1] + i1) * plane * Random::kBitsOfNormal);
-        for (int64_t i2 = 0; i2 < tensor.extent[2]; ++i2) {
-            for (int64_t i3 = 0; i3 < tensor.extent[3]; ++i3) {
-                element<float>(tensor, i0, i1, i2, i3) = random.normal();
-            }
-        }
+        for_each_element(
+            [&](int64_t b, int64_t h, int64_t s, int64_t d) { element<float>(tensor, b, h, s, d) = random.normal(); });
     });
 }
 

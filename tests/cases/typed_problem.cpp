@@ -51,13 +51,7 @@ TensorData narrowed(const hattn_tensor &tensor, hattn_dtype type) {
         element<uint16_t>(copy.view, b, h, s, d) = bits;
         value = static_cast<float>(decode(type, bits));
     };
-    for_each_plane(tensor, [&](int64_t b, int64_t h) {
-        for (int64_t s = 0; s < tensor.extent[2]; ++s) {
-            for (int64_t d = 0; d < tensor.extent[3]; ++d) {
-                narrow(b, h, s, d);
-            }
-        }
-    });
+    for_each_plane(tensor, [&](int64_t, int64_t, const auto &for_each_element) { for_each_element(narrow); });
     return copy;
 }
 
