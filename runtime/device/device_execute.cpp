@@ -115,9 +115,6 @@ private:
         tensors_.query.upload();
         tensors_.key.upload();
         tensors_.value.upload();
-        if (!args_.lse.data) {
-            tensors_.lse.upload();  // nothing, but it lies between them
-        }
         tensors_.bias.upload();
         tensors_.mask.upload();
         if (looks_granules_up()) {
@@ -157,7 +154,6 @@ private:
     void run_split() {
         const int64_t rows = std::max<int64_t>(units_.state_rows, 1);
         const float *no_host = nullptr;
-        // Tables before what kernels leave each other: they lie behind the other things that are copied.
         std::optional<UnitTable> tiles;
         if (!plan_.values && !units_.attention.empty()) {
             tiles.emplace(queue_, std::span(units_.attention), units_.attention_order, &host_);

@@ -43,10 +43,11 @@ struct UnitTable {
 template<typename... Arguments>
 void launch(DeviceQueue &queue, const DeviceKernelInfo &kernel, UnitTable &units, Arguments &&...arguments) {
     void *context = queue.user_context();
-    constexpr size_t kOfTable = 6;  // beside steps
+    constexpr size_t kOfTable = 7;  // beside steps
     static_assert(kOfTable + PackedUnits::kSteps * PackedUnits::kMostColumns + sizeof...(arguments) <= kMostArguments);
-    std::array<void *, kMostArguments> all = {&context,           units.view,   &units.order.inner, &units.order.middle,
-                                              &units.order.outer, &units.listed};
+    UnitOrder &order = units.order;
+    std::array<void *, kMostArguments> all = {&context,     units.view,    &order.inner, &order.middle,
+                                              &order.outer, &order.turned, &units.listed};
     size_t count = kOfTable;
     for (const int32_t &step : units.units.steps()) {
         all[count++] = const_cast<int32_t *>(&step);

@@ -99,11 +99,8 @@ void DeviceMemory::check_reach(int64_t elements) const {
 void DeviceMemory::allocate(int64_t span, bool may_be_part) {
     const size_t bytes = static_cast<size_t>(span) * buffer_.type.bytes();
     if (may_be_part && queue_.workspace && bytes <= queue_.workspace_size - queue_.workspace_used) {
-        native_ = queue_.driver.part(queue_.workspace, queue_.workspace_used, bytes);
+        native_ = queue_.driver.part(queue_.workspace, take_part(bytes), bytes);
         is_part_ = true;
-        const size_t alignment = queue_.driver.part_alignment() > 0 ? queue_.driver.part_alignment() : kPartAlignment;
-        queue_.workspace_used =
-            std::min<size_t>(queue_.workspace_size, round_up(queue_.workspace_used + bytes, alignment));
         try {
             wrap();
         } catch (...) {
@@ -115,6 +112,19 @@ void DeviceMemory::allocate(int64_t span, bool may_be_part) {
     queue_.took_memory = true;
     check_device(halide_device_malloc(queue_.user_context(), &buffer_, queue_.target.interface()), queue_.target,
                  name_);
+}
+
+// Where in the workspace: what is copied from the host at its beginning, so that this goes as one copy, the rest at its
+// end.
+size_t DeviceMemory::take_part(size_t bytes) const {
+    const size_t alignment = queue_.driver.part_alignment() > 0 ? queue_.driver.part_alignment() : kPartAlignment;
+    const size_t last = (queue_.workspace_size - bytes) / alignment * alignment;
+    if (!buffer_.host && last >= queue_.workspace_used) {
+        return queue_.workspace_size = last;
+    }
+    const size_t first = queue_.workspace_used;
+    queue_.workspace_used = std::min<size_t>(queue_.workspace_size, round_up(first + bytes, alignment));
+    return first;
 }
 
 // Memory with addresses starts at the lowest element, other memory where it starts.
@@ -136,9 +146,6 @@ void DeviceMemory::wrap() {
 
 void DeviceMemory::upload() {
     if (!buffer_.host) {
-        if (is_part_) {
-            queue_.uploads.skip(queue_, native_, buffer_.size_in_bytes());
-        }
         return;
     }
     if (is_part_) {

@@ -65,6 +65,7 @@ public:
 private:
     int64_t set_shape(const Dimension *dimensions, size_t count);
     void allocate(int64_t span, bool may_be_part);
+    size_t take_part(size_t bytes) const;
     void adopt(const hattn_tensor &tensor, const ByteRange &range, int64_t span);
     void wrap();
     void check_reach(int64_t elements) const;

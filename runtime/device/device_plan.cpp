@@ -10,6 +10,12 @@ namespace hattn {
 
 namespace {
 
+// Whether a compute unit has shared memory for two work groups. (CUDA keeps 1 KiB for each.)
+bool holds_two(const DeviceKernelInfo &kernel, const DeviceLimits &device) {
+    constexpr int64_t kKept = 1024;
+    return 2 * (kernel.shared_bytes + kKept) <= device.shared_bytes + kKept;
+}
+
 // The kernels beside the one of the algorithm.
 void add_kernels(const Problem &problem, const DeviceLimits &limits, const Force &force, DevicePlan &plan) {
     const int64_t head = head_of(problem);
@@ -45,6 +51,7 @@ DevicePlan make_device_plan(const Problem &problem, hattn_device device, const F
                     .merge = &device_kernel(limits, KernelKind::kMerge, 0, problem.value_dim),
                     .heads = shares_keys ? std::min<int64_t>(choice.kernel->tile.rows, problem.group_size()) : 1,
                     .split_keys = choice.split_keys,
+                    .paired_units = holds_two(*choice.kernel, limits) ? limits.compute_units : 0,
                     .why_algorithm = forced                          ? "HATTN_FORCE=" + force.text + "; "
                                      : asked != HATTN_ALGORITHM_AUTO ? "algorithm asked for; "
                                                                      : "",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "paired_units.h"
 #include "runtime/checked.h"
 
 namespace hattn {
@@ -272,6 +273,10 @@ DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, co
     units.attention_order = !columns_grow(*plan.attention) ? UnitOrder::of(count)
                             : plan.split_keys > 0          ? UnitOrder::of(count, units.attention_order.inner, all)
                                                            : UnitOrder::of(count, tiles, problem.kv_heads);
+    // Most keys first, unless all have as many.
+    if (plan.split_keys == 0 && count > 0 && units.attention.front().key_count > units.attention.back().key_count) {
+        units.attention_order = in_pairs(units.attention_order, plan.paired_units);
+    }
     units.merge_order = UnitOrder::of(units.merges.size(), units.merge_order.inner, all);
     return units;
 }

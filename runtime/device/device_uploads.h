@@ -18,8 +18,6 @@ public:
     }
     // From now on `host` may change, but for a part that goes by itself.
     void add(const DeviceQueue &queue, uint64_t part, const void *host, size_t bytes);
-    // A part of which nothing is in use yet, so that a copy may go over it.
-    void skip(const DeviceQueue &queue, uint64_t part, size_t bytes);
     // Puts what is gathered into the queue. What reads parts has to come after it.
     void flush(const DeviceQueue &queue);
 
@@ -29,7 +27,6 @@ private:
     char *next_ = nullptr, *end_ = nullptr;  // of staging memory that is free
     char *first_ = nullptr;                  // of what is gathered, up to `next_`; null: nothing
     uint64_t part_ = 0;                      // where that goes
-    size_t bytes_ = 0;                       // up to the end of the last part that was added
 };
 
 }  // namespace hattn

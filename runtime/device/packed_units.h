@@ -10,10 +10,12 @@
 
 namespace hattn {
 
-// How units follow each other: so many innermost ones, so many times, and all that so many times.
+// How units follow each other: so many innermost ones, so many times, and all that so many times. Of the outermost ones
+// the first `turned` start in reverse.
 struct UnitOrder {
     int32_t inner = 0, middle = 1, outer = 1;
     bool grow = false;  // whether columns may grow
+    int32_t turned = 0;
 
     // Of so many units, one after the other; or in an order, if that makes as many, for kernels whose columns_grow().
     static UnitOrder of(size_t count);

@@ -26,10 +26,10 @@ constexpr int kLoadsAtOnce = 4;  // of 16 bytes, by a thread
 // lie in different banks where rows are so many elements longer than a multiple of 64. 16 bytes stay aligned.
 constexpr int kRowPadding = 8;
 
-// Whether tiles of keys and values have no padding, with which copies ask for memory twice, but blocks that change
-// places (exchanged_blocks.h). That takes more addresses, for which tiles with two row tiles of a warp lack registers.
-bool exchanges_blocks(const Tile &tile) {
-    return tile.thread_rows <= 2;
+// Of rows of keys and values, of which blocks change places (exchanged_blocks.h): none, or one sector, which takes
+// fewer addresses. Tiles with two row tiles of a warp lack registers for more.
+int key_padding(const Tile &tile) {
+    return tile.thread_rows > 2 || tile.head % 64 != 0 ? 2 * kRowPadding : 0;
 }
 
 // Loop variables. matrix: of those that a warp has, one below the other. part: of the columns, for warps of their own.
@@ -240,9 +240,7 @@ private:
 
     void load_chunk(Func &f) const {
         load_rows(f, s.k, tile_.keys).compute_at(chunk_loop_).bound(s.k, 0, tile_.keys).bound_extent(s.c, 1);
-        if (!exchanges_blocks(tile_)) {
-            f.bound_storage(s.d, tile_.head + kRowPadding);
-        }
+        f.bound_storage(s.d, tile_.head + key_padding(tile_));
     }
 
     void scores() {
@@ -341,11 +339,9 @@ Tiles early_tiles(const AttentionStages &stages, const Tile &tile) {
             tiles.spread_before = spreads ? stages.weights.name() : "";
         }
     }
-    if (exchanges_blocks(tile)) {
-        tiles.rows = {stages.key_rows.name(), stages.value_rows.name()};
-        tiles.row_bytes = tile.head * 2;
-        tiles.tile_bytes = tile.keys * tiles.row_bytes;
-    }
+    tiles.rows = {stages.key_rows.name(), stages.value_rows.name()};
+    tiles.row_bytes = (tile.head + key_padding(tile)) * 2;
+    tiles.tile_bytes = tile.keys * tiles.row_bytes;
     return tiles;
 }
 

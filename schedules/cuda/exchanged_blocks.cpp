@@ -1,6 +1,8 @@
 #include "exchanged_blocks.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 
@@ -14,7 +16,19 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kBlock = 16, kBanks = 128;  // bytes
+constexpr int kBlock = 16, kSector = 32, kBanks = 128;  // bytes
+
+// In a row, that change places.
+int blocks_exchanged(int row_bytes) {
+    return std::min(row_bytes & -row_bytes, kBanks) / kBlock;
+}
+
+// What the address of a byte of a tile is exclusive-or'd with.
+Expr exchanged_bits(const Expr &bytes, int row_bytes, const Scope<Interval> &bounds) {
+    const int step = row_bytes & -row_bytes, blocks = blocks_exchanged(row_bytes);
+    const Expr row = step == kSector ? bytes / row_bytes / (kBanks / kSector) : bytes / std::max(step, kBanks);
+    return simplify(row % blocks, true, bounds) * kBlock;
+}
 
 class Exchange : public SharedAccesses {
 public:
@@ -26,15 +40,37 @@ public:
 private:
     using SharedAccesses::visit;
 
-    // Of elements of so many bytes, in a tile that begins at `first`. Vectors are within a block.
-    Expr moved(const Expr &index, int bytes, int64_t first) const {
+    // Of elements of so many bytes, in a tile that begins at `first`. Vectors are within a block. is_stored: all stores
+    // into a tile may have one address, and constants added to it.
+    Expr moved(const Expr &index, int bytes, int64_t first, bool is_stored) const {
         const Expr simple = simplify(index, true, bounds_);
         if (const Ramp *ramp = simple.as<Ramp>()) {
-            return Ramp::make(moved(ramp->base, bytes, first), ramp->stride, ramp->lanes);
+            return Ramp::make(moved(ramp->base, bytes, first, is_stored), ramp->stride, ramp->lanes);
         }
         const int begin = static_cast<int>(first) / bytes;
         const Expr in_tile = simplify((simple - begin) * bytes, true, bounds_);
-        return simple + exchanged_by(in_tile, tiles_.row_bytes, bounds_) / bytes;
+        const std::optional<Expr> apart = is_stored ? exchanged_apart(in_tile) : std::nullopt;
+        return apart ? begin + *apart / bytes : simple + exchanged_by(in_tile, tiles_.row_bytes, bounds_) / bytes;
+    }
+
+    // Where a byte of a tile whose blocks change places within sectors moves, as the sum of what differs from thread to
+    // thread and of whole sectors. (The sum of all terms LLVM adds up in several orders, and has a register for each.)
+    std::optional<Expr> exchanged_apart(const Expr &in_tile) const {
+        const Expr others = simplify(substitute(threads_, in_tile), true, bounds_);
+        const Expr own = simplify(in_tile - others, true, bounds_);
+        const Expr bits = exchanged_bits(own, tiles_.row_bytes, bounds_);
+        if (tiles_.row_bytes % (2 * kSector) == 0 || !can_prove(others % kSector == 0, bounds_) ||
+            !equal(bits, exchanged_bits(in_tile, tiles_.row_bytes, bounds_))) {
+            return {};
+        }
+        return Call::make(own.type(), Call::bitwise_xor, {own, bits}, Call::PureIntrinsic) + others;
+    }
+
+    Stmt visit(const For *loop) override {
+        if (loop->for_type == ForType::GPUThread) {
+            threads_[loop->name] = 0;
+        }
+        return SharedAccesses::visit(loop);
     }
 
     Stmt visit(const Store *store) override {
@@ -43,8 +79,8 @@ private:
             return SharedAccesses::visit(store);
         }
         return Store::make(store->name, mutate(store->value),
-                           moved(store->index, store->value.type().bytes(), all_.at(stage->name).first), store->param,
-                           mutate(store->predicate), store->alignment);
+                           moved(store->index, store->value.type().bytes(), all_.at(stage->name).first, true),
+                           store->param, mutate(store->predicate), store->alignment);
     }
 
     // The tile that is read; null: none.
@@ -75,22 +111,21 @@ private:
         if (!tile) {
             return call;
         }
-        return Call::make(call->type, call->name, {moved(call->args[0], 1, all_.at(*tile).first)}, call->call_type);
+        return Call::make(call->type, call->name, {moved(call->args[0], 1, all_.at(*tile).first, false)},
+                          call->call_type);
     }
 
     const Tiles &tiles_;
     const StageRanges all_;
+    std::map<std::string, Expr> threads_;  // loops over them, at 0
 };
 
 }  // namespace
 
 Expr exchanged_by(const Expr &bytes, int row_bytes, const Scope<Interval> &bounds) {
-    const int step = row_bytes & -row_bytes;
-    const int blocks = std::min(step, kBanks) / kBlock;  // that change places
-    const Expr row = simplify(bytes / std::max(step, kBanks) % blocks, true, bounds);
-    const Expr block = simplify(bytes / kBlock % blocks, true, bounds);
-    const Expr other = Call::make(block.type(), Call::bitwise_xor, {block, row}, Call::PureIntrinsic);
-    return (other - block) * kBlock;
+    const Expr bits = exchanged_bits(bytes, row_bytes, bounds);
+    const Expr before = simplify(bytes / kBlock % blocks_exchanged(row_bytes), true, bounds) * kBlock;
+    return Call::make(bits.type(), Call::bitwise_xor, {before, bits}, Call::PureIntrinsic) - before;
 }
 
 Stmt ExchangedBlocks::visit(const Allocate *allocation) {

@@ -8,9 +8,11 @@ namespace hattn::schedules::cuda {
 
 // ldmatrix reads a block of 16 bytes from each of eight rows at once, which have to lie in different banks. Rows with a
 // block of padding do, but then every other row begins in the middle of a sector of 32 bytes, and a copy (cp.async)
-// that puts one sector into two asks for it twice. So rows lie close together, and blocks change places within 128
+// that puts one sector into two asks for it twice. Either rows lie close together, and blocks change places within 128
 // bytes (within 64 where rows are an odd multiple of that): in rows of 128 or 256 bytes, say, block b of row r is at
-// b ^ (r % 8).
+// b ^ (r % 8). Or rows have a sector of padding, which is there where row_bytes is an odd number of sectors: then four
+// rows are in different banks, and in the next four the two blocks of each sector change places: block b of row r is at
+// b ^ (r / 4 % 2). There what ldmatrix reads has one address for a whole tile, and constants added to it.
 //
 // For stages that tiles.rows names; runs behind warp_matrix.h, and before wide_rows.h. Throws std::runtime_error where
 // anything but ldmatrix reads them.

@@ -12,7 +12,7 @@ using namespace Halide::Internal;
 Stmt SharedAccesses::visit(const For *loop) {
     const Interval first = bounds_of_expr_in_scope(loop->min, bounds_);
     const Interval last = bounds_of_expr_in_scope(loop->min + loop->extent - 1, bounds_);
-    const ScopedBinding<Interval> bound(bounds_, loop->name, Interval(first.min, last.max));
+    const ScopedBinding<Interval> bound(bounds_, loop->name, Interval(simplify(first.min), simplify(last.max)));
     const ScopedValue<bool> inside(inside_, inside_ || loop->name == loop_);
     return IRMutator::visit(loop);
 }

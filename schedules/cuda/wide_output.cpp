@@ -1,8 +1,11 @@
 #include "wide_output.h"
 
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "generators/number_formats.h"
@@ -16,7 +19,8 @@ using namespace Halide::Internal;
 namespace {
 
 constexpr int kStoringLanes = 32;
-constexpr int kAtOnce = 4;  // elements
+constexpr int kAtOnce = 4;       // elements
+constexpr int kLoadsAtOnce = 4;  // of so many, by a thread
 
 template<typename T>
 [[noreturn]] void fail(const T &what) {
@@ -89,75 +93,98 @@ WideOutput::Nest WideOutput::nest_of(Stmt statement) const {
     return nest;
 }
 
-Stmt WideOutput::wide_store(const Store *store, const std::string &element) const {
-    const Load *load = store->value.as<Load>();
-    const Expr index = of_four(store->index, element);
-    if (!load || !is_const_one(store->predicate)) {
-        fail(Stmt(store));
-    }
-    if (index.type().is_scalar()) {
-        return IfThenElse::make(Variable::make(Int(32), element) == 0, Stmt(store));
-    }
-    const Expr from = of_four(load->index, element);
-    if (store->name != output_ || from.type().is_scalar()) {
-        fail(Stmt(store));
-    }
-    const std::string value_name = unique_name("four_values"), index_name = unique_name("first_index");
-    const Expr value = Variable::make(Float(32, kAtOnce), value_name), first = Variable::make(Int(32), index_name);
-    std::vector<Expr> each;
-    for (int i = 0; i < kAtOnce; ++i) {
-        each.push_back(Shuffle::make_extract_element(value, i));
-    }
-    // Without their parameters, whose elements are all that Halide takes to be aligned.
-    const auto store_halves = [&](const Expr &low, const Expr &high) {
-        return Store::make(storage_.halves.name(), Shuffle::make_concat({low, high}), Ramp::make(first / 2, 1, 2),
-                           Parameter(), const_true(2), ModulusRemainder(2, 0));
+// Four values of one type, from an index on. (Without parameters of buffers, whose elements are all that Halide takes
+// to be aligned.)
+Stmt WideOutput::store_four(const Expr &value, const Expr &first, hattn_dtype type) const {
+    const auto element = [&](int i) { return Shuffle::make_extract_element(value, i); };
+    const auto pair = [&](int i) {
+        return type == HATTN_BFLOAT16
+                   ? Call::make(UInt(32), kBfloat16PairCall, {element(i), element(i + 1)}, Call::PureExtern)
+                   : pair_in_word(generators::float16_bits(element(i)), generators::float16_bits(element(i + 1)));
     };
-    const auto bfloat16 = [&](int i) {
-        return Call::make(UInt(32), kBfloat16PairCall, {each[i], each[i + 1]}, Call::PureExtern);
-    };
-    const auto float16 = [&](int i) {
-        return pair_in_word(generators::float16_bits(each[i]), generators::float16_bits(each[i + 1]));
-    };
-    const Stmt floats = Store::make(store->name, value, Ramp::make(first, 1, kAtOnce), Parameter(),
-                                    const_true(kAtOnce), ModulusRemainder(kAtOnce, 0));
-    const Stmt halves = IfThenElse::make(storage_.type == HATTN_FLOAT16, store_halves(float16(0), float16(2)),
-                                         store_halves(bfloat16(0), bfloat16(2)));
-    const Stmt typed = IfThenElse::make(storage_.type == HATTN_FLOAT32, floats, halves);
-    const Expr loaded = Load::make(Float(32, kAtOnce), load->name, from, load->image, load->param, const_true(kAtOnce),
-                                   ModulusRemainder(kAtOnce, 0));
-    return LetStmt::make(value_name, loaded, LetStmt::make(index_name, store->index, typed));
+    return type == HATTN_FLOAT32
+               ? Store::make(output_, value, Ramp::make(first, 1, kAtOnce), Parameter(), const_true(kAtOnce),
+                             ModulusRemainder(kAtOnce, 0))
+               : Store::make(storage_.halves.name(), Shuffle::make_concat({pair(0), pair(2)}),
+                             Ramp::make(first / 2, 1, 2), Parameter(), const_true(2), ModulusRemainder(2, 0));
+}
+
+// Of the blocks of a row, the one that a thread stores.
+struct WideOutput::Place {
+    std::string row, element;  // variables
+    std::map<std::string, Expr> loops;
+    Expr is_there;
+};
+
+WideOutput::Place WideOutput::place_of(const Nest &nest) const {
+    Place place{unique_name("stored_row"), unique_name("stored_element"), {}, const_true()};
+    const Expr row = Variable::make(Int(32), place.row), element = Variable::make(Int(32), place.element);
+    place.loops = {{warp_, row % stored_.warps},
+                   {nest.loops[0]->name, row / stored_.warps},
+                   {lane_, element % kStoringLanes},
+                   {nest.loops[1]->name, element / kStoringLanes}};
+    for (const For *loop : nest.loops) {
+        const Expr within = Variable::make(Int(32), loop->name) < loop->min + loop->extent;
+        place.is_there = place.is_there && simplify(substitute(place.loops, within));
+    }
+    return place;
 }
 
 Stmt WideOutput::wide(const Nest &nest) const {
-    const std::string row_name = unique_name("stored_row"), element_name = unique_name("stored_element");
-    const Expr row = Variable::make(Int(32), row_name), element = Variable::make(Int(32), element_name);
-    const std::map<std::string, Expr> places = {{warp_, row % stored_.warps},
-                                                {nest.loops[0]->name, row / stored_.warps},
-                                                {lane_, element % kStoringLanes},
-                                                {nest.loops[1]->name, element / kStoringLanes}};
-    const auto here = [&](const Expr &value) { return simplify(substitute(places, value)); };
-    Expr is_there = const_true();
-    for (const For *loop : nest.loops) {
-        is_there = is_there && here(Variable::make(Int(32), loop->name) < loop->min + loop->extent);
-    }
-    std::vector<Stmt> stores;
-    for (const Store *store : nest.stores) {
-        const Stmt moved = simplify(substitute(places, Stmt(store)));
-        stores.push_back(wide_store(moved.as<Store>(), element_name));
-    }
+    constexpr hattn_dtype kTypes[] = {HATTN_FLOAT32, HATTN_FLOAT16, HATTN_BFLOAT16};
     const int blocks = stored_.head / kAtOnce, threads = kStoringLanes * stored_.warps;
-    const int turns = stored_.rows * blocks / threads;
+    const int turns = stored_.rows * blocks / threads, loads = std::gcd(turns, kLoadsAtOnce);
     if (stored_.rows * blocks % threads != 0) {
         fail(nest.statement);
     }
     const std::string turn = unique_name("stored_turn");
-    const Expr block = Variable::make(Int(32), turn) * threads + Variable::make(Int(32), warp_) * kStoringLanes +
-                       Variable::make(Int(32), lane_);
-    Stmt body = IfThenElse::make(is_there, Block::make(stores));
-    body = LetStmt::make(element_name, simplify(block % blocks) * kAtOnce, body);
-    body = LetStmt::make(row_name, simplify(block / blocks), body);
-    return For::make(turn, 0, turns, ForType::Serial, Partition::Never, DeviceAPI::None, body);
+    std::vector<std::pair<std::string, Expr>> lets;
+    std::vector<Stmt> of_rows, of_type[std::size(kTypes)];
+    for (int i = 0; i < loads; ++i) {
+        const Place place = place_of(nest);
+        const Expr block = (Variable::make(Int(32), turn) * loads + i) * threads +
+                           Variable::make(Int(32), warp_) * kStoringLanes + Variable::make(Int(32), lane_);
+        lets.emplace_back(place.row, simplify(block / blocks));
+        lets.emplace_back(place.element, simplify(block % blocks) * kAtOnce);
+        for (const Store *all : nest.stores) {
+            const Stmt statement = simplify(substitute(place.loops, Stmt(all)));
+            const Store *store = statement.as<Store>();
+            const Load *load = store ? store->value.as<Load>() : nullptr;
+            if (!load || !is_const_one(store->predicate)) {
+                fail(statement);
+            }
+            if (of_four(store->index, place.element).type().is_scalar()) {
+                const Expr is_first = Variable::make(Int(32), place.element) == 0;
+                of_rows.push_back(IfThenElse::make(place.is_there && is_first, statement));
+                continue;
+            }
+            const Expr from = of_four(load->index, place.element);
+            if (store->name != output_ || from.type().is_scalar()) {
+                fail(statement);
+            }
+            const std::string value = unique_name("four_values"), first = unique_name("first_index");
+            // Shared memory is there for rows that are not.
+            lets.emplace_back(value, Load::make(Float(32, kAtOnce), load->name, from, load->image, load->param,
+                                                const_true(kAtOnce), ModulusRemainder(kAtOnce, 0)));
+            lets.emplace_back(first, store->index);
+            for (size_t t = 0; t < std::size(kTypes); ++t) {
+                of_type[t].push_back(
+                    IfThenElse::make(place.is_there, store_four(Variable::make(Float(32, kAtOnce), value),
+                                                                Variable::make(Int(32), first), kTypes[t])));
+            }
+        }
+    }
+    // One branch for all of them, so that loads are on their way at once and stores are conditional instructions.
+    Stmt body = IfThenElse::make(
+        storage_.type == kTypes[0], Block::make(of_type[0]),
+        IfThenElse::make(storage_.type == kTypes[1], Block::make(of_type[1]), Block::make(of_type[2])));
+    if (!of_rows.empty()) {
+        body = Block::make(body, Block::make(of_rows));
+    }
+    for (size_t i = lets.size(); i-- > 0;) {
+        body = LetStmt::make(lets[i].first, lets[i].second, body);
+    }
+    return For::make(turn, 0, turns / loads, ForType::Serial, Partition::Never, DeviceAPI::None, body);
 }
 
 Stmt WideOutput::visit(const ProducerConsumer *stage) {

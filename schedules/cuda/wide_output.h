@@ -4,6 +4,7 @@
 #include <string>
 
 #include "Halide.h"
+#include "hattn/hattn.h"
 #include "schedules/gpu/typed_output.h"
 
 namespace hattn::schedules::cuda {
@@ -37,7 +38,9 @@ private:
     struct Nest;
     Nest nest_of(Halide::Internal::Stmt statement) const;
     Halide::Internal::Stmt wide(const Nest &nest) const;
-    Halide::Internal::Stmt wide_store(const Halide::Internal::Store *store, const std::string &element) const;
+    struct Place;
+    Place place_of(const Nest &nest) const;
+    Halide::Internal::Stmt store_four(const Halide::Expr &value, const Halide::Expr &first, hattn_dtype type) const;
 
     const StoredRows stored_;
     const gpu::OutputStorage storage_;

@@ -36,7 +36,7 @@ DeviceUnits::DeviceUnits(int columns) {
 }
 
 std::vector<Argument> DeviceUnits::arguments() const {
-    std::vector<Argument> all = {table, inner, middle, outer, listed};
+    std::vector<Argument> all = {table, inner, middle, outer, turned, listed};
     all.insert(all.end(), steps.begin(), steps.end());
     return all;
 }
@@ -78,7 +78,9 @@ Expr UnitLaunch::column(int index, const std::string &block) const {
     Expr unit = 0, grown = 0;
     const Expr extents[] = {units_.inner, units_.middle, units_.outer};
     for (int i = kSteps; i-- > 0;) {
-        const Expr number = variable(blocks_name(block, i));
+        const Expr start = variable(blocks_name(block, i));
+        const Expr from_end = Expr(units_.turned) - 1 - start;
+        const Expr number = i == kSteps - 1 ? select(from_end >= 0, from_end, start) : start;
         unit = unit * extents[i] + number;
         grown += columns_.grow ? Expr(units_.steps[kSteps * index + i]) * number : 0;
     }

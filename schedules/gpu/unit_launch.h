@@ -26,7 +26,8 @@ struct DeviceUnits {
 
     Halide::ImageParam table{Halide::Int(32), 1, "units"};
     Halide::Param<int> inner{"unit_inner"}, middle{"unit_middle"}, outer{"unit_outer"};  // how units follow each other
-    Halide::Param<int> listed{"unit_listed"};                                            // bit c: column c is listed
+    Halide::Param<int> turned{"unit_turned"};  // of the outermost ones, that start in reverse
+    Halide::Param<int> listed{"unit_listed"};  // bit c: column c is listed
     std::vector<Halide::Param<int>> steps;  // of each column, to the next inner, middle, outer unit
 };
 

@@ -8,7 +8,10 @@
 #include <limits>
 #include <memory_resource>
 #include <span>
+#include <tuple>
 #include <vector>
+
+#include "runtime/device/paired_units.h"
 
 namespace hattn {
 namespace {
@@ -138,6 +141,42 @@ TEST_F(PackedUnitsTest, TakesNoMoreThanItIsSaidTo) {
     EXPECT_EQ(all.words().size(), PackedUnits::most_records(2) * kColumns);
     const PackedUnits grown = pack({{1, 2, 3, 4}, {5, 6, 7, 8}}, UnitOrder::of(2, 2, 1));
     EXPECT_EQ(grown.words().size(), kColumns);
+}
+
+// Blocks in the order in which they start, by the unit that each computes.
+std::vector<int32_t> units_in_order(const UnitOrder &order) {
+    std::vector<int32_t> units;
+    for (int32_t z = 0; z < order.outer; ++z) {
+        const int32_t outer = z < order.turned ? order.turned - 1 - z : z;
+        for (int32_t i = 0; i < order.inner * order.middle; ++i) {
+            units.push_back(outer * order.inner * order.middle + i);
+        }
+    }
+    return units;
+}
+
+TEST(UnitsInPairs, LongestOnesShareComputeUnitsWithShortestOnes) {
+    const std::vector<int32_t> units = units_in_order(in_pairs(UnitOrder::of(7), 4));
+    EXPECT_EQ(units, (std::vector<int32_t>{3, 2, 1, 0, 4, 5, 6}));  // 3 with 4, 2 with 5, 1 with 6, and 0 alone
+}
+
+TEST(UnitsInPairs, KeepTheirDimensions) {
+    const UnitOrder order = in_pairs(UnitOrder::of(24, 2, 2), 13);
+    EXPECT_EQ(std::tuple(order.inner, order.middle, order.outer, order.turned), std::tuple(2, 2, 6, 3));
+    EXPECT_TRUE(order.grow);
+    EXPECT_EQ(units_in_order(order), (std::vector<int32_t>{8,  9,  10, 11, 4,  5,  6,  7,  0,  1,  2,  3,
+                                                           12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}));
+}
+
+TEST(UnitsInPairs, AreThoseOfTwoForEachComputeUnit) {
+    for (const size_t count : {0, 1, 4, 9, 20}) {
+        const UnitOrder order = in_pairs(UnitOrder::of(count), 4);
+        EXPECT_EQ(order.turned, 0) << count;
+        EXPECT_EQ(order.inner, static_cast<int32_t>(count));
+    }
+    EXPECT_EQ(in_pairs(UnitOrder::of(5), 4).turned, 4);
+    EXPECT_EQ(in_pairs(UnitOrder::of(8), 4).turned, 4);
+    EXPECT_EQ(in_pairs(UnitOrder::of(8), 0).turned, 0) << "a compute unit does not hold two";
 }
 
 }  // namespace

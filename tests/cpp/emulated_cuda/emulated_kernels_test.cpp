@@ -154,6 +154,35 @@ INSTANTIATE_TEST_SUITE_P(Small, EmulatedCase,
                          testing::Combine(testing::ValuesIn(small_cases()), testing::ValuesIn(test::kDeviceAlgorithms)),
                          name_of);
 
+// More tiles than the emulator's four multiprocessors and no more than two for each, which start in another order.
+TEST(EmulatedPairs, MatchOracle) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    for (const cases::StoredTypes *types : {&types_of(nullptr), &types_of("bfloat16")}) {
+        for (const int64_t heads : {1, 2}) {
+            for (const float softcap : {0.0f, 2.0f}) {
+                cases::Case c;
+                c.name = "pairs";
+                c.query_heads = heads;
+                // Six tiles: of 64 rows, or of 128 with heads of 64 on tensor cores and without hooks.
+                const int64_t rows = types->q == HATTN_FLOAT32 || softcap > 0 ? 64 : 128;
+                c.query_length = c.kv_length = rows * 6 / heads - 10;
+                c.key_dim = c.value_dim = types->q == HATTN_FLOAT32 ? 32 : 64;
+                c.causal = true;
+                c.softcap = softcap;
+                cases::TypedProblem problem(c, *types);
+                problem.desc.device = HATTN_CUDA;
+                const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
+                const nlohmann::json explanation = test::explanation_of(plan.get());
+                ASSERT_EQ(explanation.at("algorithm"), "flash");
+                ASSERT_EQ(explanation.at("tile").at("rows"), rows);
+                test::expect_oracle(test::device_context(), problem, HATTN_FLOAT32);
+            }
+        }
+    }
+}
+
 // Builds without CUDA.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmulatedKernel);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmulatedCase);

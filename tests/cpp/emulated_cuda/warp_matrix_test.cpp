@@ -168,7 +168,7 @@ TEST(WarpMatrix, RefusesNestsOfAnotherShape) {
 // Of tiles of 16 rows.
 TEST(ExchangedBlocks, EightRowsAreInDifferentBanksAndSectorsStayWhole) {
     constexpr int kBlock = 16, kSector = 32, kBanks = 128, kTileRows = 16;
-    for (const int row_bytes : {128, 192, 256, 384, 512}) {
+    for (const int row_bytes : {128, 160, 192, 224, 256, 288, 384, 512}) {
         const auto place = [&](int row, int block) {
             const Expr bytes = row * row_bytes + block * kBlock;
             const Expr found = bytes + cuda::exchanged_by(bytes, row_bytes, {});
