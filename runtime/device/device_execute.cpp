@@ -64,7 +64,7 @@ public:
         : problem_(problem),
           plan_(plan),
           args_(args),
-          queue_(*plan.target, problem.device_id, args),
+          queue_(*plan.target, problem.device_id, args, plan.workspace.device_bytes),
           waits_(waits || !args.queue || args.q.device == HATTN_CPU),
           host_(args.workspace, plan.workspace.host_bytes - plan.workspace.upload_bytes),
           lse_(lse_tensor(args)),

@@ -114,8 +114,8 @@ void DeviceMemory::allocate(int64_t span, bool may_be_part) {
                  name_);
 }
 
-// Where in the workspace: what is copied from the host at its beginning, so that this goes as one copy, the rest at its
-// end.
+// Where in the workspace: what the host has as well at its beginning, so that what is copied goes together, the rest at
+// its end.
 size_t DeviceMemory::take_part(size_t bytes) const {
     const size_t alignment = queue_.driver.part_alignment() > 0 ? queue_.driver.part_alignment() : kPartAlignment;
     const size_t last = (queue_.workspace_size - bytes) / alignment * alignment;

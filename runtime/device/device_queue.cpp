@@ -1,5 +1,7 @@
 #include "device_queue.h"
 
+#include <algorithm>
+
 #include "device.h"
 #include "runtime/status.h"
 #include "runtime/structs.h"
@@ -46,10 +48,11 @@ DeviceQueue::DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const 
     }
 }
 
-DeviceQueue::DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_attention_args &args)
+DeviceQueue::DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_attention_args &args,
+                         size_t workspace_bytes)
     : DeviceQueue(kernels_for, id, args.queue) {
     workspace = args.device_workspace;
-    workspace_size = args.device_workspace_size;
+    workspace_size = std::min(args.device_workspace_size, workspace_bytes);
 }
 
 void DeviceQueue::drain() const {

@@ -15,8 +15,9 @@ namespace hattn {
 struct DeviceQueue : LaunchFunctions {
     // The queue given, or the library's own if it is null. Throws StatusError.
     DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_queue *given = nullptr);
-    // The caller's, if there is one, and workspace.
-    DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_attention_args &args);
+    // The caller's, if there is one, and so many bytes of its workspace, if there is one: no more than were checked.
+    DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const hattn_attention_args &args,
+                size_t workspace_bytes);
     // Waits after a failure, whose error counts: none of its own is kept.
     void drain() const;
     DeviceQueue(const DeviceQueue &) = delete;

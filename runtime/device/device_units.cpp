@@ -250,6 +250,22 @@ private:
     DeviceUnits &units_;
 };
 
+// The most that two units have to do which share a compute unit: of a launch with no more than two for each.
+int64_t keys_of_two(const DeviceUnits &units, const UnitOrder &order, int64_t compute_units) {
+    const auto keys = [&](int64_t start) {
+        const int64_t same = int64_t{order.inner} * order.middle, outer = start / same;
+        const int64_t number = outer < order.turned ? order.turned - 1 - outer : outer;
+        return int64_t{units.attention[static_cast<size_t>(number * same + start % same)].key_count};
+    };
+    int64_t most = 0;
+    for (int64_t start = 0; start < compute_units; ++start) {
+        const int64_t second = start + compute_units;
+        const bool shares = second < static_cast<int64_t>(units.attention.size());
+        most = std::max(most, keys(start) + (shares ? keys(second) : 0));
+    }
+    return most;
+}
+
 }  // namespace
 
 DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args,
@@ -273,9 +289,12 @@ DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, co
     units.attention_order = !columns_grow(*plan.attention) ? UnitOrder::of(count)
                             : plan.split_keys > 0          ? UnitOrder::of(count, units.attention_order.inner, all)
                                                            : UnitOrder::of(count, tiles, problem.kv_heads);
-    // Most keys first, unless all have as many.
-    if (plan.split_keys == 0 && count > 0 && units.attention.front().key_count > units.attention.back().key_count) {
-        units.attention_order = in_pairs(units.attention_order, plan.paired_units);
+    if (plan.split_keys == 0) {
+        const UnitOrder pairs = in_pairs(units.attention_order, plan.paired_units);
+        const auto most_keys = [&](const UnitOrder &order) { return keys_of_two(units, order, plan.paired_units); };
+        if (pairs.turned > 0 && most_keys(pairs) < most_keys(units.attention_order)) {
+            units.attention_order = pairs;
+        }
     }
     units.merge_order = UnitOrder::of(units.merges.size(), units.merge_order.inner, all);
     return units;

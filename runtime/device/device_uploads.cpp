@@ -37,7 +37,7 @@ void DeviceUploads::add(const DeviceQueue &queue, uint64_t part, const void *hos
 void DeviceUploads::flush(const DeviceQueue &queue) {
     const char *gathered = first_;
     first_ = nullptr;
-    if (gathered) {
+    if (gathered && next_ > gathered) {
         queue.driver.upload(queue, part_, gathered, static_cast<size_t>(next_ - gathered));
     }
 }

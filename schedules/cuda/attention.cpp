@@ -341,7 +341,7 @@ Tiles early_tiles(const AttentionStages &stages, const Tile &tile) {
     }
     tiles.rows = {stages.key_rows.name(), stages.value_rows.name()};
     tiles.row_bytes = (tile.head + key_padding(tile)) * 2;
-    tiles.tile_bytes = tile.keys * tiles.row_bytes;
+    tiles.tile_bytes = tile.keys * tiles.row_bytes - key_padding(tile) * 2;  // another stage may begin there
     return tiles;
 }
 

@@ -15,7 +15,7 @@ struct Tiles {
     std::string now;   // is asked for when the chunk's `next` is there, and waited for where it is used; empty: none
     std::set<std::string> exchanged = {};  // values in registers that neighbouring threads read
     std::set<std::string> rows = {};       // stages of rows whose blocks change places (exchanged_blocks.h)
-    int row_bytes = 0, tile_bytes = 0;     // of those, with padding
+    int row_bytes = 0, tile_bytes = 0;     // of those, with padding between rows
     std::string first = {};  // a tile that is brought once before the loop, and waited for with the first `next`
     // With `now`: copies of the one tile are started one by one, among products of the other. Before this stage, of
     // values in registers, `now` is waited for. Empty: not so.
