@@ -12,13 +12,13 @@ namespace hattn {
 
 struct DevicePlan {
     const DeviceTargetInfo *target;
-    hattn_algorithm algorithm;          // of all sequences
-    const DeviceKernelInfo *attention;  // of that algorithm; of unfused the first one
-    const DeviceKernelInfo *merge;      // used where keys are split
-    int64_t heads;                      // query heads of one kv head that share a tile
-    int64_t split_keys;                 // keys per split; 0: a tile takes all that it sees
-    int64_t paired_units = 0;   // compute units, if each has shared memory for two work groups of `attention`, else 0
-    std::string why_algorithm;  // empty, or a phrase with a semicolon
+    hattn_algorithm algorithm;                 // of all sequences
+    const DeviceKernelInfo *attention;         // of that algorithm; of unfused the first one
+    const DeviceKernelInfo *merge;             // used where keys are split
+    int64_t heads;                             // query heads of one kv head that share a tile
+    int64_t split_keys;                        // keys per split; 0: a tile takes all that it sees
+    int64_t paired_units = 0;                  // compute units, if each has room for two groups of `attention`; else 0
+    std::string why_algorithm;                 // empty, or a phrase with a semicolon
     const DeviceKernelInfo *values = nullptr;  // the second one of unfused
     const DeviceKernelInfo *scores = nullptr;  // of the score output, if there is one
     Decider decider = Decider::kRule;          // of all but the heads

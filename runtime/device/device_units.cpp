@@ -252,11 +252,7 @@ private:
 
 // The most that two units have to do which share a compute unit: of a launch with no more than two for each.
 int64_t keys_of_two(const DeviceUnits &units, const UnitOrder &order, int64_t compute_units) {
-    const auto keys = [&](int64_t start) {
-        const int64_t same = int64_t{order.inner} * order.middle, outer = start / same;
-        const int64_t number = outer < order.turned ? order.turned - 1 - outer : outer;
-        return int64_t{units.attention[static_cast<size_t>(number * same + start % same)].key_count};
-    };
+    const auto keys = [&](int64_t start) -> int64_t { return units.attention[unit_at(order, start)].key_count; };
     int64_t most = 0;
     for (int64_t start = 0; start < compute_units; ++start) {
         const int64_t second = start + compute_units;

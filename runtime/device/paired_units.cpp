@@ -15,4 +15,9 @@ UnitOrder in_pairs(const UnitOrder &order, int64_t compute_units) {
     return pairs;
 }
 
+int64_t unit_at(const UnitOrder &order, int64_t start) {
+    const int64_t of_outer = int64_t{order.inner} * order.middle, outer = start / of_outer;
+    return (outer < order.turned ? order.turned - 1 - outer : outer) * of_outer + start % of_outer;
+}
+
 }  // namespace hattn

@@ -12,4 +12,7 @@ namespace hattn {
 // the second ones go where the shortest are.
 UnitOrder in_pairs(const UnitOrder &order, int64_t compute_units);
 
+// Which unit it is that starts behind so many others, as kernels have it (schedules/gpu/unit_launch.cpp).
+int64_t unit_at(const UnitOrder &order, int64_t start);
+
 }  // namespace hattn

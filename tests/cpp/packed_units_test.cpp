@@ -146,11 +146,8 @@ TEST_F(PackedUnitsTest, TakesNoMoreThanItIsSaidTo) {
 // Blocks in the order in which they start, by the unit that each computes.
 std::vector<int32_t> units_in_order(const UnitOrder &order) {
     std::vector<int32_t> units;
-    for (int32_t z = 0; z < order.outer; ++z) {
-        const int32_t outer = z < order.turned ? order.turned - 1 - z : z;
-        for (int32_t i = 0; i < order.inner * order.middle; ++i) {
-            units.push_back(outer * order.inner * order.middle + i);
-        }
+    for (int32_t start = 0; start < order.inner * order.middle * order.outer; ++start) {
+        units.push_back(static_cast<int32_t>(unit_at(order, start)));
     }
     return units;
 }
