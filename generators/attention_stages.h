@@ -127,8 +127,8 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     Halide::Expr chunk_count;
     int chunk = 0;  // as StageOptions
     bool whole_lines =
-        false;            // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
-    bool by_row = false;  // StageOptions::fetch_by_row
+        false;  // the head is rounded up to lines, and all blocks of keys but the last few need no clamps
+    bool by_row = false, by_stride = false;  // as StageOptions say of what is asked for
     bool present_keys = false;
     bool one_head = false;                  // AttentionInputs::has_one_head(): loops over its elements are unrolled
     std::vector<Halide::Expr> usual_heads;  // else, whether keys have kUsualHead elements, or kNarrowHead; loops over
@@ -175,6 +175,7 @@ protected:
 
 private:
     void fetch_by_line(const StageOptions &options);
+    void fetch_by_stride(const StageOptions &options);
     void fetch_by_row(const StageOptions &options);
     void fetch_by_granule(const StageOptions &options);  // in_digits
     void ask_for_rows(const StageOptions &options);
@@ -209,7 +210,8 @@ private:
     Halide::Expr key_of_slice(int elements) const;           // with key_groups
     Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
-    Halide::Expr ask_with_line(const Halide::Expr &line, const StageOptions &options);  // 0, for a product with it
+    // 0, for the products of one of the steps that a line of the head is gone through in.
+    Halide::Expr ask_with_step(const Halide::Expr &step, int steps, const StageOptions &options);
     Halide::Expr multiply_sides(const StageOptions &options);  // in place of sum_products(), in_sides
     void multiply_pairs();                                     // adds to dot
     void multiply_matrices();                                  // likewise

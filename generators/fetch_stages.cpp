@@ -61,6 +61,33 @@ void ScoreStages::fetch_by_line(const StageOptions &options) {
     fetched_line(k, line, c) += ask(lines[0] + over_table, lines[1]);
 }
 
+// A block's lines follow each other where rows have no gaps, or where a line of the head finds all of a row; else each
+// finds one of every row.
+void ScoreStages::fetch_by_stride(const StageOptions &options) {
+    fetch_starts = Func("fetch_starts");
+    fetched_line = Func("fetched_line");
+    const int asks = options.fetch_block;
+    Expr first_key = k * asks, next_key = first_key + options.fetch_lead;
+    Expr next_start = options.place_keys ? key_starts(next_key, c) : inputs_.key_start(key_index(next_key, c));
+    fetch_starts(k, c) =
+        Tuple(inputs_.value_address(inputs_.value_start(key_index(first_key, c))), inputs_.key_address(next_start));
+
+    const bool in_steps = !whole_lines;
+    Expr ask = in_steps ? line % asks : k % asks, line_of_head = in_steps ? line / asks : line;
+    Tuple starts = fetch_starts(in_steps ? k : k / asks, c);
+    Expr dense = inputs_.dense_rows(), whole_rows = inputs_.key_lines() == asks && inputs_.value_lines() == asks;
+    const auto ask_for = [&](const Expr &start, const ImageParam &rows) {
+        Expr stride = rows.dim(1).stride();
+        Expr of_line = select(dense, asks * kLineFloats, whole_rows, stride, kLineFloats);
+        Expr of_ask = select(dense || whole_rows, kLineFloats, stride);
+        const auto bytes = [](const Expr &count, const Expr &elements) {
+            return cast<int64_t>(count) * cast<int64_t>(elements * static_cast<int>(sizeof(float)));
+        };
+        return prefetch_address(start + cast<uint64_t>(bytes(line_of_head, of_line) + bytes(ask, of_ask)));
+    };
+    fetched_line(k, line, c) = ask_for(starts[0], inputs_.value) + ask_for(starts[1], inputs_.key);
+}
+
 // Keys that are multiplied one after the other are asked for so too, which is the order of memory without a table.
 // Lines past the last are those of another row: asking for them does no harm.
 void ScoreStages::fetch_by_row(const StageOptions &options) {

@@ -17,7 +17,8 @@ struct FetchedKeys {
     Halide::Func fetch_starts;
     Halide::Func fetch_lines;   // (k % asks, line) Tuple of how far behind these starts a line is
     Halide::Func fetched_line;  // (k, line, c) 0; asks for it; all three defined with fetch_block. Here k counts
-                                // as many lines for each block of keys as lines_of_step() says
+                                // as many lines for each block of keys as lines_of_step() says. By_stride there are no
+                                // fetch_lines, fetch_starts are addresses, and with rows in the lanes (block, ask, c)
     Halide::RDom over_dense, over_table;  // (once) with place_keys: if rows have no gaps, and if they have
     Halide::RDom over_asked_rows;         // (row) of a block; defined with fetch_rows, as the next three
     Halide::Func asked_range;             // (block, c) Tuple of the first row that it asks for, and how many

@@ -87,6 +87,13 @@ bool goes_by_sides(const KernelSpec &spec, const TargetRow &target) {
            spec.kind != KernelKind::kFlash;
 }
 
+// Measured on AVX-512 alone: decision 0085. With rows in the lanes as many lines are asked for with each step.
+bool fetches_by_stride(const KernelSpec &spec, const TargetRow &target) {
+    const bool even = kLineFloats % spec.tile.key_unroll == 0;
+    return spec.kind == KernelKind::kSplitKv && spec.storage == KeyStorage::kFloat32 && target.lanes >= kWide && even &&
+           !fetches_by_row(spec, target);
+}
+
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
@@ -118,6 +125,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .fetch_lead = head_in_lanes ? decode_lead(spec.storage)
                                    : split       ? kTileLead
                                                  : block,
+                     .fetch_by_stride = fetches_by_stride(spec, target),
                      .fetch_by_row = fetches_by_row(spec, target),
                      .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
                      .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,

@@ -41,6 +41,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       chunk(options.chunk),
       whole_lines(options.fetch_block > 0 && options.dim_multiple == kLineFloats),
       by_row(options.fetch_by_row),
+      by_stride(options.fetch_by_stride),
       present_keys(options.present_keys),
       usual_heads{inputs.key.dim(0).extent() == kUsualHead, inputs.key.dim(0).extent() == kNarrowHead},
       any_storage(inputs.any_storage),
@@ -114,6 +115,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         fetch_by_granule(options);
     } else if (by_row) {
         fetch_by_row(options);
+    } else if (by_stride) {
+        fetch_by_stride(options);
     } else if (options.fetch_block > 0) {
         fetch_by_line(options);
     }
@@ -210,7 +213,7 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
         }
         dot(r, k, c) += nothing + query(r, element) * key_rows(element, k, c);
     } else {
-        Expr nothing = ask_with_line(over_dim / kLineFloats, options);
+        Expr nothing = ask_with_step(over_dim, kLineFloats, options);
         if (options.unseen_step > 0) {
             unseen_scores = unseen_rows(k, options.key_block, options);
             nothing += unseen_scores(k / options.key_block, c);
@@ -220,8 +223,13 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
     return product;
 }
 
-Expr ScoreStages::ask_with_line(const Expr &line, const StageOptions &options) {
-    Expr nothing = fetched_line.defined() ? fetched_line(ask_of_key(options.fetch_block), line, c) : Expr(0.0f);
+Expr ScoreStages::ask_with_step(const Expr &step, int steps, const StageOptions &options) {
+    Expr line = step / steps, nothing = 0.0f;
+    if (by_stride) {
+        nothing = fetched_line(k / options.fetch_block, step * options.fetch_block / steps, c);
+    } else if (fetched_line.defined()) {
+        nothing = fetched_line(ask_of_key(options.fetch_block), line, c);
+    }
     if (options.fetch_rows > 0) {
         ask_for_rows(options);
         nothing += asked_rows(k / options.fetch_block, line, c);
@@ -237,7 +245,7 @@ Expr ScoreStages::multiply_sides(const StageOptions &options) {
     over_pairs = RDom(0, over_dim.x.extent() / 2, "over_pairs");
     side_sums = Func("side_sums");
     side_sums(side, r, k, c) = 0.0f;
-    side_sums(side, r, k, c) += ask_with_line(over_pairs / (kLineFloats / 2), options) +
+    side_sums(side, r, k, c) += ask_with_step(over_pairs, kLineFloats / 2, options) +
                                 query_pairs(side, r, over_pairs) * key_rows(2 * over_pairs + side, k, c);
     dot(r, k, c) = side_sums(0, r, k, c) + side_sums(1, r, k, c);
     return dot(r, k, c);

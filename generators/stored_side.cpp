@@ -27,6 +27,17 @@ Expr prefetch_line(const ImageParam &storage, Expr offset) {
     return cast<float>(Call::make(counted, Call::prefetch, {base, std::move(offset), 1, elements}, Call::Intrinsic));
 }
 
+Expr prefetch_address(const Expr &address) {
+    using Internal::Call;
+    return cast<float>(
+        Call::make(UInt(8), Call::prefetch, {reinterpret(Handle(), address), 0, 1, kLineBytes}, Call::Intrinsic));
+}
+
+Expr address_of(const ImageParam &storage, const Expr &offset) {
+    Expr base = Internal::Variable::make(Handle(), storage.name(), storage.parameter());
+    return reinterpret<uint64_t>(base) + cast<uint64_t>(cast<int64_t>(offset) * storage.type().bytes());
+}
+
 StoredSide::StoredSide(const std::string &side, int lanes)
     : lanes(lanes),
       type(side + "_type"),

@@ -231,7 +231,7 @@ void schedule_lane_sums(ScoreStages &s, Func lane_sums, const Var &partial, cons
 
 // What is asked for and brought into registers with a line, or a step.
 void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, const Var &block, int lanes) {
-    if (!s.by_row) {
+    if (!s.by_row && !s.by_stride) {
         s.fetch_lines.compute_root();
     }
     s.fetch_starts.compute_at(s.dot, block);

@@ -1,5 +1,7 @@
 #include "rows_in_lanes.h"
 
+#include <algorithm>
+
 #include "head_in_lanes.h"
 #include "row_stages.h"
 #include "schedules/stored.h"
@@ -124,28 +126,38 @@ void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lane
 
 // Elements of the head that the score loop takes in one pass. A pass of one has 22 instructions on AVX2 for 12
 // multiply-adds, which a core that another thread shares cannot always issue as fast as it multiplies. With 24, of
-// which 32 registers hold the sums, it has 39, and LLVM loads ahead in longer passes until sums are on the stack.
-int dot_unroll(const Tile &tile) {
-    constexpr int kFewSums = 12;
-    return tile.row_vectors * tile.key_unroll <= kFewSums ? 4 : 1;
+// which 32 registers hold the sums, it has 39, and LLVM loads ahead in longer passes until sums are on the stack. Of
+// 16 sums two elements have one line asked for.
+int dot_unroll(const ScoreStages &s, const Tile &tile) {
+    constexpr int kFewSums = 12, kSomeSums = 16;
+    const int sums = tile.row_vectors * tile.key_unroll;
+    return sums <= kFewSums ? 4 : sums <= kSomeSums && s.by_stride ? 2 : 1;
 }
 
-constexpr const char *kLine = "line";  // of a head's elements
+constexpr const char *kLine = "line", *kStep = "step";  // of a head's elements, and through a line
 
 // Products of one element of the head after the other.
 Func schedule_elements(ScoreStages &s, const Tile &tile, int lanes) {
-    RVar line(kLine), in_line("in_line"), quad("quad"), element("element");
+    RVar line(kLine), in_line("in_line"), step(kStep), element("element");
     s.dot.update()
         .split(s.over_dim.x, line, in_line, generators::kLineFloats)
-        .split(in_line, quad, element, dot_unroll(tile));
-    schedule_products(s.dot.update(), nullptr, s.r, s.k, {element, quad, line}, lanes);
-    s.dot.update().unroll(element).partition(quad, Partition::Never).partition(line, Partition::Always);
+        .split(in_line, step, element, dot_unroll(s, tile));
+    schedule_products(s.dot.update(), nullptr, s.r, s.k, {element, step, line}, lanes);
+    s.dot.update().unroll(element).partition(step, Partition::Never).partition(line, Partition::Always);
     return s.dot;
+}
+
+// Of the lines that are asked for while those of a block of keys are multiplied, those of a step.
+void schedule_asked_lines(ScoreStages &s, const Func &sums, const Tile &tile) {
+    const int steps = generators::kLineFloats / (s.in_sides ? 2 : dot_unroll(s, tile));
+    s.fetched_line.compute_at(sums, RVar(kStep))
+        .bound_extent(s.line, std::max(tile.key_unroll / steps, 1))
+        .unroll(s.line);
 }
 
 // And of two at a time: half as many rows in a vector, all of which share what is loaded of a key.
 Func schedule_sides(ScoreStages &s, const LoopLevel &rows, const Tile &tile, int lanes) {
-    RVar line(kLine), in_line("in_line");
+    RVar line(kLine), step(kStep);
     const int half = lanes / 2;
     s.query_pairs.compute_root()
         .bound(s.side, 0, 2)
@@ -155,13 +167,13 @@ Func schedule_sides(ScoreStages &s, const LoopLevel &rows, const Tile &tile, int
         .unroll(s.side);
     s.side_sums.compute_at(rows).bound(s.side, 0, 2).vectorize(s.side).vectorize(s.r, half).unroll(s.r).unroll(s.k);
     s.side_sums.update()
-        .split(s.over_pairs.x, line, in_line, generators::kLineFloats / 2)
-        .reorder({s.side, s.r, s.k, in_line, line})
+        .split(s.over_pairs.x, line, step, generators::kLineFloats / 2)
+        .reorder({s.side, s.r, s.k, step, line})
         .vectorize(s.side)
         .vectorize(s.r, half)
         .unroll(s.r)
         .unroll(s.k)
-        .partition(in_line, Partition::Never)
+        .partition(step, Partition::Never)
         .partition(line, Partition::Always);
     return s.side_sums;
 }
@@ -206,9 +218,13 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
             s.in_sides ? schedule_sides(s, LoopLevel(s.logits, rows), tile, lanes) : schedule_elements(s, tile, lanes);
         const RVar line(kLine);
         if (s.fetched_line.defined()) {
-            s.fetch_lines.compute_root();
             s.fetch_starts.compute_at(s.logits, block);
-            s.fetched_line.compute_at(sums, line).unroll(s.k);
+            if (s.by_stride) {
+                schedule_asked_lines(s, sums, tile);
+            } else {
+                s.fetch_lines.compute_root();
+                s.fetched_line.compute_at(sums, line).unroll(s.k);
+            }
             if (s.over_dense.defined()) {
                 s.fetched_line.update(0).reorder(s.k, s.over_dense).unroll(s.k);
                 s.fetched_line.update(1).reorder(s.k, s.over_table).unroll(s.k);
