@@ -238,7 +238,7 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
             }
         }
         if (options.fetch_pass > 0) {
-            by_row ? fetch_next_values(inputs, options) : fetch_next_keys(inputs, options);
+            by_row || by_stride ? fetch_next_values(inputs, options) : fetch_next_keys(inputs, options);
             product += asked_next(over_keys.x, d / options.fetch_pass * granules(options.chunk) + over_keys.y, c);
         }
         if (unseen_values.defined()) {

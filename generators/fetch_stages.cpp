@@ -85,7 +85,8 @@ void ScoreStages::fetch_by_stride(const StageOptions &options) {
         };
         return prefetch_address(start + cast<uint64_t>(bytes(line_of_head, of_line) + bytes(ask, of_ask)));
     };
-    fetched_line(k, line, c) = ask_for(starts[0], inputs_.value) + ask_for(starts[1], inputs_.key);
+    Expr asked = ask_for(starts[1], inputs_.key);
+    fetched_line(k, line, c) = options.fetch_pass > 0 ? asked : asked + ask_for(starts[0], inputs_.value);
 }
 
 // Keys that are multiplied one after the other are asked for so too, which is the order of memory without a table.

@@ -41,8 +41,8 @@ struct FetchedChunks {
     Halide::Func next_granule;        // (turn) Tuple of the granule and the part
     Halide::Func next_lines;          // (slot, part) of granule_lines
     Halide::Func next_start;          // (turn, c) where the granule starts
-    Halide::Func asked_next;          // (slot, turn, c) 0; asks for the line, or, by_row, for those that the pass
-                                      // reads of a value, of the key fetch_lead further; likewise next_start
+    Halide::Func asked_next;  // (slot, turn, c) 0; asks for the line, or, by_row or by_stride, for those that the pass
+                              // reads of a value, of the key fetch_lead further; likewise next_start
 };
 
 }  // namespace hattn::generators

@@ -9,6 +9,7 @@
 #include "schedules/simd/joined_copies.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/masked_rows.h"
+#include "schedules/simd/rows_in_lanes.h"
 #include "schedules/simd/turned_stores.h"
 #include "schedules/simd/unseen_rows.h"
 #include "schedules/simd/upper_halves.h"
@@ -41,7 +42,7 @@ int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
 
-// The same with rows in the lanes, lest memory waits while values are multiplied, during which no keys are asked for.
+// The same with rows in the lanes, lest memory waits while values are multiplied, where nothing is asked for then.
 constexpr int kTileLead = 2 * kGranuleKeys;
 
 bool is_one_block(const schedules::Tile &tile) {
@@ -62,13 +63,6 @@ constexpr int kWide = 16, kHalfWide = kWide / 2;  // lanes
 
 // Of which decode goes by row, and asks for what it reads.
 constexpr int kFewRows = 2;
-
-// Where the value loop asks for keys, see decisions 0040 and 0057, or values: with one block of rows, of 16 bits one or
-// two.
-bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
-    const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kFewRows;
-    return is_one_block(spec.tile) && (fetches_by_row(spec, target) || halves || multiplies_integers(spec, target));
-}
 
 // StageOptions::unseen_step: a vector of rows, of a tile whose rows registers hold all at once. Vectors of four would
 // make six copies of all that is multiplied.
@@ -94,6 +88,16 @@ bool fetches_by_stride(const KernelSpec &spec, const TargetRow &target) {
            !fetches_by_row(spec, target);
 }
 
+// Where the value loop asks for keys, see decisions 0040 and 0057, or values: with the head in its lanes and one block
+// of rows, of 16 bits one or two.
+bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
+    const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kFewRows;
+    const bool strides = fetches_by_stride(spec, target);
+    return (strides && goes_by_sides(spec, target)) ||
+           (is_one_block(spec.tile) &&
+            (strides || fetches_by_row(spec, target) || halves || multiplies_integers(spec, target)));
+}
+
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
@@ -105,6 +109,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                              : spec.storage == KeyStorage::kBfloat16 || sides ? 2
                                                                               : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
+    const bool in_passes = fetches_in_passes(spec, target);
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
     const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && !bands && target.stand_in.empty();
@@ -122,14 +127,16 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .dim_multiple = dim_multiple,
                      .unit = kLog2E,
                      .fetch_block = block,
-                     .fetch_lead = head_in_lanes ? decode_lead(spec.storage)
-                                   : split       ? kTileLead
-                                                 : block,
+                     .fetch_lead = head_in_lanes || in_passes ? decode_lead(spec.storage)
+                                   : split                    ? kTileLead
+                                                              : block,
                      .fetch_by_stride = fetches_by_stride(spec, target),
                      .fetch_by_row = fetches_by_row(spec, target),
                      .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
                      .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
-                     .fetch_pass = fetches_in_passes(spec, target) ? pass : 0,
+                     .fetch_pass = !in_passes ? 0
+                                   : sides    ? schedules::simd::kPassElements
+                                              : pass,
                      .fetch_rows = asks_for_rows ? 2 : 0,
                      .fetch_operands = fetches_operands,
                      .integer_products = integer_products(spec, target),
