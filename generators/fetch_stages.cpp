@@ -72,9 +72,9 @@ void ScoreStages::fetch_by_stride(const StageOptions &options) {
     fetch_starts(k, c) =
         Tuple(inputs_.value_address(inputs_.value_start(key_index(first_key, c))), inputs_.key_address(next_start));
 
-    const bool in_steps = !whole_lines;
-    Expr ask = in_steps ? line % asks : k % asks, line_of_head = in_steps ? line / asks : line;
-    Tuple starts = fetch_starts(in_steps ? k : k / asks, c);
+    const bool with_each_step = !whole_lines;
+    Expr ask = with_each_step ? line % asks : k % asks, line_of_head = with_each_step ? line / asks : line;
+    Tuple starts = fetch_starts(with_each_step ? k : k / asks, c);
     Expr dense = inputs_.dense_rows(), whole_rows = inputs_.key_lines() == asks && inputs_.value_lines() == asks;
     const auto ask_for = [&](const Expr &start, const ImageParam &rows) {
         Expr stride = rows.dim(1).stride();

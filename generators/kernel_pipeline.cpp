@@ -42,7 +42,7 @@ int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
 
-// The same with rows in the lanes, lest memory waits while values are multiplied, where nothing is asked for then.
+// The same with rows in the lanes, where the value loop asks for nothing, lest memory waits for it.
 constexpr int kTileLead = 2 * kGranuleKeys;
 
 bool is_one_block(const schedules::Tile &tile) {
@@ -81,11 +81,11 @@ bool goes_by_sides(const KernelSpec &spec, const TargetRow &target) {
            spec.kind != KernelKind::kFlash;
 }
 
-// Measured on AVX-512 alone: decision 0085. With rows in the lanes as many lines are asked for with each step.
+// Measured on AVX-512 alone: decision 0085. With rows in the lanes each step asks for as many lines as any other.
 bool fetches_by_stride(const KernelSpec &spec, const TargetRow &target) {
     const bool even = kLineFloats % spec.tile.key_unroll == 0;
-    return spec.kind == KernelKind::kSplitKv && spec.storage == KeyStorage::kFloat32 && target.lanes >= kWide && even &&
-           !fetches_by_row(spec, target);
+    return spec.kind == KernelKind::kSplitKv && spec.storage == KeyStorage::kFloat32 && target.lanes >= kWide &&
+           target.fetch_by_line && even && !fetches_by_row(spec, target);
 }
 
 // Where the value loop asks for keys, see decisions 0040 and 0057, or values: with the head in its lanes and one block

@@ -38,6 +38,7 @@ struct StageOptions {
     bool present_keys = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
+    // By_row and by_stride values in place of keys, those that the pass reads, fetch_lead further.
     int fetch_pass = 0;
     // With each line of the dot products of a block, ask for those of so many rows of inputs.next_query and of the
     // output, or of more, so that few keys ask for all of a tile. With place_rows.

@@ -13,9 +13,14 @@ Expr granule_element(const ImageParam &storage, const ImageParam &granules, Expr
     return storage(std::move(d), std::move(slot), at);
 }
 
+namespace {
+
+constexpr int kAskedBytes = 64;  // a cache line
+
+}  // namespace
+
 int line_elements(const ImageParam &storage) {
-    constexpr int kLineBytes = 64;
-    return kLineBytes / storage.type().bytes();
+    return kAskedBytes / storage.type().bytes();
 }
 
 Expr prefetch_line(const ImageParam &storage, Expr offset) {
@@ -30,7 +35,7 @@ Expr prefetch_line(const ImageParam &storage, Expr offset) {
 Expr prefetch_address(const Expr &address) {
     using Internal::Call;
     return cast<float>(
-        Call::make(UInt(8), Call::prefetch, {reinterpret(Handle(), address), 0, 1, kLineBytes}, Call::Intrinsic));
+        Call::make(UInt(8), Call::prefetch, {reinterpret(Handle(), address), 0, 1, kAskedBytes}, Call::Intrinsic));
 }
 
 Expr address_of(const ImageParam &storage, const Expr &offset) {

@@ -36,8 +36,8 @@ Halide::Expr granule_element(const Halide::ImageParam &storage, const Halide::Im
 // Zero. Asks for the cache line with the element at an offset. Halide's own prefetch directive takes whole boxes of a
 // buffer, which a look-up in a table makes boundless.
 Halide::Expr prefetch_line(const Halide::ImageParam &storage, Halide::Expr offset);
-// Likewise, of an address: that of what lies so many elements behind the first one.
-Halide::Expr prefetch_address(const Halide::Expr &address);
+Halide::Expr prefetch_address(const Halide::Expr &address);  // likewise
+// Of the element at an offset.
 Halide::Expr address_of(const Halide::ImageParam &storage, const Halide::Expr &offset);
 int line_elements(const Halide::ImageParam &storage);  // of a cache line
 
