@@ -61,6 +61,12 @@ def has_few_rows(match):
     return match["target"] == "x86_avx512" and int(match["rows"]) <= 2
 
 
+def asks_by_stride(name):
+    """More rows, there: lines are asked for where as many are multiplied, and found without tables. Of float32 alone."""
+    match = NAME.match(name)
+    return bool(match) and match["kind"] == "split_kv" and match["target"] == "x86_avx512" and not has_few_rows(match)
+
+
 def has_rows_in_lanes(name):
     match = NAME.match(name)
     return match["kind"] == "flash" or int(match["rows"]) > 8

@@ -17,6 +17,7 @@ from kernel_assembly import (
     LINE_FLOATS,
     NAME,
     STORED_NAME,
+    asks_by_stride,
     expect_no_gathers,
     expect_rows_one_by_one,
     expected_blocks,
@@ -57,11 +58,11 @@ def test_inner_loops(name, emit):
     assert len(loops) >= 2, f"{name}: scores and values need a clean loop each; loops with FMAs:\n{found}"
     if has_rows_in_lanes(name):
         # The first is over whole lines of keys; others may be for the ends of heads, which look for where each element is.
-        whole_lines = next(loop for loop in innermost_loops(text, isa) if loop.fmas >= scores and len(loop.instructions) <= 2.1 * loop.fmas)
+        whole_lines = next(loop for loop in innermost_loops(text, isa) if loop.fmas >= scores and len(loop.instructions) <= 2.2 * loop.fmas)
         assert not whole_lines.count(isa.spill), f"{name}: accumulators on the stack:\n{whole_lines.text()}"
 
 
-@pytest.mark.parametrize("name", list(filter(has_rows_in_lanes, kernel_names())))
+@pytest.mark.parametrize("name", [name for name in kernel_names() if has_rows_in_lanes(name) and not asks_by_stride(name)])
 def test_fetches_once_per_line(name, emit):
     """Each line of a block's dot products asks for one line of each key and value row: beside the loop over its elements, not in it."""
     match = NAME.match(name)
@@ -136,7 +137,7 @@ def test_what_is_loaded_is_multiplied_twice(name, emit):
     loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.fmas == 16]
     for broadcast in (r"\bvbroadcastsd\b", r"\bvbroadcastss\b"):
         found = [loop for loop in loops if loop.count(broadcast) == 8]
-        assert any(len(loop.instructions) <= 32 and not loop.count(isa.spill) for loop in found), (
+        assert any(len(loop.instructions) <= (36 if asks_by_stride(name) else 32) and not loop.count(isa.spill) for loop in found), (
             f"{name}: no loop of 16 FMAs and 8 broadcasts; loops with 16 FMAs:\n" + "\n".join(loop.text() for loop in loops)
         )
 
@@ -160,7 +161,32 @@ def test_decode_of_few_rows_goes_by_row(name, emit):
     expect_rows_one_by_one(name, match, emit(name, isa), isa)
 
 
-@pytest.mark.parametrize("name", [name for name in kernel_names() if not has_rows_in_lanes(name) and not goes_by_row(name)])
+@pytest.mark.parametrize("name", list(filter(asks_by_stride, kernel_names())))
+def test_decode_asks_for_lines_one_by_one(name, emit):
+    """With as many products as a line is asked for with, and two constants: keys in the score loop, values in the value loop, of 32 rows both in
+    the former. No more than these two at once, but for hooks' operands."""
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    rows, (scores, values) = int(match["rows"]), expected_blocks(match)
+    if rows <= 8:  # a line of each of u keys, and of d vectors of a value
+        expected = [(scores, int(match["u"])), (values, int(match["d"]))]
+    elif rows == 16:  # two elements of a key, and 8 rows and two vectors of a value
+        expected = [(2 * scores, 1), (2 * values, 2)]
+    else:
+        expected = [(2 * scores, 2)]
+    loops = [loop for loop in innermost_loops(text, isa) if loop.is_register_block and loop.count(isa.fetch)]
+    found = [(loop.fmas, loop.count(isa.fetch)) for loop in loops]
+    for block in expected:
+        assert found.count(block) >= expected.count(block), f"{name}: no clean loop of {block} FMAs and fetches, but {found}"
+    if not match["hooks"]:
+        beside = [run for run in straight_runs(text, isa) if run.count(isa.fetch) > 2 and not run.fmas]
+        assert not beside, f"{name} asks beside its products:\n" + "\n".join(run.text() for run in beside)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in kernel_names() if not has_rows_in_lanes(name) and not goes_by_row(name) and not asks_by_stride(name)]
+)
 def test_decode_fetches_while_it_multiplies(name, emit):
     """A pass of the loop over lines of the head multiplies a line of each key and asks for as many lines of keys and of values."""
     match = NAME.match(name)
