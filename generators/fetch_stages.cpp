@@ -69,8 +69,8 @@ void ScoreStages::fetch_by_stride(const StageOptions &options) {
     const int asks = options.fetch_block;
     Expr first_key = k * asks, next_key = first_key + options.fetch_lead;
     Expr next_start = options.place_keys ? key_starts(next_key, c) : inputs_.key_start(key_index(next_key, c));
-    fetch_starts(k, c) =
-        Tuple(inputs_.value_address(inputs_.value_start(key_index(first_key, c))), inputs_.key_address(next_start));
+    Expr value_start = inputs_.value_start(key_index(first_key, c));
+    fetch_starts(k, c) = Tuple(address_of(inputs_.value, value_start), address_of(inputs_.key, next_start));
 
     const bool with_each_step = !whole_lines;
     Expr ask = with_each_step ? line % asks : k % asks, line_of_head = with_each_step ? line / asks : line;

@@ -268,14 +268,6 @@ Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const 
     return prefetch(asked_values(), start, line);
 }
 
-Expr AttentionInputs::key_address(const Expr &offset) const {
-    return address_of(asked_keys(), offset);
-}
-
-Expr AttentionInputs::value_address(const Expr &offset) const {
-    return address_of(asked_values(), offset);
-}
-
 Expr AttentionInputs::value_scales_start(const Expr &key_index) const {
     return row_start(stored_value.block_scales, stored_value.scale_granules, key_index);
 }

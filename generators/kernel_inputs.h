@@ -150,9 +150,6 @@ struct AttentionInputs {
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
-    // Of the key or value that starts there.
-    Halide::Expr key_address(const Halide::Expr &offset) const;
-    Halide::Expr value_address(const Halide::Expr &offset) const;
     // Of the scales of a value's blocks: where they start, and a line that is so far behind that of a slot.
     Halide::Expr value_scales_start(const Halide::Expr &key_index) const;
     Halide::Expr prefetch_value_scales(const Halide::Expr &start, const Halide::Expr &slot) const;

@@ -54,24 +54,6 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
     }
 }
 
-// With each key of a pass of the value loop.
-void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
-    if (!s.asked_next.defined()) {
-        return;
-    }
-    if (s.granule_lines.defined()) {
-        for (Func table : {s.granule_lines, s.next_granule, s.next_lines}) {
-            table.compute_root();
-        }
-    }
-    s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
-    s.asked_next.compute_at(values, key).bound_extent(s.turn, 1);
-    const int keys = s.values_in_digits          ? generators::kSides - generators::kValuesWithScores
-                     : s.in_integers && s.by_row ? 2
-                                                 : 1;
-    s.asked_next.bound_extent(s.slot, keys).unroll(s.slot);
-}
-
 // `block`: the loop over blocks of the state's elements.
 void schedule_value_steps(AttentionStages &s, const Var &block, const Tile &tile, int lanes) {
     if (!s.in_steps) {
@@ -345,6 +327,23 @@ void schedule_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Til
 }
 
 }  // namespace
+
+void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
+    if (!s.asked_next.defined()) {
+        return;
+    }
+    if (s.granule_lines.defined()) {
+        for (Func table : {s.granule_lines, s.next_granule, s.next_lines}) {
+            table.compute_root();
+        }
+    }
+    s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
+    s.asked_next.compute_at(values, key).bound_extent(s.turn, 1);
+    const int keys = s.values_in_digits          ? generators::kSides - generators::kValuesWithScores
+                     : s.in_integers && s.by_row ? 2
+                                                 : 1;
+    s.asked_next.bound_extent(s.slot, keys).unroll(s.slot);
+}
 
 void schedule_head_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
     // One chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.

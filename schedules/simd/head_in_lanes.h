@@ -12,6 +12,10 @@ void schedule_head_in_lanes(generators::AttentionStages &stages, const Tile &til
 void schedule_scores_head_in_lanes(generators::UnfusedScores &stages, const Tile &tile, int lanes);
 void schedule_values_head_in_lanes(generators::UnfusedValues &stages, const Tile &tile, int lanes);
 
+// What the value loop asks for ahead, if anything, with each key of a pass.
+void schedule_next(generators::AttentionStages &stages, Halide::Func values, const Halide::RVar &key,
+                   const Halide::RVar &granule);
+
 // Weights times values, head elements in the lanes: `vectors` of them and so many rows at a time, key after key.
 // `stages` are AttentionStages or UnfusedValues, `rows` the loop over blocks of rows of their state.
 template<typename Stages>

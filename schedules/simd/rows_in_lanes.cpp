@@ -110,10 +110,7 @@ void schedule_state_of_one_vector(AttentionStages &s, const Tile &tile, int lane
         .unroll(inner)
         .unroll(s.r);
     schedule_head_products(s, rows, kRows, vectors, lanes);
-    if (s.asked_next.defined()) {
-        s.next_start.compute_at(s.chunk_output, s.over_keys.y).bound_extent(s.turn, 1);
-        s.asked_next.compute_at(s.chunk_output, s.over_keys.x).bound_extent(s.turn, 1).bound_extent(s.slot, 1);
-    }
+    schedule_next(s, s.chunk_output, s.over_keys.x, s.over_keys.y);
     if (s.any_storage) {
         schedule_stored_values(s, block, lanes, Partition::Auto);  // the block's ends are this one's
     }

@@ -58,7 +58,8 @@ def test_inner_loops(name, emit):
     assert len(loops) >= 2, f"{name}: scores and values need a clean loop each; loops with FMAs:\n{found}"
     if has_rows_in_lanes(name):
         # The first is over whole lines of keys; others may be for the ends of heads, which look for where each element is.
-        whole_lines = next(loop for loop in innermost_loops(text, isa) if loop.fmas >= scores and len(loop.instructions) <= 2.2 * loop.fmas)
+        most = 2.2 if asks_by_stride(name) else 2.1
+        whole_lines = next(loop for loop in innermost_loops(text, isa) if loop.fmas >= scores and len(loop.instructions) <= most * loop.fmas)
         assert not whole_lines.count(isa.spill), f"{name}: accumulators on the stack:\n{whole_lines.text()}"
 
 
@@ -135,9 +136,10 @@ def test_what_is_loaded_is_multiplied_twice(name, emit):
     """Ten loads for sixteen products: scores with two elements of a key for half as many rows in a vector, values with the head in the lanes."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.fmas == 16]
+    most = 36 if asks_by_stride(name) else 32  # by stride with what is asked for, and operands of hooks in fewer registers
     for broadcast in (r"\bvbroadcastsd\b", r"\bvbroadcastss\b"):
         found = [loop for loop in loops if loop.count(broadcast) == 8]
-        assert any(len(loop.instructions) <= (36 if asks_by_stride(name) else 32) and not loop.count(isa.spill) for loop in found), (
+        assert any(len(loop.instructions) <= most and not loop.count(isa.spill) for loop in found), (
             f"{name}: no loop of 16 FMAs and 8 broadcasts; loops with 16 FMAs:\n" + "\n".join(loop.text() for loop in loops)
         )
 
