@@ -16,6 +16,9 @@ set(HATTN_ONE_TYPE_TARGETS ${HATTN_ONE_TYPE_TARGETS_OF_${HATTN_ARCHITECTURE}})
 # Those with kernels for whole lines of int8 and int4.
 set(HATTN_LINE_TARGETS_OF_x86-64 x86-avx512)
 set(HATTN_LINE_TARGETS ${HATTN_LINE_TARGETS_OF_${HATTN_ARCHITECTURE}})
+# Those with kernels for keys and values in memory.
+set(HATTN_MEMORY_TARGETS_OF_x86-64 x86-avx2 x86-avx512)
+set(HATTN_MEMORY_TARGETS ${HATTN_MEMORY_TARGETS_OF_${HATTN_ARCHITECTURE}})
 # Those with kernels that multiply bfloat16 pairs, and matrices.
 set(HATTN_BFLOAT16_TARGETS_OF_x86-64 x86-avx512)
 set(HATTN_BFLOAT16_TARGETS_OF_aarch64 arm-neon)

@@ -65,7 +65,7 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     for (const TargetRow &target : targets_and_stand_ins(architecture)) {
         for_each_family([&](const KernelFamily &family) {
             for (HookMask hooks = 0; hooks < HookMask{1} << score_hooks().size(); ++hooks) {
-                const KernelSpec spec{family.kind, family.storage, hooks, tile};
+                const KernelSpec spec{family.kind, family.storage, hooks, tile, family.from_memory};
                 if (spec.name(target.name) == name) {
                     found = {spec, target};
                 }
@@ -81,6 +81,9 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
         throw std::invalid_argument(
             "kernel '" + name +
             "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not by row");
+    }
+    if (found->spec.from_memory && !found->target.split_kv.has_head_in_lanes(tile)) {
+        throw std::invalid_argument("kernel '" + name + "': for keys and values in memory tiles have up to 8 rows");
     }
     if (storage_bits(type_of_all(found->spec.storage)) < 16 &&
         tile.value_unroll % vectors_of_products(found->target) != 0) {

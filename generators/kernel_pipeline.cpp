@@ -261,7 +261,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(
         new schedules::simd::MaskedRows(Halide::Target(halide_target(spec, target))));
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UnseenRows());
-    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines(!spec.from_memory));
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());

@@ -33,6 +33,10 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kSplitKv, "int4_split_kv", KeyStorage::kAllInt4},
     {KernelKind::kSplitKv, "int8_lines_split_kv", KeyStorage::kInt8Lines},
     {KernelKind::kSplitKv, "int4_lines_split_kv", KeyStorage::kInt4Lines},
+    {KernelKind::kSplitKv, "memory_split_kv", KeyStorage::kFloat32, true},
+    {KernelKind::kSplitKv, "memory_float16_split_kv", KeyStorage::kAllFloat16, true},
+    {KernelKind::kSplitKv, "memory_bfloat16_split_kv", KeyStorage::kAllBfloat16, true},
+    {KernelKind::kSplitKv, "memory_int8_lines_split_kv", KeyStorage::kInt8Lines, true},
     {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
     {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
     {KernelKind::kFlash, "amx_float32_flash", KeyStorage::kFloat32Matrices},
@@ -45,9 +49,11 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kAppend, "append"},
 };
 
-const char *family_name(KernelKind kind, KeyStorage storage) {
+const char *family_name(KernelKind kind, KeyStorage storage, bool from_memory) {
     return std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                        [&](const KernelFamily &row) { return row.kind == kind && row.storage == storage; })
+                        [&](const KernelFamily &row) {
+                            return row.kind == kind && row.storage == storage && row.from_memory == from_memory;
+                        })
         ->name;
 }
 
@@ -90,6 +96,12 @@ const std::vector<Tile> &cpu_flash_tiles(const TargetRow &target, KeyStorage sto
 }  // namespace
 
 std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
+    if (family.from_memory) {
+        std::vector<Tile> tiles = tiles_of(target, KernelFamily{family.kind, "", family.storage});
+        const bool has_some = *target.memory_cpu != '\0';
+        std::erase_if(tiles, [&](const Tile &tile) { return !has_some || !target.split_kv.has_head_in_lanes(tile); });
+        return tiles;
+    }
     // Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
     static constexpr int kStoredUnfusedRows[] = {8, 32};
     if (family.storage == KeyStorage::kBfloat16) {
@@ -147,8 +159,8 @@ std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &
     default:
         break;
     }
-    if (type_of_all(family.storage) != HATTN_FLOAT32) {
-        return {0};  // the rest is for those over any storage
+    if (family.from_memory || type_of_all(family.storage) != HATTN_FLOAT32) {
+        return {0};  // the rest is for those over any storage, or for caches
     }
     std::vector<HookMask> sets = kernel_hook_sets();
     if (multiplies_terms(family.storage)) {
@@ -178,11 +190,11 @@ const KernelFamily *find_family(const std::string &name) {
 }
 
 const char *kind_name(KernelKind kind) {
-    return family_name(kind, KeyStorage::kFloat32);
+    return family_name(kind, KeyStorage::kFloat32, false);
 }
 
 std::string KernelSpec::name(const std::string &target) const {
-    std::string text = std::string(family_name(kind, storage)) + "_" + target;
+    std::string text = std::string(family_name(kind, storage, from_memory)) + "_" + target;
     std::replace(text.begin(), text.end(), '-', '_');
     if (tile.rows > 0) {
         text += "_r" + std::to_string(tile.rows) + "k" + std::to_string(tile.keys) + "v" +
@@ -197,7 +209,7 @@ std::vector<KernelSpec> kernels_of(const TargetRow &target, const KernelFamily &
     for (const Tile &tile : tiles_of(target, family)) {
         const bool without_hooks = !multiplies_terms(family.storage) && goes_in_bands(family.storage, tile.rows);
         for (HookMask hooks : without_hooks ? std::vector<HookMask>{0} : hook_sets_of(target, family)) {
-            specs.push_back({family.kind, family.storage, hooks, tile});
+            specs.push_back({family.kind, family.storage, hooks, tile, family.from_memory});
         }
     }
     return specs;
@@ -260,6 +272,9 @@ const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target
 }
 
 const char *made_for(const KernelSpec &spec, const TargetRow &target) {
+    if (spec.from_memory) {
+        return target.memory_cpu;
+    }
     if (spec.storage == KeyStorage::kBfloat16) {
         return target.bfloat16.cpu;
     }

@@ -18,6 +18,7 @@ struct KernelSpec {
     KeyStorage storage = KeyStorage::kFloat32;
     HookMask hooks = 0;
     schedules::Tile tile;
+    bool from_memory = false;  // see runtime/kernel_table.h
 
     // Valid as a C identifier, and stable: forcing and the tuning database speak of kernels by name.
     std::string name(const std::string &target) const;
@@ -32,6 +33,7 @@ struct KernelFamily {
     KernelKind kind;
     const char *name;
     KeyStorage storage = KeyStorage::kFloat32;
+    bool from_memory = false;
 };
 const KernelFamily *find_family(const std::string &name);  // null if there is none
 

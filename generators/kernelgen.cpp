@@ -52,7 +52,7 @@ const KernelFamily &family_of(const std::string &name) {
 
 const KernelFamily &family_with_candidates(const std::string &name) {
     const KernelFamily &family = family_of(name);
-    if (family.storage != KeyStorage::kFloat32) {
+    if (family.storage != KeyStorage::kFloat32 || family.from_memory) {
         throw std::invalid_argument("kernel family '" + name + "' has no candidates, those over float32 have");
     }
     return family;

@@ -64,9 +64,11 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512bf16");
     if (feature == "gfni")
         return __builtin_cpu_supports("gfni");
-    // No feature, but who made the CPU: for tiles that are faster there.
+    // No features, but who made the CPU, and its family (Zen 3 and Zen 4): for kernels that are faster there.
     if (feature == "amd")
         return __builtin_cpu_is("amd");
+    if (feature == "amdfam19h")
+        return __builtin_cpu_is("amdfam19h");
     if (feature == "amx_bf16")
         return has_amx_bf16();
     return false;

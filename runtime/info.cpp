@@ -46,6 +46,7 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
             {"tile", tile_json(kernel.tile)},
             {"needs", kernel.cpu_features},
             {"made_for", kernel.made_for},
+            {"from_memory", kernel.from_memory},
             {"runnable", is_runnable(kernel)},
             {"pack", origin_json(pack)}};
 }

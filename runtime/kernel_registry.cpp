@@ -139,7 +139,7 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
     std::vector<const KernelInfo *> found;
     for (const KernelInfo &kernel : all_kernels()) {
         if (kernel.kind != kind || kernel.storage != storage || std::string_view(kernel.target) != target.name ||
-            !serves(kernel.hooks, hooks) || !cpu_has_features(kernel.cpu_features)) {
+            kernel.from_memory || !serves(kernel.hooks, hooks) || !cpu_has_features(kernel.cpu_features)) {
             continue;
         }
         const int others = found.empty() ? 0 : std::popcount(found.front()->hooks) - std::popcount(kernel.hooks);
@@ -152,6 +152,17 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const KernelInfo *a, const KernelInfo *b) { return a->tile.rows < b->tile.rows; });
+    return found;
+}
+
+std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target) {
+    std::vector<const KernelInfo *> found;
+    for (const KernelInfo &kernel : all_kernels()) {
+        if (kernel.from_memory && std::string_view(kernel.target) == target.name &&
+            cpu_has_features(kernel.cpu_features) && cpu_has_features(kernel.made_for)) {
+            found.push_back(&kernel);
+        }
+    }
     return found;
 }
 

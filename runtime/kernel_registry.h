@@ -26,9 +26,12 @@ bool serves(uint32_t kernel_hooks, uint32_t wanted);
 bool parse_storage(std::string_view name, KeyStorage *storage);  // false if unknown
 
 // The library's kernels of a kind for a target that this CPU runs and that serve a set of hooks with the fewest others,
-// ordered by rows per tile.
+// ordered by rows per tile; none for keys and values in memory alone.
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, KeyStorage storage,
                                              uint32_t hooks);
+
+// Those that are for keys and values in memory, and made for this CPU.
+std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target);
 
 // The one of a kind that has no tiles and no hooks.
 const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind);

@@ -159,6 +159,9 @@ struct KernelInfo {
     // Which CPUs take it in place of the target's others of its kind and storage, in the words of cpu_features; empty:
     // those that no other is made for. It runs on all that have what it needs.
     const char *made_for = "";
+    // Takes the place of the one with the same tile there, whose results have the same bits, where keys and values lie
+    // in memory: it asks for them into the second-level cache. See docs/decisions/0086.
+    bool from_memory = false;
 };
 
 struct TargetInfo {

@@ -1,5 +1,6 @@
 // Which kernel computes a sequence. The choice depends on that sequence's lengths alone, never on the batch around it
-// nor on threads, so that neither changes a bit of the result.
+// nor on threads, so that neither changes a bit of the result; but of two kernels whose results have the same bits it may
+// take either.
 #pragma once
 
 #include <array>
@@ -48,6 +49,7 @@ struct KernelSet {
     const KernelInfo *merge = nullptr;
     const KernelInfo *widen = nullptr, *narrow = nullptr;  // between 16 bits and float32
     std::vector<const KernelInfo *> packed;                // of kernel packs; only tuning entries choose them
+    std::vector<const KernelInfo *> from_memory;           // in place of others with the same tile
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;      // forced or asked for
     std::string why_algorithm;                             // empty, or a phrase with a semicolon
     TuningGrids machine, shipped;                          // for the problem's family

@@ -120,6 +120,9 @@ struct TargetRow {
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
     CpuTiles cpu_tiles = {};                                                 // likewise
+    // Likewise: which CPUs take kernels for keys and values in memory, see from_memory in runtime/kernel_table.h; empty:
+    // the target has none.
+    const char *memory_cpu = "";
     IntegerKernels integers = {};                                            // likewise
     MatrixKernels matrices = {};                                             // likewise
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one

@@ -9,13 +9,13 @@ namespace {
 
 // LLVM's intrinsic: its name, and its operands behind the address (of its Language Reference, "llvm.prefetch").
 constexpr const char *kPrefetch = "llvm.prefetch.p0";
-constexpr int kRead = 0, kAllCaches = 3, kData = 1;
+constexpr int kRead = 0, kAllCaches = 3, kAllButTheFirst = 2, kData = 1;
 
 // The request as a statement: it has no value. Halide's module declares the intrinsic, for its own prefetch.
-Stmt ask_for_line(const Call *prefetch) {
+Stmt ask_for_line(const Call *prefetch, int caches) {
     Expr base = reinterpret<uint64_t>(prefetch->args[0]), elements = cast<int64_t>(prefetch->args[1]);
     Expr address = reinterpret(Handle(), base + cast<uint64_t>(elements * prefetch->type.bytes()));
-    return Evaluate::make(Call::make(Int(32), kPrefetch, {address, kRead, kAllCaches, kData}, Call::Extern));
+    return Evaluate::make(Call::make(Int(32), kPrefetch, {address, kRead, caches, kData}, Call::Extern));
 }
 
 Stmt in_order(const std::vector<Stmt> &first, const Stmt &last) {
@@ -52,7 +52,7 @@ Expr KeptLines::visit(const Call *call) {
     if (!call->is_intrinsic(Call::prefetch)) {
         return IRMutator::visit(call);
     }
-    asked_.push_back(ask_for_line(call));
+    asked_.push_back(ask_for_line(call, in_first_level_ ? kAllCaches : kAllButTheFirst));
     return make_zero(call->type);
 }
 
