@@ -38,13 +38,19 @@ bool computes(const json &kernel, const Shape &shape, const std::string &algorit
            (shape.device != HATTN_CPU && algorithm == "split_kv" && kind == "flash");
 }
 
+// Kernels for keys and values in memory are no choice: plans take them by themselves, in place of the one with the same
+// tile.
+bool is_from_memory(const json &kernel) {
+    return kernel.value("from_memory", false);
+}
+
 // Whether a kernel can take the place of another of its algorithm, with another tile. Where a CPU has kernels made for
 // it, plans take no others of their family but those of packs.
 bool can_replace(const json &kernel, const json &usual) {
     const auto differs = [&](const char *name) { return kernel.value(name, json()) != usual.value(name, json()); };
     const char *const common[] = {"target", "hooks", "storage", "matrix_type"};
-    if (std::any_of(std::begin(common), std::end(common), differs) ||
-        (kernel.at("pack").is_null() && differs("made_for"))) {
+    const bool made_for_others = kernel.at("pack").is_null() && differs("made_for") && !is_from_memory(usual);
+    if (std::any_of(std::begin(common), std::end(common), differs) || made_for_others || is_from_memory(kernel)) {
         return false;
     }
     const Tile tile = kernel.at("tile"), usual_tile = usual.at("tile");

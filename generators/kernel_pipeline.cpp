@@ -38,6 +38,9 @@ int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_la
 // next block is enough.
 constexpr int kDecodeLead = kGranuleKeys;
 
+// Where it lies in memory and is found by strides: decision 0086.
+constexpr int kMemoryLead = 4 * kGranuleKeys;
+
 int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
 }
@@ -88,16 +91,6 @@ bool fetches_by_stride(const KernelSpec &spec, const TargetRow &target) {
            target.fetch_by_line && even && !fetches_by_row(spec, target);
 }
 
-// Where the value loop asks for keys, see decisions 0040 and 0057, or values: with the head in its lanes and one block
-// of rows, of 16 bits one or two.
-bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
-    const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kFewRows;
-    const bool strides = fetches_by_stride(spec, target);
-    return (strides && goes_by_sides(spec, target)) ||
-           (is_one_block(spec.tile) &&
-            (strides || fetches_by_row(spec, target) || halves || multiplies_integers(spec, target)));
-}
-
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
@@ -109,7 +102,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                              : spec.storage == KeyStorage::kBfloat16 || sides ? 2
                                                                               : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
-    const bool in_passes = fetches_in_passes(spec, target);
+    const bool in_passes = fetches_in_passes(spec, target), strides = fetches_by_stride(spec, target);
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
     const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && !bands && target.stand_in.empty();
@@ -127,10 +120,11 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .dim_multiple = dim_multiple,
                      .unit = kLog2E,
                      .fetch_block = block,
-                     .fetch_lead = head_in_lanes || in_passes ? decode_lead(spec.storage)
-                                   : split                    ? kTileLead
-                                                              : block,
-                     .fetch_by_stride = fetches_by_stride(spec, target),
+                     .fetch_lead = spec.from_memory && strides ? kMemoryLead
+                                   : head_in_lanes || in_passes ? decode_lead(spec.storage)
+                                   : split                      ? kTileLead
+                                                                : block,
+                     .fetch_by_stride = strides,
                      .fetch_by_row = fetches_by_row(spec, target),
                      .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
                      .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
@@ -245,6 +239,16 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 }
 
 }  // namespace
+
+// Where the value loop asks for keys, see decisions 0040 and 0057, or values: with the head in its lanes and one block
+// of rows, of 16 bits one or two.
+bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
+    const bool halves = storage_bits(type_of_all(spec.storage)) == 16 && spec.tile.rows <= kFewRows;
+    const bool strides = fetches_by_stride(spec, target);
+    return (strides && goes_by_sides(spec, target)) ||
+           (is_one_block(spec.tile) &&
+            (strides || fetches_by_row(spec, target) || halves || multiplies_integers(spec, target)));
+}
 
 // Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.
 // Lines take four keys at a time in any case.

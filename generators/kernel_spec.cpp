@@ -95,11 +95,15 @@ const std::vector<Tile> &cpu_flash_tiles(const TargetRow &target, KeyStorage sto
 
 }  // namespace
 
+bool may_be_from_memory(const TargetRow &target, KeyStorage storage, const Tile &tile) {
+    return *target.memory_cpu != '\0' && (target.split_kv.has_head_in_lanes(tile) ||
+                                          fetches_in_passes({KernelKind::kSplitKv, storage, 0, tile}, target));
+}
+
 std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
     if (family.from_memory) {
         std::vector<Tile> tiles = tiles_of(target, KernelFamily{family.kind, "", family.storage});
-        const bool has_some = *target.memory_cpu != '\0';
-        std::erase_if(tiles, [&](const Tile &tile) { return !has_some || !target.split_kv.has_head_in_lanes(tile); });
+        std::erase_if(tiles, [&](const Tile &tile) { return !may_be_from_memory(target, family.storage, tile); });
         return tiles;
     }
     // Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.

@@ -43,6 +43,9 @@ const char *kind_name(KernelKind kind);
 std::vector<schedules::Tile> tiles_of(const schedules::TargetRow &target, KernelKind kind);
 std::vector<schedules::Tile> tiles_of(const schedules::TargetRow &target, const KernelFamily &family);
 
+// Whether a tile of split_kv has a kernel for keys and values in memory: of those that wait for it.
+bool may_be_from_memory(const schedules::TargetRow &target, KeyStorage storage, const schedules::Tile &tile);
+
 // Every kernel of a target, of one family.
 std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, const KernelFamily &family);
 
@@ -61,6 +64,8 @@ struct KernelPipeline {
     Halide::Module compile(const std::string &symbol, const char *target);
 };
 bool fetches_by_row(const KernelSpec &spec, const schedules::TargetRow &target);  // StageOptions::fetch_by_row
+// Whether a kernel's value loop asks for lines too, its own or next keys'.
+bool fetches_in_passes(const KernelSpec &spec, const schedules::TargetRow &target);
 KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);
 
 // What a kernel's instructions are, and what they ask of a CPU beside what the target asks.

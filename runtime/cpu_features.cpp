@@ -64,7 +64,7 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512bf16");
     if (feature == "gfni")
         return __builtin_cpu_supports("gfni");
-    // No features, but who made the CPU, and its family (Zen 3 and Zen 4): for kernels that are faster there.
+    // No features, but who made the CPU, and its family (Zen 3, and Zen 4 if it has AVX-512): for what is faster there.
     if (feature == "amd")
         return __builtin_cpu_is("amd");
     if (feature == "amdfam19h")

@@ -45,9 +45,6 @@ TargetRow generic_target(const char *halide_target, const char *cpu_features) {
     };
 }
 
-// Zen 3 and Zen 4, see decision 0086: measured on the latter.
-constexpr const char *kMemoryCpu = "amdfam19h";
-
 // Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}. Of flash the first is the usual one: what a small tile
 // computes above the diagonal is less, and what it reads again is asked for ahead. On Zen 3, two threads, causal, time
 // of 48x64 over that of 24x64: 1.02 to 1.04 at S = 1024, 1.08 to 1.10 at 4096, 1.14 to 1.16 for 256 rows over 4096
@@ -94,7 +91,6 @@ std::vector<TargetRow> x86_64_targets() {
                                      {8, 64, 4, 1, 2},
                                      {16, 64, 4, 1, 2},
                                      {32, 64, 4, 1, 2}},
-            .memory_cpu = kMemoryCpu,
         },
         {
             // 32 vector registers: 24 sums of scores or 16 of values, 4 vectors of rows, 1 broadcast. See decision
@@ -139,7 +135,8 @@ std::vector<TargetRow> x86_64_targets() {
                          {{64, 64, 4, 4, 4}}},
             // See decision 0066.
             .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
-            .memory_cpu = kMemoryCpu,
+            // Zen 4, see decision 0086.
+            .memory_cpu = "amdfam19h",
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
             .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni",
                          IntegerProducts::kPairs},

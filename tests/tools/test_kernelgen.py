@@ -44,6 +44,9 @@ def test_a_dozen_candidates(target, kind):
         ("split_kv_x86_avx512_r2k16v2u4d2", "more than one granule of 16"),
         ("unfused_scores_x86_avx2_r64k64v4u2d1", "work in pairs"),
         ("scores_x86_avx2_r64k64v4u2d1", "no choice of tiles"),
+        ("memory_split_kv_x86_avx512_r32k64v2u8d8", "none of such tiles"),
+        ("memory_split_kv_x86_avx2_r2k32v2u2d4", "none of such tiles"),
+        ("memory_split_kv_generic_r4k64v1u1d1", "none of such tiles"),
     ],
 )
 def test_kernels_that_cannot_be(name, why, tmp_path):

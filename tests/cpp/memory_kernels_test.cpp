@@ -1,0 +1,162 @@
+// Kernels for keys and values in memory: when plans take them, and that their results are those of the others.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/cpu_features.h"
+#include "support/json_text.h"
+#include "support/run.h"
+#include "support/some_desc.h"
+#include "support/targets.h"
+#include "support/typed_run.h"
+
+namespace {
+
+using namespace hattn;
+
+const std::string kPrefix = "memory_";  // of names
+
+std::vector<nlohmann::json> memory_kernels() {
+    std::vector<nlohmann::json> found;
+    const nlohmann::json info = test::info_of(test::make_context().get());
+    for (const nlohmann::json &row : info.at("kernels")) {
+        if (row.at("from_memory") && row.at("runnable")) {
+            found.push_back(row);
+        }
+    }
+    return found;
+}
+
+struct Plan {
+    std::string kernel;
+    nlohmann::json tile;
+
+    bool is_for_memory() const {
+        return kernel.starts_with(kPrefix);
+    }
+};
+
+Plan planned(const test::ContextPtr &context, const hattn_attention_desc &desc) {
+    const nlohmann::json plan = test::explanation_of(test::make_plan(context.get(), desc).get());
+    return {plan.at("kernel"), plan.at("tile")};
+}
+
+// A row of 16 heads over so many keys in 8 kv heads of 128 elements: 8 KiB for each key.
+hattn_attention_desc decode(int64_t keys) {
+    hattn_attention_desc desc = test::some_desc(1, keys);
+    desc.batch = 1;
+    desc.query_heads = 16;
+    desc.kv_heads = 8;
+    desc.key_dim = desc.value_dim = 128;
+    return desc;
+}
+
+class MemoryKernels : public testing::TestWithParam<std::string> {
+protected:
+    void SetUp() override {
+        const test::TargetContext &opened = test::context_for(GetParam());
+        if (!opened.context) {
+            GTEST_SKIP() << GetParam() << " does not run on this machine";
+        }
+        made_for_this_ = false;
+        for (const nlohmann::json &row : memory_kernels()) {
+            made_for_this_ = made_for_this_ || (row.at("target") == GetParam() &&
+                                                cpu_has_features(row.at("made_for").get<std::string>().c_str()));
+        }
+    }
+
+    bool is_for_memory(const hattn_attention_desc &desc) const {
+        return planned(test::make_context(2, "target=" + GetParam()), desc).is_for_memory();
+    }
+
+    bool made_for_this_ = false;
+};
+
+TEST_P(MemoryKernels, AreTakenForMoreBytesThanCachesHold) {
+    EXPECT_EQ(is_for_memory(decode(2561)), made_for_this_);
+    EXPECT_FALSE(is_for_memory(decode(2560)));
+    hattn_attention_desc halves = decode(5121);
+    halves.k_dtype = halves.v_dtype = HATTN_FLOAT16;
+    EXPECT_EQ(is_for_memory(halves), made_for_this_);
+    halves = decode(5120);
+    halves.k_dtype = halves.v_dtype = HATTN_FLOAT16;
+    EXPECT_FALSE(is_for_memory(halves));
+    hattn_attention_desc batch = decode(300);
+    batch.batch = 64;
+    EXPECT_EQ(is_for_memory(batch), made_for_this_);
+    hattn_attention_desc window = decode(20000);
+    window.causal = 1;
+    window.window_left = 1000;
+    EXPECT_FALSE(is_for_memory(window));
+}
+
+TEST_P(MemoryKernels, HaveTheTileOfTheOneInWhosePlaceTheyAre) {
+    test::ContextPtr context = test::make_context(2, "target=" + GetParam());
+    for (int64_t group : {1, 2, 4, 8, 16}) {
+        hattn_attention_desc few = decode(1000), many = decode(5000);
+        few.query_heads = many.query_heads = 8 * group;
+        const Plan cached = planned(context, few), from_memory = planned(context, many);
+        EXPECT_FALSE(cached.is_for_memory());
+        if (from_memory.is_for_memory()) {
+            EXPECT_EQ(from_memory.kernel, kPrefix + cached.kernel);
+            EXPECT_EQ(from_memory.tile, cached.tile);
+        } else {
+            EXPECT_EQ(from_memory.kernel, cached.kernel);
+        }
+    }
+}
+
+TEST_P(MemoryKernels, AreNotTakenWhereAnotherIsForced) {
+    test::ContextPtr context = test::make_context(2, "target=" + GetParam());
+    const std::string usual = planned(context, decode(1000)).kernel;
+    test::ContextPtr forced = test::make_context(2, "kernel=" + usual);
+    EXPECT_EQ(planned(forced, decode(5000)).kernel, usual);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, MemoryKernels, testing::ValuesIn(test::target_names()), [](const auto &target) {
+    return test::as_test_name(target.param);
+});
+
+// Several chunks and splits, of heads that are whole lines, in groups that fill no tile.
+TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
+    constexpr cases::StoredTypes kTypes[] = {
+        {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32},
+        {"all_float16", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT32},
+        {"all_bfloat16", HATTN_FLOAT32, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
+        {"int8_lines", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, cases::ScaleKind::kKey, cases::ScaleKind::kKey},
+    };
+    cases::Case c;
+    c.name = "from_memory";
+    c.batch = 2;
+    c.query_heads = 6;
+    c.kv_heads = 2;
+    c.query_length = 5;
+    c.kv_length = 1300;
+    c.kv_lengths = {1300, 517};
+    c.causal = true;
+    c.key_dim = c.value_dim = 128;
+    for (const nlohmann::json &row : memory_kernels()) {
+        const std::string name = row.at("name"), storage = row.at("storage");
+        ASSERT_TRUE(name.starts_with(kPrefix));
+        int compared = 0;
+        for (const cases::StoredTypes &types : kTypes) {
+            if (storage != types.name) {
+                continue;
+            }
+            std::vector<float> values[2];
+            for (const std::string &forced : {name, name.substr(kPrefix.size())}) {
+                SCOPED_TRACE(forced);
+                test::ContextPtr context = test::make_context(1, "kernel=" + forced);
+                cases::TypedProblem problem(c, types);
+                ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32,
+                                                            test::multiplies_integers(forced, types)));
+                values[compared++] = test::output_values(problem.twin);
+            }
+            EXPECT_TRUE(test::same_bits(values[0], values[1])) << name;
+        }
+        EXPECT_EQ(compared, 2) << name << " reads " << storage;
+    }
+}
+
+}  // namespace
