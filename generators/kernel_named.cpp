@@ -83,7 +83,8 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
             "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not by row");
     }
     if (found->spec.from_memory && !may_be_from_memory(found->target, found->spec.storage, tile)) {
-        throw std::invalid_argument("kernel '" + name + "': its target has none of such tiles for keys and values in memory");
+        throw std::invalid_argument("kernel '" + name +
+                                    "': its target has none of such tiles for keys and values in memory");
     }
     if (storage_bits(type_of_all(found->spec.storage)) < 16 &&
         tile.value_unroll % vectors_of_products(found->target) != 0) {

@@ -120,7 +120,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .dim_multiple = dim_multiple,
                      .unit = kLog2E,
                      .fetch_block = block,
-                     .fetch_lead = spec.from_memory && strides ? kMemoryLead
+                     .fetch_lead = spec.from_memory && strides  ? kMemoryLead
                                    : head_in_lanes || in_passes ? decode_lead(spec.storage)
                                    : split                      ? kTileLead
                                                                 : block,

@@ -104,8 +104,8 @@ void write_rows(const Architecture &architecture, std::ostream &out) {
         const std::string name = spec.name(target.name);
         out << "    {\"" << name << "\", \"" << target.name << "\", " << kind_enumerator(spec.kind) << ", "
             << enumerator(spec.storage) << ", \"" << further_cpu_features(spec, target) << "\", " << spec.hooks << ", "
-            << braces(spec.tile) << ", " << spec.symbol(target.name) << "_argv, \"" << made_for(spec, target)
-            << "\", " << literal(spec.from_memory) << "},\n";
+            << braces(spec.tile) << ", " << spec.symbol(target.name) << "_argv, \"" << made_for(spec, target) << "\", "
+            << literal(spec.from_memory) << "},\n";
     });
     out << "};\n\nconst CandidateInfo kCandidates[] = {\n";
     for (const TargetRow &row : architecture.targets) {

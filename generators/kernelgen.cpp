@@ -115,7 +115,13 @@ PackedKernels kernels_named(const Architecture &architecture, const std::vector<
             if (const std::optional<NamedDeviceKernel> of_device = device_kernel_named(name)) {
                 kernels.of_devices.push_back(*of_device);
             } else {
-                kernels.of_cpu.push_back(kernel_named(architecture, name));
+                const NamedKernel kernel = kernel_named(architecture, name);
+                if (kernel.spec.from_memory) {
+                    throw std::invalid_argument("kernel '" + name +
+                                                "': is for keys and values in memory, in place of "
+                                                "one of the library's");
+                }
+                kernels.of_cpu.push_back(kernel);
             }
         } catch (const std::invalid_argument &error) {
             if (must_be_legal) {

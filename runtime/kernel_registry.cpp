@@ -155,17 +155,6 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
     return found;
 }
 
-std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target) {
-    std::vector<const KernelInfo *> found;
-    for (const KernelInfo &kernel : all_kernels()) {
-        if (kernel.from_memory && std::string_view(kernel.target) == target.name &&
-            cpu_has_features(kernel.cpu_features) && cpu_has_features(kernel.made_for)) {
-            found.push_back(&kernel);
-        }
-    }
-    return found;
-}
-
 const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind) {
     const std::vector<const KernelInfo *> found = find_kernels(target, kind, KeyStorage::kFloat32, 0);
     require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name);

@@ -30,9 +30,6 @@ bool parse_storage(std::string_view name, KeyStorage *storage);  // false if unk
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, KeyStorage storage,
                                              uint32_t hooks);
 
-// Those that are for keys and values in memory, and made for this CPU.
-std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target);
-
 // The one of a kind that has no tiles and no hooks.
 const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind);
 

@@ -159,8 +159,8 @@ struct KernelInfo {
     // Which CPUs take it in place of the target's others of its kind and storage, in the words of cpu_features; empty:
     // those that no other is made for. It runs on all that have what it needs.
     const char *made_for = "";
-    // Takes the place of the one with the same tile there, whose results have the same bits, where keys and values lie
-    // in memory: it asks for them into the second-level cache. See docs/decisions/0086.
+    // CPUs it is made for take it where keys and values lie in memory, else the one with the same tile, whose results
+    // have the same bits: it asks for lines into the second-level cache. See runtime/memory_kernels.h.
     bool from_memory = false;
 };
 

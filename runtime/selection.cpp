@@ -8,6 +8,7 @@
 
 #include "cpu_features.h"
 #include "kernel_registry.h"
+#include "memory_kernels.h"
 #include "reach.h"
 #include "selection_entry.h"
 #include "selection_rule.h"
@@ -18,10 +19,6 @@
 namespace hattn {
 
 namespace {
-
-// Keys and values of more bytes are taken to lie in memory. Two threads of Zen 4, whose third-level cache of 32 MiB they
-// share with others, read from memory beyond 20 MiB. Measured, see docs/decisions/0086.
-constexpr int64_t kCachedBytes = int64_t{20} << 20;
 
 const KernelInfo *score_kernel(const TargetInfo &target, KernelKind kind, KeyStorage storage, uint32_t hooks) {
     const std::vector<const KernelInfo *> found = find_kernels(target, kind, storage, hooks);
@@ -268,7 +265,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.plain_flash = plain_flash;
     }
     if (!force.kernel) {
-        kernels.from_memory = find_memory_kernels(target);
+        kernels.from_memory = find_memory_kernels(target, problem);
         const TuningFamily family = family_of(problem, kernels.algorithm, &target);
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
@@ -342,28 +339,12 @@ Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t qu
     return measured && sums_alike(*measured, usual) ? *measured : usual;
 }
 
-// Of a sequence like this one in each place of the batch, what all read together.
-bool lie_in_memory(const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const int64_t key_bits = problem.key_dim * dtype_bits(problem.k_dtype) +
-                             problem.value_dim * dtype_bits(problem.v_dtype);
-    const int64_t keys = problem.batch * problem.kv_heads * seen_keys(problem, query_length, kv_length);
-    return keys > kCachedBytes / std::max<int64_t>(key_bits / 8, 1);
-}
-
-const KernelInfo *made_for_memory(const KernelSet &kernels, const KernelInfo *kernel) {
-    const auto found = std::ranges::find_if(kernels.from_memory, [&](const KernelInfo *other) {
-        return other->kind == kernel->kind && other->storage == kernel->storage && other->hooks == kernel->hooks &&
-               other->tile == kernel->tile;
-    });
-    return found == kernels.from_memory.end() ? kernel : *found;
-}
-
 }  // namespace
 
 Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     Choice choice = choose_whole(kernels, problem, query_length, kv_length);
-    if (!kernels.from_memory.empty() && lie_in_memory(problem, query_length, kv_length)) {
-        choice.kernel = made_for_memory(kernels, choice.kernel);
+    if (!kernels.from_memory.empty() && lie_in_memory(problem, seen_keys(problem, query_length, kv_length))) {
+        choice.kernel = in_place_of(choice.kernel, kernels.from_memory);
     }
     if (choice.algorithm == HATTN_ALGORITHM_FLASH) {
         choice.split_keys = UsualSplits(choice.algorithm).keys(problem, query_length, kv_length);

@@ -1,6 +1,6 @@
 // Which kernel computes a sequence. The choice depends on that sequence's lengths alone, never on the batch around it
-// nor on threads, so that neither changes a bit of the result; but of two kernels whose results have the same bits it may
-// take either.
+// nor on threads, so that neither changes a bit of the result; of two kernels whose results have the same bits the
+// batch has a say in which.
 #pragma once
 
 #include <array>

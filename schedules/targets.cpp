@@ -135,8 +135,6 @@ std::vector<TargetRow> x86_64_targets() {
                          {{64, 64, 4, 4, 4}}},
             // See decision 0066.
             .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
-            // Zen 4, see decision 0086.
-            .memory_cpu = "amdfam19h",
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
             .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni",
                          IntegerProducts::kPairs},
@@ -148,6 +146,8 @@ std::vector<TargetRow> x86_64_targets() {
                          {{256, 128, 1, 16, 16}},
                          {{256, 128, 1, 16, 16}, {128, 128, 1, 16, 16}, {64, 128, 1, 16, 16}},
                          {{256, 128, 1, 16, 16}, {64, 128, 1, 16, 16}}},
+            // Zen 4, see decision 0086.
+            .memory_cpu = "amdfam19h",
         },
     };
 }

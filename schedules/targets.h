@@ -120,11 +120,11 @@ struct TargetRow {
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
     CpuTiles cpu_tiles = {};                                                 // likewise
-    // Likewise: which CPUs take kernels for keys and values in memory, see from_memory in runtime/kernel_table.h; empty:
-    // the target has none.
-    const char *memory_cpu = "";
     IntegerKernels integers = {};                                            // likewise
     MatrixKernels matrices = {};                                             // likewise
+    // Which CPUs take kernels for keys and values in memory, see from_memory in runtime/kernel_table.h; empty: there
+    // are none. Likewise.
+    const char *memory_cpu = "";
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one
 
     const std::string &instructions_of() const {

@@ -60,7 +60,8 @@ struct Tables {
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
                            merges ? call_merge : call_attention,
-                           generators::made_for(spec, target)});
+                           generators::made_for(spec, target),
+                           spec.from_memory});
         // Without candidates, and packs do not fit.
         table = {
             targets.data(), targets.size(), hooks.data(), hooks.size(), kernels.data(), kernels.size(), nullptr, 0, 0};

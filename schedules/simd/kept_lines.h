@@ -8,9 +8,9 @@
 namespace hattn::schedules::simd {
 
 // Halide's own prefetch is one of lines that are used once: `prefetchnta` of x86, which CPUs of Intel put into the
-// first-level cache alone. What is not used before it is evicted from there comes from memory again. Here the request is
-// for all caches (`prefetcht0`, `prfm pldl1keep`), or all but the first (`prefetcht1`, `pldl2keep`), a statement before
-// the one whose value has Halide's. See decisions 0052 and 0086.
+// first-level cache alone. What is not used before it is evicted from there comes from memory again. Here the request
+// is for all caches (`prefetcht0`, `prfm pldl1keep`), or all but the first (`prefetcht1`, `pldl2keep`), a statement
+// before the one whose value has Halide's. See decisions 0052 and 0086.
 class KeptLines : public Halide::Internal::IRMutator {
 public:
     explicit KeptLines(bool in_first_level) : in_first_level_(in_first_level) {}

@@ -100,7 +100,9 @@ TEST(CpuFeatures, AreThoseTheSystemReports) {
 TEST(CpuFeatures, KnowWhoMadeTheCpu) {
     std::ifstream info("/proc/cpuinfo");
     const std::string text(std::istreambuf_iterator<char>(info), {});
-    EXPECT_EQ(cpu_has_features("amd"), std::regex_search(text, std::regex("vendor_id\\s*: AuthenticAMD\n")));
+    const bool amd = std::regex_search(text, std::regex("vendor_id\\s*: AuthenticAMD\n"));
+    EXPECT_EQ(cpu_has_features("amd"), amd);
+    EXPECT_EQ(cpu_has_features("amdfam19h"), amd && std::regex_search(text, std::regex("cpu family\\s*: 25\n")));
 }
 
 TEST(CpuFeatures, AreGrantedWhereTheyAreThere) {

@@ -59,11 +59,7 @@ protected:
         if (!opened.context) {
             GTEST_SKIP() << GetParam() << " does not run on this machine";
         }
-        made_for_this_ = false;
-        for (const nlohmann::json &row : memory_kernels()) {
-            made_for_this_ = made_for_this_ || (row.at("target") == GetParam() &&
-                                                cpu_has_features(row.at("made_for").get<std::string>().c_str()));
-        }
+        made_for_this_ = GetParam() == "x86-avx512" && cpu_has_features("amdfam19h");
     }
 
     bool is_for_memory(const hattn_attention_desc &desc) const {
@@ -114,9 +110,8 @@ TEST_P(MemoryKernels, AreNotTakenWhereAnotherIsForced) {
     EXPECT_EQ(planned(forced, decode(5000)).kernel, usual);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, MemoryKernels, testing::ValuesIn(test::target_names()), [](const auto &target) {
-    return test::as_test_name(target.param);
-});
+INSTANTIATE_TEST_SUITE_P(Of, MemoryKernels, testing::ValuesIn(test::target_names()),
+                         [](const auto &target) { return test::as_test_name(target.param); });
 
 // Several chunks and splits, of heads that are whole lines, in groups that fill no tile.
 TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
@@ -124,7 +119,8 @@ TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
         {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32},
         {"all_float16", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT32},
         {"all_bfloat16", HATTN_FLOAT32, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
-        {"int8_lines", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, cases::ScaleKind::kKey, cases::ScaleKind::kKey},
+        {"int8_lines", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, cases::ScaleKind::kKey,
+         cases::ScaleKind::kKey},
     };
     cases::Case c;
     c.name = "from_memory";
@@ -136,7 +132,13 @@ TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
     c.kv_lengths = {1300, 517};
     c.causal = true;
     c.key_dim = c.value_dim = 128;
-    for (const nlohmann::json &row : memory_kernels()) {
+    const std::vector<nlohmann::json> kernels = memory_kernels();
+    if (kernels.empty()) {
+        ASSERT_FALSE(test::context_for(test::target_names().back()).context &&
+                     test::target_names().back() == "x86-avx512");
+        GTEST_SKIP() << "no target that runs on this machine has such kernels";
+    }
+    for (const nlohmann::json &row : kernels) {
         const std::string name = row.at("name"), storage = row.at("storage");
         ASSERT_TRUE(name.starts_with(kPrefix));
         int compared = 0;

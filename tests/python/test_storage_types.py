@@ -13,7 +13,7 @@ from helpers import RTOL, ATOL, assert_same_bits, pack
 
 TARGETS = [target["name"] for target in hattn.info()["targets"] if target["runnable"]]
 # Who made a CPU that a kernel is made for, in the words of /proc/cpuinfo.
-VENDORS = {"": "", "amd": "AuthenticAMD", "amdfam19h": "AuthenticAMD"}
+VENDORS = {"": "", "amd": "AuthenticAMD"}
 
 
 def targets_with(storage):

@@ -46,6 +46,7 @@ def test_a_dozen_candidates(target, kind):
         ("scores_x86_avx2_r64k64v4u2d1", "no choice of tiles"),
         ("memory_split_kv_x86_avx512_r32k64v2u8d8", "none of such tiles"),
         ("memory_split_kv_x86_avx2_r2k32v2u2d4", "none of such tiles"),
+        ("memory_split_kv_x86_avx512_r4k128v4u4d2", "in place of one of the library's"),
         ("memory_split_kv_generic_r4k64v1u1d1", "none of such tiles"),
     ],
 )

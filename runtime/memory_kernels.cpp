@@ -1,0 +1,49 @@
+#include "memory_kernels.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "cpu_features.h"
+#include "tensor.h"
+
+namespace hattn {
+
+namespace {
+
+// Two threads of Zen 4, with a third-level cache of 32 MiB that others use too, read from memory beyond so many bytes.
+// Measured, see docs/decisions/0086.
+constexpr int64_t kCachedBytes = int64_t{20} << 20;
+
+}  // namespace
+
+std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target, const Problem &problem) {
+    std::vector<const KernelInfo *> found;
+    // Rings hold the last of any number of keys.
+    if (!problem.ring && !lie_in_memory(problem, problem.kv_length)) {
+        return found;
+    }
+    for (const KernelInfo &kernel : std::span(kernel_table().kernels, kernel_table().kernel_count)) {
+        if (kernel.from_memory && kernel.hooks == problem.hooks && std::string_view(kernel.target) == target.name &&
+            cpu_has_features(kernel.made_for) && cpu_has_features(kernel.cpu_features)) {
+            found.push_back(&kernel);
+        }
+    }
+    return found;
+}
+
+bool lie_in_memory(const Problem &problem, int64_t keys) {
+    const int64_t bits =
+        problem.key_dim * dtype_bits(problem.k_dtype) + problem.value_dim * dtype_bits(problem.v_dtype);
+    return problem.batch * problem.kv_heads * keys > 8 * kCachedBytes / std::max<int64_t>(bits, 1);
+}
+
+const KernelInfo *in_place_of(const KernelInfo *kernel, const std::vector<const KernelInfo *> &from_memory) {
+    const auto found = std::ranges::find_if(from_memory, [&](const KernelInfo *other) {
+        return other->kind == kernel->kind && other->storage == kernel->storage && other->hooks == kernel->hooks &&
+               other->tile == kernel->tile;
+    });
+    return found == from_memory.end() ? kernel : *found;
+}
+
+}  // namespace hattn
