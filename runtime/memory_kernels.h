@@ -9,7 +9,7 @@
 
 namespace hattn {
 
-// Of the target, made for this CPU, without any others' hooks; none where a problem never has as many keys and values.
+// Those of the target with the problem's hooks, made for this CPU; none where it never reads as many keys and values.
 std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target, const Problem &problem);
 
 // Whether as many keys of each sequence of the batch, all read together, are more than caches are taken to hold.

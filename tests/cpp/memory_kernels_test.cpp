@@ -1,6 +1,8 @@
 // Kernels for keys and values in memory: when plans take them, and that their results are those of the others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -141,23 +143,16 @@ TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
     for (const nlohmann::json &row : kernels) {
         const std::string name = row.at("name"), storage = row.at("storage");
         ASSERT_TRUE(name.starts_with(kPrefix));
-        int compared = 0;
-        for (const cases::StoredTypes &types : kTypes) {
-            if (storage != types.name) {
-                continue;
-            }
-            std::vector<float> values[2];
-            for (const std::string &forced : {name, name.substr(kPrefix.size())}) {
-                SCOPED_TRACE(forced);
-                test::ContextPtr context = test::make_context(1, "kernel=" + forced);
-                cases::TypedProblem problem(c, types);
-                ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32,
-                                                            test::multiplies_integers(forced, types)));
-                values[compared++] = test::output_values(problem.twin);
-            }
-            EXPECT_TRUE(test::same_bits(values[0], values[1])) << name;
-        }
-        EXPECT_EQ(compared, 2) << name << " reads " << storage;
+        const auto types = std::ranges::find(kTypes, storage, &cases::StoredTypes::name);
+        ASSERT_NE(types, std::end(kTypes)) << name << " reads " << storage;
+        const auto values = [&](const std::string &forced) {
+            SCOPED_TRACE(forced);
+            test::ContextPtr context = test::make_context(1, "kernel=" + forced);
+            cases::TypedProblem problem(c, *types);
+            test::expect_oracle(context.get(), problem, HATTN_FLOAT32, test::multiplies_integers(forced, *types));
+            return test::output_values(problem.twin);
+        };
+        EXPECT_TRUE(test::same_bits(values(name), values(name.substr(kPrefix.size())))) << name;
     }
 }
 
