@@ -11,8 +11,8 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr std::string_view kRows[] = {"query", "key",          "key_halves", "key_bytes",
-                                      "value", "value_halves", "value_bytes"};
+constexpr std::string_view kRows[] = {"query",        "key",         "key_halves", "key_bytes", "value",
+                                      "value_halves", "value_bytes", "bias",       "mask"};
 // Masks of AVX2 are vectors, for 32 bits alone. LLVM keeps those of keys in registers all along, which the loop over
 // whole lines of keys then lacks.
 constexpr std::string_view kRowsOfAvx2[] = {"value"};
@@ -76,9 +76,12 @@ Expr MaskedRows::visit(const Load *load) {
     const int lanes = load->type.lanes();
     Expr first = mutate(index->first);
     Expr there = Ramp::make(first, 1, lanes) <= Broadcast::make(mutate(index->last), lanes);
-    Expr masked = Load::make(load->type, load->name, Ramp::make(mutate(index->base) + first, 1, lanes), load->image,
+    // As bits: LLVM takes it that no float that is chosen is infinite.
+    const Type bits = load->type.with_code(halide_type_uint);
+    Expr masked = Load::make(bits, load->name, Ramp::make(mutate(index->base) + first, 1, lanes), load->image,
                              load->param, there, ModulusRemainder());
-    return Select::make(there, masked, make_zero(load->type));
+    Expr chosen = Select::make(there, masked, make_zero(bits));
+    return load->type == bits ? chosen : reinterpret(load->type, chosen);
 }
 
 }  // namespace hattn::schedules::simd

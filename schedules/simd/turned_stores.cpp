@@ -1,5 +1,6 @@
 #include "turned_stores.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,28 @@ Vectors turned(Vectors rows, NamedValues &names) {
 
 bool is_int(const Expr &value, int64_t expected) {
     return as_const_int(value) == expected;
+}
+
+// Indices of vectors that are loaded number by number.
+Vectors scattered_indices(const Expr &value) {
+    class Loads : public IRVisitor {
+    public:
+        Vectors scattered;
+
+    private:
+        using IRVisitor::visit;
+
+        void visit(const Load *load) override {
+            const Ramp *index = load->index.as<Ramp>();
+            if (load->type.is_vector() && !(index && as_const_int(index->stride))) {
+                scattered.push_back(load->index);
+            }
+            IRVisitor::visit(load);
+        }
+    };
+    Loads loads;
+    value.accept(&loads);
+    return std::move(loads.scattered);
 }
 
 // A store at a stride, of which `passes` make a block. Null if it is another.
@@ -86,7 +109,10 @@ Stmt TurnedStores::visit(const For *loop) {
         return simplify(substitute(loop->name, loop->min + block * passes + pass, value));
     };
     const Expr first = in_pass(index->base, 0);
-    if (!is_int(simplify(in_pass(index->base, 1) - first), 1)) {
+    // What is loaded number by number is so in a loop, unless all rows share it. Two passes may be one row's.
+    const auto differs = [&](const Expr &indices) { return !equal(in_pass(indices, 0), in_pass(indices, 2)); };
+    if (!is_int(simplify(in_pass(index->base, 1) - first), 1) ||
+        std::ranges::any_of(scattered_indices(substitute_in_all_lets(number)), differs)) {
         return IRMutator::visit(loop);
     }
     NamedValues names;
