@@ -221,6 +221,10 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
                          : multiply_value_integers(inputs, options);
         return;
     }
+    if (in_rows) {
+        multiply_row_values(inputs, options);
+        return;
+    }
     chunk_output(r, d, c) = 0.0f;
     if (options.unseen_step > 0) {
         unseen_values = unseen_rows(granule, kGranuleKeys, options);

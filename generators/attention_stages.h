@@ -15,6 +15,7 @@
 #include "integer_stages.h"
 #include "kernel_inputs.h"
 #include "matrix_stages.h"
+#include "row_pair_stages.h"
 #include "score_hooks.h"
 #include "slice_stages.h"
 #include "stage_options.h"
@@ -27,6 +28,9 @@ inline constexpr int kMatrixDepth = 32;
 inline constexpr int kMatrixColumns = 16;
 // Registers of sums along rows that are computed together, of tiles that have so many.
 inline constexpr int kJoinedRows = 2;
+
+// Pairs of elements along D that a loop may multiply in one pass. Queries and keys past the last are zeros.
+inline constexpr int kPairGroup = 4;
 
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
@@ -53,6 +57,10 @@ Halide::Expr reference(Halide::Expr maximum);
 // there. `likely` gives all but the first and the last granules a loop without the clamps.
 Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                            const Halide::Expr &granule);
+
+// A bfloat16 number, and what it is multiplied asks for, which is zero: as a sum of products it would hide that these
+// are of pairs.
+Halide::Expr asking(const Halide::Expr &number, const Halide::Expr &nothing);
 
 // The slot of that key, and its number.
 Halide::Expr nearest_slot(const AttentionInputs &inputs, Halide::Expr slot, const Halide::Expr &granule);
@@ -109,6 +117,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     Halide::Func key_words;  // (lane, step, k, c) defined with IntegerSteps::in_words
     Halide::Func lane_sums;  // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
     DigitScores digits;      // defined in_digits
+    RowPairScores row_pairs;  // defined in_rows
     Halide::Func key_starts;  // (k, c) where a key's row starts; defined with StageOptions::place_keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
@@ -148,6 +157,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     int joined_rows = 0;                          // of sums that are computed together; in_matrices
     bool in_sides = false;                        // as StageOptions
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
+    bool in_rows = false;                         // and run along rows, with the head in the lanes
     bool in_matrices = false;                     // and run over whole blocks of kMatrixDepth: multiplies_matrices()
     bool in_bands = false;                        // likewise, as StageOptions
     int bfloat16_terms = 1;                       // that keys, values, queries and weights are a sum of, in_matrices
@@ -213,7 +223,8 @@ private:
     // 0, for the products of one of the steps that a line of the head is gone through in.
     Halide::Expr ask_with_step(const Halide::Expr &step, int steps, const StageOptions &options);
     Halide::Expr multiply_sides(const StageOptions &options);  // in place of sum_products(), in_sides
-    void multiply_pairs();                                     // adds to dot
+    void multiply_pairs(const StageOptions &options);          // adds to dot
+    Halide::Expr multiply_rows();                              // in place of sum_products(), in_rows
     void multiply_matrices();                                  // likewise
     Halide::Expr keys_fit() const;  // chunk c: matrices can be loaded from where its keys lie
 
@@ -251,12 +262,14 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     Halide::Var slot{"slot"}, granule{"granule"};  // key = granule * kGranuleKeys + slot, in its chunk
     Halide::Func chunk_value;  // (d, slot, granule, c) value rows; 0 for keys no row sees, whatever they hold
     // With in_pairs, pairs of keys in bfloat16; the sum of weights is taken before they are rounded.
-    Halide::RDom over_key_pairs;   // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side; and
-                                   // in_integers
-    Halide::Func weight_pairs;     // (side, r, pair, c) weights; pairs count through granules. In_bands (side, r, pair,
-                                   // term, c)
-    Halide::Func value_pairs;      // (side, d, pair, c) value rows, likewise. In_integers (side, lane, panel, pair,
-                                   // granule, c) of value_integers, in the order of sums
+    Halide::RDom over_key_pairs;  // (side, pair, granule) of the keys of a chunk: slot 2 * pair + side; and
+                                  // in_integers
+    Halide::Func weight_pairs;    // (side, r, pair, c) weights; pairs count through granules. In_bands (side, r, pair,
+                                  // term, c)
+    Halide::Func weight_halves;   // (k, r, c) weights; in their place in_rows
+    // (side, d, pair, c) value rows, likewise. In_rows (side, d, pair, granule, c), and in_integers (side, lane, panel,
+    // pair, granule, c) of value_integers, in the order of sums.
+    Halide::Func value_pairs;
     Halide::Var panel{"panel"};    // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
     Halide::Expr value_positions;  // of a row; defined with in_words, in_steps, in_integers
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
@@ -325,6 +338,7 @@ private:
     // Defines chunk_output over (r, d, c), as does multiply_value_matrices().
     void multiply_values(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_matrices(const AttentionInputs &inputs);
+    void multiply_row_values(const AttentionInputs &inputs, const StageOptions &options);  // likewise, in_rows
     // Defines value_scales, what it takes, and the units of weights.
     void weigh_blocks(const AttentionInputs &inputs, int largest_integer);
     Halide::Expr weight_in_units(const Halide::Expr &key, const Halide::Expr &row, const Halide::Expr &of_block,

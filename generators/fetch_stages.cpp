@@ -17,6 +17,10 @@ Expr first_key_of(const AttentionInputs &inputs, const Expr &granule) {
 
 }  // namespace
 
+Expr asking(const Expr &number, const Expr &nothing) {
+    return reinterpret(BFloat(16), reinterpret<uint16_t>(number) + cast<uint16_t>(nothing));
+}
+
 // In the order of memory, which is what the memory and its hardware prefetchers are good at: with each line of the head
 // the next `block` lines, not one of each row.
 void ScoreStages::fetch_by_line(const StageOptions &options) {
@@ -70,7 +74,8 @@ void ScoreStages::fetch_by_stride(const StageOptions &options) {
     Expr first_key = k * asks, next_key = first_key + options.fetch_lead;
     Expr next_start = options.place_keys ? key_starts(next_key, c) : inputs_.key_start(key_index(next_key, c));
     Expr value_start = inputs_.value_start(key_index(first_key, c));
-    fetch_starts(k, c) = Tuple(address_of(inputs_.value, value_start), address_of(inputs_.key, next_start));
+    const ImageParam &keys = inputs_.asked_keys(), &values = inputs_.asked_values();
+    fetch_starts(k, c) = Tuple(address_of(values, value_start), address_of(keys, next_start));
 
     const bool with_each_step = !whole_lines;
     Expr ask = with_each_step ? line % asks : k % asks, line_of_head = with_each_step ? line / asks : line;
@@ -78,15 +83,16 @@ void ScoreStages::fetch_by_stride(const StageOptions &options) {
     Expr dense = inputs_.dense_rows(), whole_rows = inputs_.key_lines() == asks && inputs_.value_lines() == asks;
     const auto ask_for = [&](const Expr &start, const ImageParam &rows) {
         Expr stride = rows.dim(1).stride();
-        Expr of_line = select(dense, asks * kLineFloats, whole_rows, stride, kLineFloats);
-        Expr of_ask = select(dense || whole_rows, kLineFloats, stride);
-        const auto bytes = [](const Expr &count, const Expr &elements) {
-            return cast<int64_t>(count) * cast<int64_t>(elements * static_cast<int>(sizeof(float)));
+        const int line_of_rows = line_elements(rows);
+        Expr of_line = select(dense, asks * line_of_rows, whole_rows, stride, line_of_rows);
+        Expr of_ask = select(dense || whole_rows, line_of_rows, stride);
+        const auto bytes = [&](const Expr &count, const Expr &elements) {
+            return cast<int64_t>(count) * cast<int64_t>(elements * rows.type().bytes());
         };
         return prefetch_address(start + cast<uint64_t>(bytes(line_of_head, of_line) + bytes(ask, of_ask)));
     };
-    Expr asked = ask_for(starts[1], inputs_.key);
-    fetched_line(k, line, c) = options.fetch_pass > 0 ? asked : asked + ask_for(starts[0], inputs_.value);
+    Expr asked = ask_for(starts[1], keys);
+    fetched_line(k, line, c) = options.fetch_pass > 0 ? asked : asked + ask_for(starts[0], values);
 }
 
 // Keys that are multiplied one after the other are asked for so too, which is the order of memory without a table.

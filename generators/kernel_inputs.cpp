@@ -317,6 +317,7 @@ Expr element(KeyStorage storage, const ImageParam &floats, const StoredSide &sto
     case KeyStorage::kAllBfloat16:
         return stored.element_of(type_of_all(storage), floats, granules, d, granule, slot);
     case KeyStorage::kBfloat16:
+    case KeyStorage::kBfloat16Rows:
     case KeyStorage::kBfloat16Matrices:
         return reinterpret(BFloat(16), granule_element(stored.halves, granules, d, granule, slot));
     default:

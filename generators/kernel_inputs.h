@@ -147,6 +147,8 @@ struct AttentionInputs {
     Halide::Expr key_line_of_slot(const Halide::Expr &slot, const Halide::Expr &line) const;  // of a granule
     Halide::Expr value_line(const Halide::Expr &line, int rows = 1) const;
     Halide::Expr value_line_of_slot(const Halide::Expr &slot, const Halide::Expr &line) const;
+    const Halide::ImageParam &asked_keys() const;  // storage that lines are counted in and asked of
+    const Halide::ImageParam &asked_values() const;
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
@@ -160,8 +162,6 @@ private:
                                const Halide::ImageParam &granules, const Halide::Expr &d, const Halide::Expr &granule,
                                const Halide::Expr &slot, const Halide::Expr &key) const;
     Halide::Expr elements(const Halide::ImageParam &side) const;  // of a head
-    const Halide::ImageParam &asked_keys() const;                 // storage that lines are counted in and asked of
-    const Halide::ImageParam &asked_values() const;
 };
 
 }  // namespace hattn::generators

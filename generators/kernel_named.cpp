@@ -56,6 +56,25 @@ int vectors_of_products(const TargetRow &target) {
     }
 }
 
+std::string why_illegal_in_pairs(const KernelSpec &spec, const TargetRow &target) {
+    const bool in_rows = spec.storage == KeyStorage::kBfloat16Rows;
+    if (!in_rows && spec.storage != KeyStorage::kBfloat16) {
+        return "";
+    }
+    const Tile &tile = spec.tile;
+    if (tiles_of(target, KernelFamily{spec.kind, "", spec.storage}).empty()) {
+        return "its target has no products of bfloat16 pairs";
+    }
+    if (!in_rows && spec.kind == KernelKind::kSplitKv && target.split_kv.has_head_in_lanes(tile)) {
+        return "with up to 8 rows pairs are those of bfloat16_rows_split_kv";
+    }
+    const bool in_fours = tile.key_unroll % RowPairScores::kKeysOfFour == 0 && kLineFloats % tile.key_unroll == 0;
+    if (in_rows && (!in_fours || tile.rows != tile.row_vectors || tile.value_unroll % 2 != 0)) {
+        return "pairs along rows are of all rows of a tile, of 4, 8 or 16 keys and of values by the cache line";
+    }
+    return "";
+}
+
 }  // namespace
 
 // Tries them all, so that names are put together in one place alone.
@@ -77,7 +96,8 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     }
     if (type_of_all(found->spec.storage) != HATTN_FLOAT32 &&
         (!found->target.split_kv.has_head_in_lanes(tile) ||
-         (tile.value_unroll * found->target.lanes > kWholeHead && !fetches_by_row(found->spec, found->target)))) {
+         (tile.value_unroll * found->target.lanes > kWholeHead && !fetches_by_row(found->spec, found->target) &&
+          found->spec.storage != KeyStorage::kBfloat16Rows))) {
         throw std::invalid_argument(
             "kernel '" + name +
             "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not by row");
@@ -92,8 +112,8 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
                                     std::to_string(vectors_of_products(found->target)) +
                                     " vectors of values at a time");
     }
-    if (found->spec.storage == KeyStorage::kBfloat16 && found->target.bfloat16.flash_tiles.empty()) {
-        throw std::invalid_argument("kernel '" + name + "': its target has no products of bfloat16 pairs");
+    if (const std::string why = why_illegal_in_pairs(found->spec, found->target); !why.empty()) {
+        throw std::invalid_argument("kernel '" + name + "': " + why);
     }
     if (multiplies_matrices(found->spec.storage) &&
         (found->target.matrices.flash_tiles.empty() || !has_whole_matrices(found->spec))) {

@@ -26,12 +26,13 @@ using schedules::TargetRow;
 namespace {
 
 // StageOptions::fetch_block. With the head in the lanes schedules are made for it. Flash over pairs of bfloat16 puts
-// the values of a chunk together before it multiplies, by a loop that no multiplication waits for.
-int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_lanes) {
+// the values of a chunk together before it multiplies, by a loop that no multiplication waits for; decode over them
+// asks by stride alone.
+int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_lanes, bool strides) {
     const bool in_place_or_blocks = spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAny;
-    const bool flash = spec.kind == KernelKind::kFlash && in_place_or_blocks;
-    const bool by_line = target.fetch_by_line && (flash || spec.kind == KernelKind::kSplitKv);
-    return head_in_lanes || by_line ? spec.tile.key_unroll : 0;
+    const bool by_line = target.fetch_by_line && in_place_or_blocks &&
+                         (spec.kind == KernelKind::kFlash || spec.kind == KernelKind::kSplitKv);
+    return head_in_lanes || strides || by_line ? spec.tile.key_unroll : 0;
 }
 
 // Keys that decode is ahead of what it reads, with few multiplications for each: 8 KiB of 128 elements. With many, the
@@ -81,21 +82,21 @@ int unseen_step(const KernelSpec &spec, const TargetRow &target) {
 // as many sums, for which AVX-512 has registers. ARM multiplies by lanes of what is loaded.
 bool goes_by_sides(const KernelSpec &spec, const TargetRow &target) {
     return spec.tile.row_vectors == 1 && spec.tile.rows == target.lanes && target.lanes >= kWide &&
-           spec.kind != KernelKind::kFlash;
+           spec.kind != KernelKind::kFlash && spec.storage != KeyStorage::kBfloat16;
 }
 
 // Measured on AVX-512 alone: decision 0085. With rows in the lanes each step asks for as many lines as any other.
 bool fetches_by_stride(const KernelSpec &spec, const TargetRow &target) {
     const bool even = kLineFloats % spec.tile.key_unroll == 0;
-    return spec.kind == KernelKind::kSplitKv && spec.storage == KeyStorage::kFloat32 && target.lanes >= kWide &&
-           target.fetch_by_line && even && !fetches_by_row(spec, target);
+    const bool in_pairs = spec.storage == KeyStorage::kBfloat16 || spec.storage == KeyStorage::kBfloat16Rows;
+    return spec.kind == KernelKind::kSplitKv && (spec.storage == KeyStorage::kFloat32 || in_pairs) &&
+           target.lanes >= kWide && target.fetch_by_line && even && !fetches_by_row(spec, target);
 }
 
 KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) {
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
     const bool matrices = multiplies_matrices(spec.storage);
-    const int block = fetch_block(spec, target, head_in_lanes);
     const bool sides = !head_in_lanes && goes_by_sides(spec, target);
     const int dim_multiple = head_in_lanes                                    ? kLineFloats
                              : matrices                                       ? kMatrixDepth
@@ -103,6 +104,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                                               : 1;
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_passes = fetches_in_passes(spec, target), strides = fetches_by_stride(spec, target);
+    const int block = fetch_block(spec, target, head_in_lanes, strides);
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
     const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && !bands && target.stand_in.empty();

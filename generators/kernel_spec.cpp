@@ -38,6 +38,9 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kSplitKv, "memory_bfloat16_split_kv", KeyStorage::kAllBfloat16, true},
     {KernelKind::kSplitKv, "memory_int8_lines_split_kv", KeyStorage::kInt8Lines, true},
     {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
+    {KernelKind::kSplitKv, "bfloat16_pairs_split_kv", KeyStorage::kBfloat16},
+    {KernelKind::kSplitKv, "bfloat16_rows_split_kv", KeyStorage::kBfloat16Rows},
+    {KernelKind::kSplitKv, "memory_bfloat16_rows_split_kv", KeyStorage::kBfloat16Rows, true},
     {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
     {KernelKind::kFlash, "amx_float32_flash", KeyStorage::kFloat32Matrices},
     {KernelKind::kFlash, "amx_stored_flash", KeyStorage::kAnyMatrices},
@@ -109,7 +112,10 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     // Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
     static constexpr int kStoredUnfusedRows[] = {8, 32};
     if (family.storage == KeyStorage::kBfloat16) {
-        return target.bfloat16.flash_tiles;
+        return family.kind == KernelKind::kFlash ? target.bfloat16.flash_tiles : target.bfloat16.split_kv_tiles;
+    }
+    if (family.storage == KeyStorage::kBfloat16Rows) {
+        return target.bfloat16.row_split_kv_tiles;
     }
     if (family.storage == KeyStorage::kBfloat16Matrices) {
         std::vector<Tile> tiles = target.matrices.flash_tiles;
@@ -246,6 +252,7 @@ struct Instructions {
 Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
     switch (spec.storage) {
     case KeyStorage::kBfloat16:
+    case KeyStorage::kBfloat16Rows:
         return {target.bfloat16.halide_target, target.bfloat16.cpu_features};
     case KeyStorage::kBfloat16Matrices:
     case KeyStorage::kFloat32Matrices:
@@ -279,7 +286,7 @@ const char *made_for(const KernelSpec &spec, const TargetRow &target) {
     if (spec.from_memory) {
         return target.memory_cpu;
     }
-    if (spec.storage == KeyStorage::kBfloat16) {
+    if (spec.storage == KeyStorage::kBfloat16 || spec.storage == KeyStorage::kBfloat16Rows) {
         return target.bfloat16.cpu;
     }
     const bool has_cpu_tiles =

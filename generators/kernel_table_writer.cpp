@@ -74,6 +74,8 @@ const char *enumerator(KeyStorage storage) {
         return "KeyStorage::kInt8Lines";
     case KeyStorage::kInt4Lines:
         return "KeyStorage::kInt4Lines";
+    case KeyStorage::kBfloat16Rows:
+        return "KeyStorage::kBfloat16Rows";
     }
     return "";
 }

@@ -11,9 +11,6 @@ using namespace Halide;
 
 namespace {
 
-// Pairs of elements along D that a loop may multiply in one pass. Queries and keys past the last are zeros.
-constexpr int kPairGroup = 4;
-
 Expr zero_of(const Expr &value) {
     return cast(value.type(), 0);
 }
@@ -61,7 +58,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       one_value_scale(inputs.stored_value.one_scale()),
       joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),
       in_sides(options.sides),
-      in_pairs(inputs.storage == KeyStorage::kBfloat16 || multiplies_matrices(inputs.storage)),
+      in_pairs(multiplies_stored(inputs.storage) || multiplies_matrices(inputs.storage)),
+      in_rows(inputs.storage == KeyStorage::kBfloat16Rows),
       in_matrices(multiplies_matrices(inputs.storage)),
       in_bands(options.bands),
       bfloat16_terms(hattn::bfloat16_terms(inputs.storage)),
@@ -175,6 +173,9 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
     if (in_sides) {
         return multiply_sides(options);
     }
+    if (in_rows) {
+        return multiply_rows();
+    }
     dot(r, k, c) = 0.0f;
     Expr product = dot(r, k, c);
     if (in_pairs) {
@@ -189,7 +190,7 @@ Expr ScoreStages::sum_products(const StageOptions &options) {
             multiply_matrices();
         } else {
             query_pairs(side, r, pair) = cast<bfloat16_t>(query);
-            multiply_pairs();
+            multiply_pairs(options);
         }
     } else if (in_fragments()) {
         dot(r, k, c) +=
@@ -354,7 +355,7 @@ void ScoreStages::multiply_steps(int fetch_block) {
     dot(r, k, c) += lane_sums(over_lanes, r, k, c);
 }
 
-void ScoreStages::multiply_pairs() {
+void ScoreStages::multiply_pairs(const StageOptions &options) {
     over_pairs = RDom({{0, 2}, {0, kPairGroup}, {0, round_up(over_dim.x.extent(), 2 * kPairGroup) / (2 * kPairGroup)}},
                       "over_pairs");
     Expr which = over_pairs.z * kPairGroup + over_pairs.y;
@@ -363,7 +364,9 @@ void ScoreStages::multiply_pairs() {
         whole_groups = inputs_.key_dim() % (2 * kPairGroup) == 0;
         key = select(whole_groups, inputs_.key_from(key_starts(k, c), element), key);
     }
-    dot(r, k, c) += cast<float>(query_pairs(over_pairs.x, r, which)) * cast<float>(key);
+    Expr query = by_stride ? asking(query_pairs(over_pairs.x, r, which), ask_with_step(which, kLineFloats, options))
+                           : query_pairs(over_pairs.x, r, which);
+    dot(r, k, c) += cast<float>(query) * cast<float>(key);
 }
 
 // Keys past the last are computed from it and masked, as in key_index(). Clamped apart, those of a granule share the

@@ -25,9 +25,9 @@ struct StageOptions {
     int fetch_block = 0;
     int fetch_lead = 0;
     bool fetch_values = true;
-    // Of float32: where these lines are is found by strides, not in tables, and with rows in the lanes each is asked
-    // for with a step through a line of the dot products, not all of them before it. With fetch_pass values are asked
-    // for in the value loop, as fetch_by_row has it.
+    // Of float32 and pairs of bfloat16: where these lines are is found by strides, not in tables, and with rows in the
+    // lanes each is asked for with a step through a line of the dot products, not all of them before it. With
+    // fetch_pass values are asked for in the value loop, as fetch_by_row has it.
     bool fetch_by_stride = false;
     // Of keys of one type that are multiplied one after the other: ask for the lines of a key with the one fetch_lead
     // before it, and for values likewise in the value loop, with each pass for what it reads.

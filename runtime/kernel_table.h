@@ -39,22 +39,24 @@ enum class KeyStorage {
     kAllInt8,
     kAllInt4,
     kInt8Lines,  // likewise, in rows that are whole lines
-    kInt4Lines
+    kInt4Lines,
+    kBfloat16Rows  // of kBfloat16 what kAllBfloat16 takes: products are of pairs along a row
 };
 inline constexpr const char *kStorageNames[] = {
-    "float32",         "any",         "bfloat16",     "bfloat16_matrices", "float32_matrices", "any_matrices",
-    "halves_matrices", "all_float16", "all_bfloat16", "all_int8",          "all_int4",         "int8_lines",
-    "int4_lines"};  // by KeyStorage
+    "float32",         "any",          "bfloat16",     "bfloat16_matrices", "float32_matrices", "any_matrices",
+    "halves_matrices", "all_float16",  "all_bfloat16", "all_int8",          "all_int4",         "int8_lines",
+    "int4_lines",      "bfloat16_rows"};  // by KeyStorage
 
 inline constexpr KeyStorage kAllOfOneType[] = {KeyStorage::kAllFloat16, KeyStorage::kAllBfloat16, KeyStorage::kAllInt8,
                                                KeyStorage::kAllInt4};
 
-// The type on both sides of kernels that bring it into float32 in registers; of others HATTN_FLOAT32.
+// The type on both sides of kernels for it alone, in heads of multiples of kWholeHead; of others HATTN_FLOAT32.
 constexpr hattn_dtype type_of_all(KeyStorage storage) {
     switch (storage) {
     case KeyStorage::kAllFloat16:
         return HATTN_FLOAT16;
     case KeyStorage::kAllBfloat16:
+    case KeyStorage::kBfloat16Rows:
         return HATTN_BFLOAT16;
     case KeyStorage::kAllInt8:
     case KeyStorage::kInt8Lines:
@@ -103,7 +105,8 @@ constexpr bool goes_in_bands(KeyStorage storage, int rows) {
 
 // Kernels whose products are of the bfloat16 numbers that keys and values are.
 constexpr bool multiplies_stored(KeyStorage storage) {
-    return storage == KeyStorage::kBfloat16 || storage == KeyStorage::kBfloat16Matrices;
+    return storage == KeyStorage::kBfloat16 || storage == KeyStorage::kBfloat16Rows ||
+           storage == KeyStorage::kBfloat16Matrices;
 }
 
 // Kernels that read keys and values as float32, where they lie.

@@ -45,6 +45,10 @@ bool takes_lines_of(hattn_dtype type, const Problem &problem) {
     return takes_all(type, problem) && fills_lines(type, problem.key_dim) && fills_lines(type, problem.value_dim);
 }
 
+bool takes_rows_of_bfloat16(const Problem &problem) {
+    return problem.all_bfloat16() && takes_all(HATTN_BFLOAT16, problem);
+}
+
 // Whether a kernel takes keys and values as they are stored.
 bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     switch (kernel.storage) {
@@ -54,6 +58,8 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     case KeyStorage::kBfloat16:
     case KeyStorage::kBfloat16Matrices:
         return problem.all_bfloat16();
+    case KeyStorage::kBfloat16Rows:
+        return takes_rows_of_bfloat16(problem);
     case KeyStorage::kAny:
     case KeyStorage::kAnyMatrices:
         return true;
@@ -74,8 +80,9 @@ std::string taken_storage(const KernelInfo &kernel) {
                (fills_lines(all, 2 * kWholeLines) ? "multiples of " : "") + std::to_string(kWholeLines) + " elements";
     }
     if (all != HATTN_FLOAT32) {
-        return dtype_name(all) + " keys and values in heads of multiples of " + std::to_string(kWholeHead) +
-               " elements, from " + std::to_string(shortest_head(all)) + " to " + std::to_string(kLongestHead);
+        return dtype_name(all) + (kernel.storage == KeyStorage::kBfloat16Rows ? " queries, keys" : " keys") +
+               " and values in heads of multiples of " + std::to_string(kWholeHead) + " elements, from " +
+               std::to_string(shortest_head(all)) + " to " + std::to_string(kLongestHead);
     }
     if (kernel.storage == KeyStorage::kHalvesMatrices) {
         return "queries, keys and outputs of 16 bits and values of 16 or fewer";
@@ -83,36 +90,10 @@ std::string taken_storage(const KernelInfo &kernel) {
     return reads_float32(kernel.storage) ? "float32 keys and values" : "bfloat16 queries, keys and values";
 }
 
-// Those for the type of keys and values, if there are any, of as many rows those for whole lines of it, and for tiles
-// of more rows those for any type.
-std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const Problem &problem, KeyStorage any) {
-    const std::vector<const KernelInfo *> others = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
-    std::vector<const KernelInfo *> found;
-    for (KeyStorage storage : kAllOfOneType) {
-        if (takes_all(type_of_all(storage), problem)) {
-            found = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
-        }
-    }
-    std::vector<const KernelInfo *> of_lines;
-    for (KeyStorage storage : {KeyStorage::kInt8Lines, KeyStorage::kInt4Lines}) {
-        if (takes_lines_of(type_of_all(storage), problem)) {
-            of_lines = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
-        }
-    }
-    for (const KernelInfo *&kernel : found) {
-        const auto better =
-            std::ranges::find(of_lines, kernel->tile.rows, [](const auto *of) { return of->tile.rows; });
-        kernel = better == of_lines.end() ? kernel : *better;
-    }
-    const int rows = found.empty() ? 0 : found.back()->tile.rows;
-    std::ranges::copy_if(others, std::back_inserter(found),
-                         [&](const KernelInfo *kernel) { return kernel->tile.rows > rows; });
-    return found;
-}
-
 // Those made for this CPU, if there are any.
-std::vector<const KernelInfo *> flash_kernels_of_cpu(const TargetInfo &target, KeyStorage storage, uint32_t hooks) {
-    std::vector<const KernelInfo *> found = find_kernels(target, KernelKind::kFlash, storage, hooks);
+std::vector<const KernelInfo *> kernels_of_cpu(const TargetInfo &target, KernelKind kind, KeyStorage storage,
+                                               uint32_t hooks) {
+    std::vector<const KernelInfo *> found = find_kernels(target, kind, storage, hooks);
     const auto is_for_all = [](const KernelInfo *kernel) { return *kernel->made_for == '\0'; };
     const auto is_for_this = [&](const KernelInfo *kernel) {
         return !is_for_all(kernel) && cpu_has_features(kernel->made_for);
@@ -121,6 +102,49 @@ std::vector<const KernelInfo *> flash_kernels_of_cpu(const TargetInfo &target, K
         std::erase_if(found, std::not_fn(is_for_this));
     } else {
         std::erase_if(found, std::not_fn(is_for_all));
+    }
+    return found;
+}
+
+// Kernels for what keys and values are, in place of those for any keys of their type and as many rows.
+std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target, const Problem &problem) {
+    std::vector<KeyStorage> storages;
+    for (KeyStorage storage : {KeyStorage::kInt8Lines, KeyStorage::kInt4Lines}) {
+        if (takes_lines_of(type_of_all(storage), problem)) {
+            storages.push_back(storage);
+        }
+    }
+    if (takes_rows_of_bfloat16(problem)) {
+        storages.push_back(KeyStorage::kBfloat16Rows);
+    }
+    if (problem.all_bfloat16()) {
+        storages.push_back(KeyStorage::kBfloat16);
+    }
+    std::vector<const KernelInfo *> found;
+    for (KeyStorage storage : storages) {
+        std::ranges::copy(kernels_of_cpu(target, KernelKind::kSplitKv, storage, problem.hooks),
+                          std::back_inserter(found));
+    }
+    return found;
+}
+
+// Those for the type of keys and values, if there are any, and for tiles of more rows those for any type.
+std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const Problem &problem, KeyStorage any) {
+    const std::vector<const KernelInfo *> others = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
+    std::vector<const KernelInfo *> found;
+    for (KeyStorage storage : kAllOfOneType) {
+        if (takes_all(type_of_all(storage), problem)) {
+            found = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
+        }
+    }
+    const int rows = found.empty() ? 0 : found.back()->tile.rows;
+    std::ranges::copy_if(others, std::back_inserter(found),
+                         [&](const KernelInfo *kernel) { return kernel->tile.rows > rows; });
+    const std::vector<const KernelInfo *> closer = closer_split_kv_kernels(target, problem);
+    for (const KernelInfo *&kernel : found) {
+        const auto of_rows =
+            std::ranges::find(closer, kernel->tile.rows, [](const auto *other) { return other->tile.rows; });
+        kernel = of_rows == closer.end() ? kernel : *of_rows;
     }
     return found;
 }
@@ -137,7 +161,7 @@ std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, c
         storages = {problem.has_two_terms() ? KeyStorage::kHalvesMatrices : KeyStorage::kAnyMatrices};
     }
     for (KeyStorage storage : storages) {
-        const auto found = flash_kernels_of_cpu(target, storage, problem.hooks);
+        const auto found = kernels_of_cpu(target, KernelKind::kFlash, storage, problem.hooks);
         if (!found.empty() && request_cpu_features(found.front()->cpu_features)) {
             return found;
         }
@@ -234,7 +258,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.target = &target;
     const KeyStorage any = problem.any_storage() ? KeyStorage::kAny : KeyStorage::kFloat32;
     kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
-    kernels.flash = flash_kernels_of_cpu(target, any, problem.hooks);
+    kernels.flash = kernels_of_cpu(target, KernelKind::kFlash, any, problem.hooks);
     const std::vector<const KernelInfo *> plain_flash = kernels.flash;
     if (const auto native = native_flash_kernels(target, problem); !native.empty()) {
         kernels.flash = native;

@@ -26,8 +26,9 @@ constexpr int64_t kNaiveKeys = 512;
 
 // Up to this many keys naive takes less time than tiles of others for prompts, whose rows see half of their keys: tiles
 // of naive have few rows and as many keys as these see. Where matrices are multiplied of numbers as they are stored, up
-// to the second number of keys. Measured, see docs/decisions/0060 and 0069.
-constexpr int64_t kNaivePrompt = 64, kNaivePromptOfMatrices = 32;
+// to the second number of keys, and where pairs are by all others, up to the third. Measured, see docs/decisions/0060,
+// 0069 and 0088.
+constexpr int64_t kNaivePrompt = 64, kNaivePromptOfMatrices = 32, kNaivePromptOfPairs = 16;
 
 // Up to this many keys of other types than float32 flash takes its small tile. Measured, see docs/decisions/0034.
 constexpr int64_t kShortKeys = 1024;
@@ -36,9 +37,9 @@ constexpr int64_t kShortKeys = 1024;
 constexpr int64_t kFewRows = 96;
 
 // Up to so many rows of a kv head are for split_kv, whose tiles are smaller, if they fill no more than 5/6 of the rows
-// that flash takes for them. Of stored types, which each tile brings into float32, up to kFewRows that fill no more
-// than 3/4; where flash multiplies pairs of bfloat16, over so many keys at most. Measured, see docs/decisions/0065 and
-// 0080.
+// that flash takes for them, and both multiply the same. Of stored types, which each tile of split_kv brings into
+// float32, up to kFewRows that fill no more than 3/4; where flash multiplies pairs of bfloat16, over so many keys at
+// most. Measured, see docs/decisions/0065, 0080 and 0088.
 constexpr int64_t kBadlyFilledRows = 160, kBadlyFilledKeysOfPairs = 1024;
 
 // A row of split_kv takes as long as so many fifths of one in a tile of flash that multiplies sums of three bfloat16
@@ -107,9 +108,16 @@ bool multiplies_stored(const KernelSet &kernels) {
     return kernels.flash.front()->storage == KeyStorage::kBfloat16Matrices;
 }
 
+bool multiplies_pairs(const KernelSet &kernels) {
+    return kernels.flash.front()->storage == KeyStorage::kBfloat16 &&
+           kernels.split_kv.back()->storage == KeyStorage::kBfloat16;
+}
+
 // Rows that see most of the keys before them are none.
 bool is_short_prompt(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const int64_t most = multiplies_stored(kernels) ? kNaivePromptOfMatrices : kNaivePrompt;
+    const int64_t most = multiplies_stored(kernels)  ? kNaivePromptOfMatrices
+                         : multiplies_pairs(kernels) ? kNaivePromptOfPairs
+                                                     : kNaivePrompt;
     return problem.causal && kv_length <= most && query_length <= most && 5 * query_length >= 4 * kv_length;
 }
 
@@ -130,7 +138,7 @@ bool fills_badly(const Problem &problem, const Choice &flash, const Choice &spli
     const int64_t of_split_kv = tile_rows(split_kv, problem, query_length);
     const int64_t of_flash = tile_rows(flash, problem, query_length);
     const KernelInfo &kernel = *flash.kernel;
-    if (kernel.storage == KeyStorage::kFloat32) {
+    if (kernel.storage == split_kv.kernel->storage && kernel.storage != KeyStorage::kAny) {
         return rows <= kBadlyFilledRows && 6 * of_split_kv <= 5 * of_flash;
     }
     if (rows > kFewRows) {

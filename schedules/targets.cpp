@@ -132,7 +132,9 @@ std::vector<TargetRow> x86_64_targets() {
             .bfloat16 = {bfloat16.c_str(),
                          "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg",
                          "amd",
-                         {{64, 64, 4, 4, 4}}},
+                         {{64, 64, 4, 4, 4}},
+                         {{16, 64, 1, 8, 8}, {32, 64, 2, 8, 8}},
+                         {{4, 256, 4, 8, 4}, {8, 256, 8, 8, 2}}},
             // See decision 0066.
             .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
@@ -191,7 +193,7 @@ std::vector<TargetRow> aarch64_targets() {
                                      {16, 64, 4, 1, 4},
                                      {32, 64, 4, 1, 4}},
             // With four keys at a time sums, rows and keys take more than 32 registers.
-            .bfloat16 = {dot_products.c_str(), "bf16", "", {{24, 48, 6, 3, 4}}, true},
+            .bfloat16 = {dot_products.c_str(), "bf16", "", {{24, 48, 6, 3, 4}}, {}, {}, true},
             .integers = {dot_products.c_str(), "asimddp", IntegerProducts::kBytes},
         },
     };

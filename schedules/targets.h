@@ -58,9 +58,11 @@ struct ConvertSchedules {
 struct Bfloat16Kernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";
-    const char *cpu = "";                // see made_for in runtime/kernel_table.h
-    std::vector<Tile> flash_tiles = {};  // empty: the target has no such kernels
-    bool by_proxy = false;               // other instructions stand for them, see schedules/arm/bfloat16_dots.h
+    const char *cpu = "";                       // see made_for in runtime/kernel_table.h
+    std::vector<Tile> flash_tiles = {};         // empty: the target has no such kernels
+    std::vector<Tile> split_kv_tiles = {};      // likewise, with rows in the lanes
+    std::vector<Tile> row_split_kv_tiles = {};  // and with the head there
+    bool by_proxy = false;                      // other instructions stand for them, see schedules/arm/bfloat16_dots.h
 };
 
 // Tiles of flash for some CPUs of the target, in place of the target's.

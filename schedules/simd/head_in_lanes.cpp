@@ -6,6 +6,7 @@
 #include "integer_digits.h"
 #include "integer_pairs.h"
 #include "keys_by_row.h"
+#include "pairs_in_rows.h"
 #include "schedules/stored.h"
 
 namespace hattn::schedules::simd {
@@ -44,6 +45,9 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
         schedule_byte_queries(s, tile, lanes);
     } else if (s.in_integers) {
         schedule_integer_queries(s, tile, lanes);
+    }
+    if (s.in_rows) {
+        schedule_query_rows(s, tile);
     }
     if (s.in_words || s.in_steps) {
         s.query_steps.compute_root()
@@ -89,9 +93,9 @@ void schedule_products(Stages &s, const Var &rows, const Tile &tile, int lanes) 
 
 // Whole heads are whole blocks, but where these are wide.
 template<typename Stages>
-bool has_whole_blocks(const Stages &s) {
+bool has_whole_blocks(const Stages &s, int elements) {
     if constexpr (std::is_same_v<Stages, AttentionStages>) {
-        return s.whole_heads && (!s.by_row || s.in_digits);
+        return s.whole_heads && (s.in_rows ? elements <= kWholeHead : !s.by_row || s.in_digits);
     }
     return s.whole_heads;
 }
@@ -127,7 +131,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         .split(s.d, block, inner, lanes * tile.value_unroll, TailStrategy::GuardWithIf)
         .split(s.r, rows, s.r, tile.row_vectors)
         .reorder(inner, s.r, rows, block, s.over_chunks.x)
-        .partition(block, has_whole_blocks(s) ? Partition::Auto : Partition::Always)
+        .partition(block, has_whole_blocks(s, lanes * tile.value_unroll) ? Partition::Auto : Partition::Always)
         .vectorize(inner, lanes)
         .unroll(inner)
         .unroll(s.r);
@@ -147,6 +151,9 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             elements = output_elements(s, lanes);
             schedule_integer_values(s, block, rows, tile, lanes);
             schedule_next(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
+        } else if (s.in_rows) {
+            schedule_row_values(s, rows, tile, lanes);
+            schedule_next(s, s.chunk_output, s.over_key_pairs.y, s.over_key_pairs.z);
         } else {
             if (s.in_words) {
                 s.state.bound(s.d, 0, s.value_positions);
@@ -233,6 +240,10 @@ void schedule_line(ScoreStages &s, const Func &lane_sums, const RVar &line, cons
 void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     if (s.in_digits) {
         schedule_digit_scores(s, chunk_loop, tile, lanes);
+        return;
+    }
+    if (s.in_rows) {
+        schedule_row_scores(s, chunk_loop, tile);
         return;
     }
     const bool by_lanes = s.in_steps || s.in_integers;
@@ -339,9 +350,8 @@ void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar 
     }
     s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
     s.asked_next.compute_at(values, key).bound_extent(s.turn, 1);
-    const int keys = s.values_in_digits          ? generators::kSides - generators::kValuesWithScores
-                     : s.in_integers && s.by_row ? 2
-                                                 : 1;
+    const bool in_pairs = s.in_rows || (s.in_integers && s.by_row);
+    const int keys = s.values_in_digits ? generators::kSides - generators::kValuesWithScores : in_pairs ? 2 : 1;
     s.asked_next.bound_extent(s.slot, keys).unroll(s.slot);
 }
 

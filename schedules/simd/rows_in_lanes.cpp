@@ -148,12 +148,9 @@ Func schedule_elements(ScoreStages &s, const Tile &tile, int lanes) {
     return s.dot;
 }
 
-// Of the lines that are asked for while those of a block of keys are multiplied, those of a step.
-void schedule_asked_lines(ScoreStages &s, const Func &sums, const Tile &tile) {
-    const int steps = generators::kLineFloats / (s.in_sides ? 2 : dot_unroll(s, tile));
-    s.fetched_line.compute_at(sums, RVar(kStep))
-        .bound_extent(s.line, std::max(tile.key_unroll / steps, 1))
-        .unroll(s.line);
+// Of the lines that are asked for while those of a block of keys are multiplied, those of one of so many steps.
+void schedule_asked_lines(ScoreStages &s, const LoopLevel &step, const Tile &tile, int steps) {
+    s.fetched_line.compute_at(step).bound_extent(s.line, std::max(tile.key_unroll / steps, 1)).unroll(s.line);
 }
 
 // And of two at a time: half as many rows in a vector, all of which share what is loaded of a key.
@@ -214,6 +211,11 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         s.key_rows.compute_at(chunk_loop)
             .vectorize(s.d, 2 * lanes, TailStrategy::RoundUp)
             .partition(s.d, Partition::Always);
+        if (s.fetched_line.defined()) {
+            s.fetch_starts.compute_at(s.logits, block);
+            schedule_asked_lines(s, LoopLevel(s.dot, s.over_pairs.z), tile,
+                                 generators::kLineFloats / generators::kPairGroup);
+        }
     } else {
         const Func sums =
             s.in_sides ? schedule_sides(s, LoopLevel(s.logits, rows), tile, lanes) : schedule_elements(s, tile, lanes);
@@ -221,7 +223,8 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         if (s.fetched_line.defined()) {
             s.fetch_starts.compute_at(s.logits, block);
             if (s.by_stride) {
-                schedule_asked_lines(s, sums, tile);
+                schedule_asked_lines(s, LoopLevel(sums, RVar(kStep)), tile,
+                                     generators::kLineFloats / (s.in_sides ? 2 : dot_unroll(s, tile)));
             } else {
                 s.fetch_lines.compute_root();
                 s.fetched_line.compute_at(sums, line).unroll(s.k);

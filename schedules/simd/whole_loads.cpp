@@ -10,7 +10,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kVectorBits = 512;
+constexpr int kLoadBits = 512;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ Expr WholeLoads::visit(const Shuffle *shuffle) {
     if (!first || *first < 0 || !is_const_one(load->predicate) || !sizes_.contains(load->name)) {
         return IRMutator::visit(shuffle);
     }
-    const int lanes = load->type.lanes(), of_vector = kVectorBits / load->type.bits();
+    const int lanes = load->type.lanes(), of_vector = kLoadBits / load->type.bits();
     const int begin = static_cast<int>(*first) / of_vector * of_vector;
     const int end = (static_cast<int>(*first) + lanes + of_vector - 1) / of_vector * of_vector;
     if (lanes <= of_vector || end - begin == lanes || end > sizes_.get(load->name)) {

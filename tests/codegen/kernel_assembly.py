@@ -63,8 +63,8 @@ def has_few_rows(match):
 
 
 def asks_by_stride(name):
-    """More rows, there: lines are asked for where as many are multiplied, and found without tables. Of float32 alone."""
-    match = NAME.match(name)
+    """More rows, there: lines are asked for where as many are multiplied, and found without tables. Of float32 and pairs of bfloat16 alone."""
+    match = NAME.match(re.sub("^bfloat16_(rows|pairs)_", "", name))
     return bool(match) and match["kind"] == "split_kv" and match["target"] == "x86_avx512" and not has_few_rows(match)
 
 

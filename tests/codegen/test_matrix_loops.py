@@ -42,6 +42,60 @@ def test_kernels_for_bfloat16(name, emit):
         assert clean, f"{name}: no clean loop of {products} vdpbf16ps; loops with any:\n{found}"
 
 
+PAIRS_NAME = re.compile(r"bfloat16_pairs_split_kv_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+ROWS_NAME = re.compile(r"bfloat16_rows_split_kv_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+LINE_PAIRS = 16  # of bfloat16 numbers in a cache line
+
+
+def test_there_are_kernels_of_pairs_for_decode():
+    rows = {int(match["rows"]) for pattern in (PAIRS_NAME, ROWS_NAME) for match in map(pattern.match, kernel_names(pattern))}
+    assert rows == {4, 8, 16, 32} or not KERNELGEN.exists()
+
+
+def expect_loop(name, loops, isa, products, broadcasts, asked, shuffles=0):
+    """One that multiplies so many pairs of vectors and asks for so many lines, with all sums in registers and nothing else on vectors."""
+    others = (isa.fma, isa.arithmetic, isa.gather, isa.vector_stack)
+    found = [
+        loop
+        for loop in loops
+        if loop.count(r"\bvdpbf16ps\b.*%zmm\d+$") == products
+        and loop.count(r"\bvbroadcastss\b|\bvdpbf16ps\b.*\{1to16\}") == broadcasts
+        and loop.count(isa.kept) == asked
+        and loop.count(r"\bvperm[it]2w\b|\bvp?unpck[lh](wd|dq|qdq|ps|pd)\b") == shuffles
+        and not any(map(loop.count, others))
+    ]
+    all_loops = "\n".join(loop.text() for loop in loops if loop.count(r"\bvdpbf16ps\b"))
+    assert found, f"{name}: no clean loop of {products} vdpbf16ps that asks for {asked} lines; loops with any:\n{all_loops}"
+
+
+@pytest.mark.parametrize("name", kernel_names(PAIRS_NAME))
+def test_decode_of_pairs_with_rows_in_the_lanes(name, emit):
+    """As prompts have it, but that scores ask for a block's lines, of keys further on and of its own values."""
+    match = PAIRS_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert not re.search(SSE4A, text), f"{name} needs SSE4a"
+    v, u, d = (int(match[part]) for part in "vud")
+    loops = innermost_loops(text, isa)
+    expect_loop(name, loops, isa, v * u * PAIR_GROUP, u * PAIR_GROUP, 2 * u * PAIR_GROUP // LINE_PAIRS)
+    expect_loop(name, loops, isa, v * d, d, 0)
+
+
+@pytest.mark.parametrize("name", kernel_names(ROWS_NAME, ("",)))
+def test_decode_of_pairs_along_rows(name, emit):
+    """Scores of keys four by four, a line of each in a pass, whose words change places once for all rows: nothing is added across lanes.
+    Values of two keys at a time, interleaved once for all rows. Both ask for as many lines as they read."""
+    match = ROWS_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert not re.search(SSE4A, text), f"{name} needs SSE4a"
+    rows, u, d = (int(match[part]) for part in ("rows", "u", "d"))
+    loops = innermost_loops(text, isa)
+    expect_loop(name, loops, isa, rows * u, 0, u, 2 * u)
+    # Of each key of two, a line for every two vectors of floats.
+    expect_loop(name, loops, isa, rows * d, rows, d, d)
+
+
 AMX_NAME = re.compile(
     r"amx_(?P<of>float32_|stored_|halves_|)flash_(?P<target>x86_avx512)_r(?P<rows>\d+)k\d+v\d+u\d+d\d+(?P<hooks>\w*)$"
 )
@@ -58,7 +112,7 @@ def test_kernels_for_amx(name, emit):
     two by two for one product each, in tiles of 16 rows two or four that share one side, and for the six of sums of three
     terms seven by two, for the four and three of two terms fewer, since each pair of terms shares one with the pair before;
     none is kept in memory, none fell back to vectors. Of terms there are rooms after eight products, of two after four as well. Numbers that change places do so by the vector, see
-    simd/turned_stores.h."""
+    simd/turned_stores.h, but for those past the last whole step of a head, which are loaded number by number too."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     text = emit(name, isa)
     assert not re.search(r"\bvdpbf16ps\b", text), f"{name} multiplies pairs"
@@ -77,7 +131,8 @@ def test_kernels_for_amx(name, emit):
         assert not run.count(r"%[xyz]mm|\btilestored\b"), found
     turned = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvperm[it]2(d|ps)\b") >= 64]
     assert len(turned) >= 2, f"{name}: queries and weights are turned in registers, but {len(turned)} loops do"
-    single = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvpextrw\b") > 8]
+    single = [loop for loop in innermost_loops(text, isa)
+              if loop.count(r"\bvpextrw\b") > 8 and loop.count(r"\bv(insertps|pinsrw)\b") < 12]
     assert not single, f"{name} stores number by number:\n" + "\n".join(loop.text() for loop in single)
 
 

@@ -121,6 +121,7 @@ TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
         {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32},
         {"all_float16", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_FLOAT16, HATTN_FLOAT32},
         {"all_bfloat16", HATTN_FLOAT32, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
+        {"bfloat16_rows", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
         {"int8_lines", HATTN_FLOAT32, HATTN_INT8, HATTN_INT8, HATTN_FLOAT32, cases::ScaleKind::kKey,
          cases::ScaleKind::kKey},
     };
@@ -149,7 +150,8 @@ TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
             SCOPED_TRACE(forced);
             test::ContextPtr context = test::make_context(1, "kernel=" + forced);
             cases::TypedProblem problem(c, *types);
-            test::expect_oracle(context.get(), problem, HATTN_FLOAT32, test::multiplies_integers(forced, *types));
+            const hattn_dtype weights = storage == "bfloat16_rows" ? HATTN_BFLOAT16 : HATTN_FLOAT32;
+            test::expect_oracle(context.get(), problem, weights, test::multiplies_integers(forced, *types));
             return test::output_values(problem.twin);
         };
         EXPECT_TRUE(test::same_bits(values(name), values(name.substr(kPrefix.size())))) << name;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <ostream>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,12 +43,27 @@ constexpr cases::StoredTypes kOneType[] = {
     {"int4", HATTN_BFLOAT16, HATTN_INT4, HATTN_INT4, HATTN_FLOAT32, ScaleKind::kTensor, ScaleKind::kChannel},
 };
 
+// And of products of pairs along rows, queries too, see docs/decisions/0088.
+constexpr cases::StoredTypes kRowsOfBfloat16[] = {
+    {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16},
+    {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
+};
+
 struct Kernel {
     std::string name;
     std::string type;  // of keys and values
     int64_t whole;     // heads are multiples of it
     int64_t shortest;  // and have no fewer elements
     int64_t longest = kLongestHead;
+    bool of_pairs = false;  // of queries too
+
+    std::vector<cases::StoredTypes> types() const {
+        std::vector<cases::StoredTypes> own;
+        using Types = std::span<const cases::StoredTypes>;
+        const Types all = of_pairs ? Types(kRowsOfBfloat16) : Types(kOneType);
+        std::ranges::copy_if(all, std::back_inserter(own), [&](const auto &types) { return types.name == type; });
+        return own;
+    }
 };
 
 void PrintTo(const Kernel &kernel, std::ostream *stream) {
@@ -66,6 +82,8 @@ std::vector<Kernel> kernels() {
         if (storage.starts_with(prefix) && row.at("runnable")) {
             const std::string type = storage.substr(prefix.size());
             list.push_back({row.at("name"), type, kWholeHead, shortest_head(type)});
+        } else if (storage == "bfloat16_rows" && row.at("runnable")) {
+            list.push_back({row.at("name"), "bfloat16", kWholeHead, kWholeHead, kLongestHead, true});
         } else if (storage.ends_with(kLines) && row.at("runnable")) {
             const std::string type = storage.substr(0, storage.size() - kLines.size());
             const int64_t longest = type == "int8" ? kWholeLine : kLongestHead;
@@ -112,14 +130,13 @@ TEST_P(OneTypeKernel, MatchesOracle) {
         if (!fits(c, GetParam())) {
             continue;
         }
-        for (const cases::StoredTypes &types : kOneType) {
-            if (types.name == GetParam().type) {
-                SCOPED_TRACE(cases::describe(c));
-                cases::TypedProblem problem(c, types);
-                const bool integers = test::multiplies_integers(GetParam().name, types);
-                ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32, integers));
-                ++runs;
-            }
+        for (const cases::StoredTypes &types : GetParam().types()) {
+            SCOPED_TRACE(cases::describe(c));
+            cases::TypedProblem problem(c, types);
+            const bool integers = test::multiplies_integers(GetParam().name, types);
+            const hattn_dtype weights = GetParam().of_pairs ? HATTN_BFLOAT16 : HATTN_FLOAT32;
+            ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, weights, integers));
+            ++runs;
         }
     }
     EXPECT_GE(runs, kFewest);
@@ -129,8 +146,8 @@ TEST_P(OneTypeKernel, MatchesOracle) {
 // oracle's bound then, of rounding to either side.
 TEST_P(OneTypeKernel, SumsUpLongHeads) {
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
-    for (cases::StoredTypes types : kOneType) {
-        if (types.name != GetParam().type || !test::multiplies_integers(GetParam().name, types)) {
+    for (cases::StoredTypes types : GetParam().types()) {
+        if (!test::multiplies_integers(GetParam().name, types)) {
             continue;
         }
         types.k_scales = ScaleKind::kTensor;
@@ -150,8 +167,7 @@ TEST_P(OneTypeKernel, SumsUpLongHeads) {
     cases::Case c;
     c.name = "too_long_heads";
     c.key_dim = c.value_dim = GetParam().longest + kWholeLine;
-    const auto own = std::ranges::find_if(kOneType, [](const auto &types) { return types.name == GetParam().type; });
-    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, GetParam().types()[0])), HATTN_INVALID_ARGUMENT);
 }
 
 TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
@@ -163,16 +179,22 @@ TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
     EXPECT_EQ(plan_status(context.get(), mixed), HATTN_INVALID_ARGUMENT);
     EXPECT_NE(std::string(hattn_last_error(context.get())).find("takes " + GetParam().type), std::string::npos);
 
-    const auto own = std::ranges::find_if(kOneType, [](const auto &types) { return types.name == GetParam().type; });
-    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_OK) << hattn_last_error(context.get());
+    const cases::StoredTypes own = GetParam().types()[0];
+    if (GetParam().of_pairs) {
+        const cases::TypedProblem queries(c, {"queries", HATTN_FLOAT32, own.k, own.v, own.out});
+        EXPECT_EQ(plan_status(context.get(), queries), HATTN_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(hattn_last_error(context.get())).find("takes bfloat16 queries, keys and values"),
+                  std::string::npos);
+    }
+    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, own)), HATTN_OK) << hattn_last_error(context.get());
     c.value_dim = GetParam().whole + GetParam().whole / 2;
-    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, own)), HATTN_INVALID_ARGUMENT);
     const std::string heads = GetParam().longest > GetParam().whole ? "multiples of " : "heads of ";
     EXPECT_NE(std::string(hattn_last_error(context.get())).find(heads + std::to_string(GetParam().whole)),
               std::string::npos);
     c.value_dim = GetParam().shortest - GetParam().whole;
     if (c.value_dim > 0) {
-        EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, *own)), HATTN_INVALID_ARGUMENT);
+        EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, own)), HATTN_INVALID_ARGUMENT);
     }
 }
 
@@ -202,6 +224,22 @@ std::string kernel_of(const cases::StoredTypes &types, int64_t dim, bool with_ma
     EXPECT_EQ(hattn_plan_create(context.get(), &problem.desc, &plan), HATTN_OK) << hattn_last_error(context.get());
     const test::PlanPtr owner(plan);
     return test::explanation_of(plan).at("kernel");
+}
+
+// Where flash takes pairs of bfloat16 too: kernels for them may run on CPUs that they are not made for.
+bool multiplies_rows_of_bfloat16() {
+    cases::Case c;
+    c.name = "flash_over_bfloat16";
+    const cases::TypedProblem problem(c, kRowsOfBfloat16[0]);
+    hattn_attention_desc desc = problem.desc;
+    desc.algorithm = HATTN_ALGORITHM_FLASH;
+    test::ContextPtr context = test::make_context();
+    hattn_plan *plan = nullptr;
+    EXPECT_EQ(hattn_plan_create(context.get(), &desc, &plan), HATTN_OK) << hattn_last_error(context.get());
+    const test::PlanPtr owner(plan);
+    const std::string kernel = test::explanation_of(plan).at("kernel");
+    return kernel.starts_with("bfloat16_flash_") &&
+           std::ranges::any_of(kernels(), [](const Kernel &other) { return other.of_pairs; });
 }
 
 TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
@@ -237,6 +275,14 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
                       wide_int4 = kernel_of(kOneType[6], kWholeLine, false, 2, 2 * kWholeLine);
     EXPECT_TRUE(wide_int8.starts_with(expected("int8", false))) << wide_int8;
     EXPECT_TRUE(wide_int4.starts_with(expected("int4", true))) << wide_int4;
+    for (const int64_t group : {2, 4, 8}) {
+        const bool in_pairs = group > 2 && multiplies_rows_of_bfloat16();
+        const std::string of_all = kernel_of(kRowsOfBfloat16[0], kWholeHead, false, group),
+                          of_keys = kernel_of({"keys", HATTN_FLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT16},
+                                              kWholeHead, false, group);
+        EXPECT_TRUE(of_all.starts_with(in_pairs ? "bfloat16_rows_split_kv_" : "bfloat16_split_kv_")) << of_all;
+        EXPECT_TRUE(of_keys.starts_with("bfloat16_split_kv_")) << of_keys;
+    }
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT32, HATTN_FLOAT16, HATTN_INT8, HATTN_FLOAT32};
     EXPECT_TRUE(kernel_of(mixed, 64, false).starts_with("stored_split_kv_")) << kernel_of(mixed, 64, false);
 }

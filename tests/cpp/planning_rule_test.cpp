@@ -71,6 +71,29 @@ TEST(Rule, NaiveTakesShortPrompts) {
     EXPECT_EQ(algorithm(32, 32, false), "flash");
 }
 
+// Which stored_naive brings into float32.
+TEST(Rule, PairsOfBfloat16TakeAllButTheShortestPrompts) {
+    if (!cpu_has_features("amd avx512bf16") || !test::new_context("target=x86-avx512").outcome.ok()) {
+        GTEST_SKIP() << "neither flash nor split_kv multiplies pairs here";
+    }
+    test::ContextPtr context = test::make_context(1, "target=x86-avx512");
+    const auto kernel = [&](int64_t rows, int64_t kv_heads) {
+        hattn_attention_desc desc = test::some_desc(rows, rows);
+        desc.dtype = HATTN_BFLOAT16;
+        desc.causal = 1;
+        desc.query_heads = 8;
+        desc.kv_heads = kv_heads;
+        const std::string name = test::explanation_of(test::make_plan(context.get(), desc).get()).at("kernel");
+        return name.substr(0, name.find("_x86"));
+    };
+    EXPECT_EQ(kernel(16, 2), "stored_naive");
+    EXPECT_EQ(kernel(17, 8), "bfloat16_pairs_split_kv");
+    EXPECT_EQ(kernel(32, 8), "bfloat16_pairs_split_kv");
+    EXPECT_EQ(kernel(33, 8), "bfloat16_flash");
+    EXPECT_EQ(kernel(20, 2), "bfloat16_pairs_split_kv");
+    EXPECT_EQ(kernel(64, 2), "bfloat16_flash");
+}
+
 // Where numbers are multiplied as they are stored, matrices have all but the shortest.
 TEST(Rule, MatricesTakeAllButTheShortestPrompts) {
     test::ContextPtr context = test::make_context();
@@ -199,9 +222,12 @@ TEST(Rule, MoreRowsThatFillFlashBadlyAreForSplitKv) {
     EXPECT_EQ(algorithm(160, 1 << 15), badly_filled);
     EXPECT_EQ(algorithm(96, 2048, HATTN_FLOAT16), badly_filled);
     EXPECT_EQ(algorithm(160, 2048, HATTN_FLOAT16), "flash");
-    // What flash multiplies in pairs.
+    // What both multiply in pairs.
     if (cpu_has_features("amd")) {
-        EXPECT_EQ(algorithm(96, 2048, HATTN_BFLOAT16), "flash");
+        EXPECT_EQ(algorithm(96, 2048, HATTN_BFLOAT16), "split_kv");
+        EXPECT_EQ(algorithm(128, 2048, HATTN_BFLOAT16), "flash");
+        EXPECT_EQ(algorithm(160, 2048, HATTN_BFLOAT16), "split_kv");
+        EXPECT_EQ(algorithm(161, 2048, HATTN_BFLOAT16), "flash");
     }
 }
 
