@@ -58,10 +58,6 @@ Halide::Expr reference(Halide::Expr maximum);
 Halide::Expr nearest_value(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                            const Halide::Expr &granule);
 
-// A bfloat16 number, and what it is multiplied asks for, which is zero: as a sum of products it would hide that these
-// are of pairs.
-Halide::Expr asking(const Halide::Expr &number, const Halide::Expr &nothing);
-
 // The slot of that key, and its number.
 Halide::Expr nearest_slot(const AttentionInputs &inputs, Halide::Expr slot, const Halide::Expr &granule);
 Halide::Expr nearest_key(const AttentionInputs &inputs, const Halide::Expr &key);
@@ -69,6 +65,10 @@ Halide::Expr nearest_key(const AttentionInputs &inputs, const Halide::Expr &key)
 // The same, of an element d that there is.
 Halide::Expr nearest_element(const AttentionInputs &inputs, Halide::Expr d, Halide::Expr slot,
                              const Halide::Expr &granule);
+
+// A bfloat16 number plus `nothing`, which asks for a line and is zero. Added to its bits: a sum of products that has
+// another term is none of pairs.
+Halide::Expr asking(const Halide::Expr &number, const Halide::Expr &nothing);
 
 // Element d of a row of 16-bit numbers that has `dim`, or zero: a selection over inputs.row_layout, for stages that
 // specialise on it. `element` gives one that there is.

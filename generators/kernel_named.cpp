@@ -63,12 +63,12 @@ std::string why_illegal_in_pairs(const KernelSpec &spec, const TargetRow &target
     }
     const Tile &tile = spec.tile;
     if (tiles_of(target, KernelFamily{spec.kind, "", spec.storage}).empty()) {
-        return "its target has no products of bfloat16 pairs";
+        return "its target has none of such kernels for products of bfloat16 pairs";
     }
     if (!in_rows && spec.kind == KernelKind::kSplitKv && target.split_kv.has_head_in_lanes(tile)) {
         return "with up to 8 rows pairs are those of bfloat16_rows_split_kv";
     }
-    const bool in_fours = tile.key_unroll % RowPairScores::kKeysOfFour == 0 && kLineFloats % tile.key_unroll == 0;
+    const bool in_fours = tile.key_unroll % kKeysAtOnce == 0 && kLineFloats % tile.key_unroll == 0;
     if (in_rows && (!in_fours || tile.rows != tile.row_vectors || tile.value_unroll % 2 != 0)) {
         return "pairs along rows are of all rows of a tile, of 4, 8 or 16 keys and of values by the cache line";
     }

@@ -79,7 +79,8 @@ int unseen_step(const KernelSpec &spec, const TargetRow &target) {
 }
 
 // StageOptions::sides: a single vector of rows takes a load for each product else. Two of half as many rows need twice
-// as many sums, for which AVX-512 has registers. ARM multiplies by lanes of what is loaded.
+// as many sums, for which AVX-512 has registers. ARM multiplies by lanes of what is loaded. Pairs of bfloat16 are two
+// elements at a time in any case.
 bool goes_by_sides(const KernelSpec &spec, const TargetRow &target) {
     return spec.tile.row_vectors == 1 && spec.tile.rows == target.lanes && target.lanes >= kWide &&
            spec.kind != KernelKind::kFlash && spec.storage != KeyStorage::kBfloat16;

@@ -13,26 +13,26 @@ Expr ScoreStages::multiply_rows() {
     Expr element = inputs_.key_element(line * s.kLineElements + d, key / kGranuleKeys, key % kGranuleKeys);
     s.key_line(d, line, k, c) = asking(element, fetched_line(k, line, c));
     s.key_pairs = Func("key_pairs");
-    s.key_pairs(side, s.key_of_two, s.word, s.quarter, s.half, s.two, line, c) =
-        s.key_line(s.quarter * s.kQuarterElements + (s.half * 2 + s.word) * s.kSides + side, line,
-                   s.two * s.kKeysOfTwo + s.key_of_two, c);
+    s.key_pairs(side, s.key_of_pair, s.word, s.quarter, s.half, pair, line, c) =
+        s.key_line(s.quarter * s.kQuarterElements + (s.half * 2 + s.word) * s.kWordElements + side, line,
+                   pair * kKeysOfPair + s.key_of_pair, c);
     s.words_of_four = Func("words_of_four");
     s.words_of_four(side, s.key_of_four, s.quarter, s.word, s.four, line, c) =
-        s.key_pairs(side, s.key_of_four % s.kKeysOfTwo, s.word % 2, s.quarter, s.word / 2,
-                    s.four * 2 + s.key_of_four / s.kKeysOfTwo, line, c);
+        s.key_pairs(side, s.key_of_four % kKeysOfPair, s.word % 2, s.quarter, s.word / 2,
+                    s.four * 2 + s.key_of_four / kKeysOfPair, line, c);
     s.query_words = Func("query_words");
     s.query_words(side, s.key_of_four, s.quarter, s.word, line, r) = cast<bfloat16_t>(
-        query_tile(r, line * s.kLineElements + s.quarter * s.kQuarterElements + s.word * s.kSides + side));
+        query_tile(r, line * s.kLineElements + s.quarter * s.kQuarterElements + s.word * s.kWordElements + side));
 
     s.over_words =
-        RDom({{0, s.kSides}, {0, s.kQuarterWords}, {0, over_dim.x.extent() / s.kLineElements}}, "over_words");
+        RDom({{0, s.kWordElements}, {0, s.kQuarterWords}, {0, over_dim.x.extent() / s.kLineElements}}, "over_words");
     const RVar &of_word = s.over_words.x, &word = s.over_words.y, &of_row = s.over_words.z;
     s.word_sums = Func("word_sums");
     s.word_sums(s.key_of_four, s.quarter, r, s.four, c) = 0.0f;
     s.word_sums(s.key_of_four, s.quarter, r, s.four, c) +=
         cast<float>(s.words_of_four(of_word, s.key_of_four, s.quarter, word, s.four, of_row, c)) *
         cast<float>(s.query_words(of_word, s.key_of_four, s.quarter, word, of_row, r));
-    const auto of_quarter = [&](int which) { return s.word_sums(k % s.kKeysOfFour, which, r, k / s.kKeysOfFour, c); };
+    const auto of_quarter = [&](int which) { return s.word_sums(k % kKeysAtOnce, which, r, k / kKeysAtOnce, c); };
     dot(r, k, c) = (of_quarter(0) + of_quarter(1)) + (of_quarter(2) + of_quarter(3));
     return dot(r, k, c);
 }

@@ -5,19 +5,21 @@
 #pragma once
 
 #include "Halide.h"
+#include "digit_stages.h"
+#include "integer_digits.h"
 
 namespace hattn::generators {
 
 struct RowPairScores {
-    static constexpr int kSides = 2, kKeysOfTwo = 2, kKeysOfFour = 4, kQuarters = 4, kQuarterWords = 4;
-    static constexpr int kQuarterElements = kSides * kQuarterWords, kLineElements = kQuarters * kQuarterElements;
+    static constexpr int kWordElements = 2, kQuarterWords = 4;
+    static constexpr int kQuarterElements = kWordElements * kQuarterWords, kLineElements = kQuarters * kQuarterElements;
 
     Halide::Var key_of_four{"key_of_four"}, four{"four"};
-    Halide::Var key_of_two{"key_of_two"}, two{"two"};
+    Halide::Var key_of_pair{"key_of_pair"};
     Halide::Var quarter{"quarter"};          // of a line
     Halide::Var half{"half"}, word{"word"};  // of a quarter; of a half, or of a quarter
     Halide::Func key_line;                   // (element, line, k, c)
-    Halide::Func key_pairs;                  // (side, key_of_two, word, quarter, half, two, line, c) of key_line
+    Halide::Func key_pairs;                  // (side, key_of_pair, word, quarter, half, pair, line, c) of key_line
     Halide::Func words_of_four;              // (side, key_of_four, quarter, word, four, line, c) of these
     Halide::Func query_words;  // (side, key_of_four, quarter, word, line, r), the same for all keys of a four
     Halide::RDom over_words;   // (side, word, line)

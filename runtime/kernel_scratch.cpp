@@ -105,8 +105,9 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const bool is_integer = all == HATTN_INT8 || all == HATTN_INT4;
     const int64_t blocks = value_dim / kScaleBlock + 1;
     const int64_t steps = is_integer ? 2 * rows * (key_dim + 8 * kLanes) + chunk * blocks * ((rows + 3) / 2) : 0;
-    // Words of both digits of queries, bytes, four times.
-    const int64_t query_words = kernel.storage == KeyStorage::kInt8Lines ? 2 * rows * key_dim : 0;
+    // Words of queries four times, of both digits, bytes, or of pairs.
+    const bool has_words = kernel.storage == KeyStorage::kInt8Lines || kernel.storage == KeyStorage::kBfloat16Rows;
+    const int64_t query_words = has_words ? 2 * rows * key_dim : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);
     // Where those of a granule are, and which one each pass over a chunk's values asks for with each key.

@@ -106,7 +106,7 @@ std::vector<const KernelInfo *> kernels_of_cpu(const TargetInfo &target, KernelK
     return found;
 }
 
-// Kernels for what keys and values are, in place of those for any keys of their type and as many rows.
+// Kernels that take more of the problem for granted than those for its keys' type alone, or for any type.
 std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target, const Problem &problem) {
     std::vector<KeyStorage> storages;
     for (KeyStorage storage : {KeyStorage::kInt8Lines, KeyStorage::kInt4Lines}) {
@@ -128,7 +128,8 @@ std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target
     return found;
 }
 
-// Those for the type of keys and values, if there are any, and for tiles of more rows those for any type.
+// Those for the type of keys and values, if there are any, and for tiles of more rows those for any type; in place of
+// each a closer one of as many rows.
 std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const Problem &problem, KeyStorage any) {
     const std::vector<const KernelInfo *> others = find_kernels(target, KernelKind::kSplitKv, any, problem.hooks);
     std::vector<const KernelInfo *> found;

@@ -26,8 +26,8 @@ constexpr int64_t kNaiveKeys = 512;
 
 // Up to this many keys naive takes less time than tiles of others for prompts, whose rows see half of their keys: tiles
 // of naive have few rows and as many keys as these see. Where matrices are multiplied of numbers as they are stored, up
-// to the second number of keys, and where pairs are by all others, up to the third. Measured, see docs/decisions/0060,
-// 0069 and 0088.
+// to the second number of keys, and where flash and split_kv multiply pairs, up to the third. Measured, see
+// docs/decisions/0060, 0069 and 0088.
 constexpr int64_t kNaivePrompt = 64, kNaivePromptOfMatrices = 32, kNaivePromptOfPairs = 16;
 
 // Up to this many keys of other types than float32 flash takes its small tile. Measured, see docs/decisions/0034.

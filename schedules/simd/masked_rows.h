@@ -10,7 +10,8 @@ namespace hattn::schedules::simd {
 
 // A vector whose last elements lie behind the last one of a row takes that one again in their place (see
 // element_of_head() and ScoreStages), by an index for each: which LLVM makes loads one by one of. Here it is one load
-// that leaves them out, and they are 0. Nothing depends on them: their queries are 0, and their outputs are not stored.
+// that leaves them out, and they are 0. Nothing depends on them: their queries are 0, and their outputs are not stored;
+// operands of hooks that lie behind the last key are of scores that limits mask.
 class MaskedRows : public Halide::Internal::IRMutator {
 public:
     explicit MaskedRows(const Halide::Target &target);

@@ -11,9 +11,9 @@ using generators::ScoreStages;
 void schedule_query_rows(ScoreStages &s, const Tile &tile) {
     generators::RowPairScores &q = s.row_pairs;
     q.query_words.compute_root()
-        .bound(s.side, 0, q.kSides)
-        .bound(q.key_of_four, 0, q.kKeysOfFour)
-        .bound(q.quarter, 0, q.kQuarters)
+        .bound(s.side, 0, q.kWordElements)
+        .bound(q.key_of_four, 0, generators::kKeysAtOnce)
+        .bound(q.quarter, 0, generators::kQuarters)
         .bound(q.word, 0, q.kQuarterWords)
         .bound(s.r, 0, tile.rows)
         .reorder_storage(s.side, q.key_of_four, q.quarter, q.word, s.line, s.r)
@@ -33,17 +33,17 @@ void schedule_row_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile
         .bound_extent(s.c, 1)
         .reorder_storage(s.k, s.r, s.c)
         .split(s.k, block, four, tile.key_unroll)
-        .split(four, four, inner, q.kKeysOfFour)
+        .split(four, four, inner, generators::kKeysAtOnce)
         .reorder(inner, s.r, four, block)
         .vectorize(inner)
         .unroll(s.r)
         .unroll(four);
     s.fetch_starts.compute_at(s.dot, block);
     q.word_sums.compute_at(s.dot, block)
-        .bound(q.key_of_four, 0, q.kKeysOfFour)
-        .bound(q.quarter, 0, q.kQuarters)
+        .bound(q.key_of_four, 0, generators::kKeysAtOnce)
+        .bound(q.quarter, 0, generators::kQuarters)
         .bound_extent(s.r, tile.rows)
-        .bound_extent(q.four, tile.key_unroll / q.kKeysOfFour)
+        .bound_extent(q.four, tile.key_unroll / generators::kKeysAtOnce)
         .reorder_storage(q.key_of_four, q.quarter, s.r, q.four)
         .reorder(q.key_of_four, q.quarter, s.r, q.four)
         .vectorize(q.key_of_four)
@@ -63,11 +63,11 @@ void schedule_row_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile
     const LoopLevel of_line(q.word_sums, over.z);
     Var of_two("of_two"), two("two_of_four");
     q.words_of_four.compute_at(of_line)
-        .bound(s.side, 0, q.kSides)
-        .bound(q.key_of_four, 0, q.kKeysOfFour)
-        .bound(q.quarter, 0, q.kQuarters)
+        .bound(s.side, 0, q.kWordElements)
+        .bound(q.key_of_four, 0, generators::kKeysAtOnce)
+        .bound(q.quarter, 0, generators::kQuarters)
         .reorder_storage(s.side, q.key_of_four, q.quarter, q.word, q.four)
-        .split(q.key_of_four, two, of_two, q.kKeysOfTwo)
+        .split(q.key_of_four, two, of_two, generators::kKeysOfPair)
         .reorder(s.side, of_two, two, q.quarter, q.word, q.four)
         .vectorize(s.side)
         .vectorize(of_two)
@@ -76,18 +76,18 @@ void schedule_row_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile
         .unroll(q.word)
         .unroll(q.four);
     q.key_pairs.compute_at(of_line)
-        .bound(s.side, 0, q.kSides)
-        .bound(q.key_of_two, 0, q.kKeysOfTwo)
+        .bound(s.side, 0, q.kWordElements)
+        .bound(q.key_of_pair, 0, generators::kKeysOfPair)
         .bound(q.word, 0, 2)
-        .bound(q.quarter, 0, q.kQuarters)
-        .reorder_storage(s.side, q.key_of_two, q.word, q.quarter, q.half, q.two)
-        .reorder(s.side, q.key_of_two, q.word, q.quarter, q.half, q.two)
+        .bound(q.quarter, 0, generators::kQuarters)
+        .reorder_storage(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
+        .reorder(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
         .vectorize(s.side)
-        .vectorize(q.key_of_two)
+        .vectorize(q.key_of_pair)
         .vectorize(q.word)
         .vectorize(q.quarter)
         .unroll(q.half)
-        .unroll(q.two);
+        .unroll(s.pair);
     q.key_line.compute_at(of_line).bound(s.d, 0, q.kLineElements).vectorize(s.d).unroll(s.k);
     s.fetched_line.compute_at(of_line).unroll(s.k);
 }

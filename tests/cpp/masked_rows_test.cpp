@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -91,10 +92,38 @@ INSTANTIATE_TEST_SUITE_P(Types, Ends,
                          });
 
 // Other tensors may need what a clamped index finds.
-TEST(MaskedRows, AreThoseOfQueriesKeysAndValuesAlone) {
+TEST(MaskedRows, AreThoseOfQueriesKeysValuesAndOperandsOfHooksAlone) {
     const Target target("x86-64-linux-avx2-avx512-avx512_skylake-avx-sse41-fma-f16c-no_asserts-no_bounds_query");
     EXPECT_EQ(Copy(Float(32), "key", 16, false, target).lowered(target).find("[min(ramp"), std::string::npos);
-    EXPECT_NE(Copy(Float(32), "bias", 16, false, target).lowered(target).find("[min(ramp"), std::string::npos);
+    EXPECT_EQ(Copy(Float(32), "bias", 16, false, target).lowered(target).find("[min(ramp"), std::string::npos);
+    EXPECT_EQ(Copy(UInt(8), "mask", 16, false, target).lowered(target).find("[min(ramp"), std::string::npos);
+    EXPECT_NE(Copy(Float(32), "sinks", 16, false, target).lowered(target).find("[min(ramp"), std::string::npos);
+}
+
+// A bias of -inf hides its key, as hooks find by its bits.
+TEST(MaskedRows, KeepInfinities) {
+    const Target target = get_host_target().with_feature(Target::NoBoundsQuery).with_feature(Target::NoAsserts);
+    if (!target.has_feature(Target::AVX512_Skylake)) {
+        GTEST_SKIP() << "this CPU has no masks for biases";
+    }
+    constexpr int kDim = 19, kLanes = 16, kPadded = 32;
+    ImageParam bias(Float(32), 1, "bias");
+    bias.dim(0).set_min(0);
+    Var d("d"), block("block");
+    Func out("out");
+    Expr element = bias(min(likely(d), bias.dim(0).extent() - 1));
+    out(d) = select(reinterpret<uint32_t>(element) == Expr(uint32_t{0xff800000}), 1, 0);
+    out.split(d, block, d, kLanes, TailStrategy::RoundUp).vectorize(d).partition(block, Partition::Always);
+    out.output_buffer().dim(0).set_min(0);
+    out.add_custom_lowering_pass(new MaskedRows(target));
+    Buffer<float> given(kDim);
+    given.fill(-std::numeric_limits<float>::infinity());
+    bias.set(given);
+    Buffer<int> found(kPadded);
+    out.realize(found, target);
+    for (int i = 0; i < kPadded; ++i) {
+        EXPECT_EQ(found(i), i < kDim ? 1 : 0) << i;
+    }
 }
 
 TEST(MaskedRows, NeedTargetsThatHaveMasks) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/cpu_features.h"
@@ -91,9 +92,13 @@ TEST_P(MemoryKernels, AreTakenForMoreBytesThanCachesHold) {
 
 TEST_P(MemoryKernels, HaveTheTileOfTheOneInWhosePlaceTheyAre) {
     test::ContextPtr context = test::make_context(2, "target=" + GetParam());
-    for (int64_t group : {1, 2, 4, 8, 16}) {
-        hattn_attention_desc few = decode(1000), many = decode(5000);
+    constexpr std::pair<hattn_dtype, int64_t> kGroups[] = {{HATTN_FLOAT32, 1}, {HATTN_FLOAT32, 2},  {HATTN_FLOAT32, 4},
+                                                           {HATTN_FLOAT32, 8}, {HATTN_FLOAT32, 16}, {HATTN_BFLOAT16, 4},
+                                                           {HATTN_BFLOAT16, 8}};
+    for (const auto &[dtype, group] : kGroups) {
+        hattn_attention_desc few = decode(1000), many = decode(10000);
         few.query_heads = many.query_heads = 8 * group;
+        few.dtype = many.dtype = dtype;
         const Plan cached = planned(context, few), from_memory = planned(context, many);
         EXPECT_FALSE(cached.is_for_memory());
         if (from_memory.is_for_memory()) {

@@ -170,6 +170,26 @@ TEST_P(OneTypeKernel, SumsUpLongHeads) {
     EXPECT_EQ(plan_status(context.get(), cases::TypedProblem(c, GetParam().types()[0])), HATTN_INVALID_ARGUMENT);
 }
 
+// Queries that are kept in other orders than their own take more of a kernel's scratch than values do.
+TEST_P(OneTypeKernel, HasRoomForLongKeysBesideShortValues) {
+    if (!GetParam().of_pairs) {
+        GTEST_SKIP() << "see SumsUpLongHeads";
+    }
+    test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
+    cases::Case c;
+    c.name = "long_keys";
+    c.query_heads = 16;
+    c.kv_heads = 2;
+    c.query_length = 1;
+    c.kv_length = 300;
+    c.key_dim = GetParam().longest;
+    c.value_dim = kWholeHead;
+    for (const cases::StoredTypes &types : GetParam().types()) {
+        cases::TypedProblem problem(c, types);
+        ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_BFLOAT16));
+    }
+}
+
 TEST_P(OneTypeKernel, RefusesOtherTypesAndHeads) {
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     cases::Case c;
@@ -275,6 +295,16 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
                       wide_int4 = kernel_of(kOneType[6], kWholeLine, false, 2, 2 * kWholeLine);
     EXPECT_TRUE(wide_int8.starts_with(expected("int8", false))) << wide_int8;
     EXPECT_TRUE(wide_int4.starts_with(expected("int4", true))) << wide_int4;
+    for (const int64_t group : {4, 8, 12, 32}) {
+        const std::string pairs = multiplies_rows_of_bfloat16() ? "bfloat16_pairs_split_kv_" : "stored_split_kv_";
+        const std::string own = group > 8 ? pairs : "stored_split_kv_";
+        for (const bool with_mask : {false, true}) {
+            const std::string uneven = kernel_of(kRowsOfBfloat16[0], 80, with_mask, group);
+            EXPECT_TRUE(uneven.starts_with(own)) << uneven;
+        }
+        const std::string masked = kernel_of(kRowsOfBfloat16[0], kWholeHead, true, group);
+        EXPECT_TRUE(masked.starts_with(own)) << masked;
+    }
     for (const int64_t group : {2, 4, 8}) {
         const bool in_pairs = group > 2 && multiplies_rows_of_bfloat16();
         const std::string of_all = kernel_of(kRowsOfBfloat16[0], kWholeHead, false, group),

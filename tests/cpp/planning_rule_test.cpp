@@ -71,7 +71,7 @@ TEST(Rule, NaiveTakesShortPrompts) {
     EXPECT_EQ(algorithm(32, 32, false), "flash");
 }
 
-// Which stored_naive brings into float32.
+// Naive brings bfloat16 numbers into float32.
 TEST(Rule, PairsOfBfloat16TakeAllButTheShortestPrompts) {
     if (!cpu_has_features("amd avx512bf16") || !test::new_context("target=x86-avx512").outcome.ok()) {
         GTEST_SKIP() << "neither flash nor split_kv multiplies pairs here";
@@ -223,7 +223,7 @@ TEST(Rule, MoreRowsThatFillFlashBadlyAreForSplitKv) {
     EXPECT_EQ(algorithm(96, 2048, HATTN_FLOAT16), badly_filled);
     EXPECT_EQ(algorithm(160, 2048, HATTN_FLOAT16), "flash");
     // What both multiply in pairs.
-    if (cpu_has_features("amd")) {
+    if (cpu_has_features("amd avx512bf16")) {
         EXPECT_EQ(algorithm(96, 2048, HATTN_BFLOAT16), "split_kv");
         EXPECT_EQ(algorithm(128, 2048, HATTN_BFLOAT16), "flash");
         EXPECT_EQ(algorithm(160, 2048, HATTN_BFLOAT16), "split_kv");

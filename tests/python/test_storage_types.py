@@ -36,9 +36,9 @@ def target(request, monkeypatch):
     monkeypatch.setenv("HATTN_FORCE", f"target={request.param}")
 
 
-def inputs(rng, types, batch=2, queries=5, keys=70, dim=40, scales="keys"):
+def inputs(rng, types, batch=2, queries=5, keys=70, dim=40, scales="keys", query_heads=4):
     """q, k, v of (type of q, of k, of v)."""
-    values = (rng.standard_normal((batch, 4 if i == 0 else 2, queries if i == 0 else keys, dim), np.float32) for i in range(3))
+    values = (rng.standard_normal((batch, query_heads if i == 0 else 2, queries if i == 0 else keys, dim), np.float32) for i in range(3))
     return [stored.store(rng, value, dtype, scales) for value, dtype in zip(values, types)]
 
 
@@ -151,10 +151,11 @@ def test_score_outputs_are_float32(rng, dtype, mode):
     np.testing.assert_allclose(scores, expected.scores[mode], rtol=RTOL, atol=ATOL)
 
 
-@pytest.mark.parametrize("queries", [1, 37])
+# Rows of a kv head: 2, 4, 8, 15 and 74, which have kernels of their own.
+@pytest.mark.parametrize("queries, query_heads", [(1, 4), (1, 8), (1, 16), (5, 6), (37, 4)])
 @pytest.mark.parametrize("dtype", stored.TYPES)
-def test_bits_do_not_depend_on_threads_batch_layout_or_packing(rng, dtype, queries):
-    q, k, v = inputs(rng, ("bfloat16", dtype, dtype), batch=3, queries=queries, keys=1100, dim=32)
+def test_bits_do_not_depend_on_threads_batch_layout_or_packing(rng, dtype, queries, query_heads):
+    q, k, v = inputs(rng, ("bfloat16", dtype, dtype), batch=3, queries=queries, keys=1100, dim=32, query_heads=query_heads)
     options = {"causal": True}
     out = hattn.attention(q.array, k.array, v.array, threads=1, **options, **scales_of(k, v))
     assert_same_bits(hattn.attention(q.array, k.array, v.array, threads=2, **options, **scales_of(k, v)), out)
