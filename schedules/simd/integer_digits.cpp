@@ -4,6 +4,7 @@
 
 #include "integer_pairs.h"
 #include "keys_by_row.h"
+#include "words_of_four.h"
 
 namespace hattn::schedules::simd {
 
@@ -184,32 +185,7 @@ void schedule_words(ScoreStages &s, const LoopLevel &of_line, const Tile &tile) 
         .unroll(over.y)
         .unroll(over.z);
     const LoopLevel of_joined(q.word_sums, over.z);
-    Var of_pair("of_pair"), pair("pair_of_four");
-    q.words_of_four.compute_at(of_joined)
-        .bound(s.side, 0, kSides)
-        .bound(q.key_of_four, 0, kKeysAtOnce)
-        .bound(q.quarter, 0, kQuarters)
-        .reorder_storage(s.side, q.key_of_four, q.quarter, q.word)
-        .split(q.key_of_four, pair, of_pair, kKeysOfPair)
-        .reorder(s.side, of_pair, pair, q.quarter, q.word)
-        .vectorize(s.side)
-        .vectorize(of_pair)
-        .vectorize(pair)
-        .vectorize(q.quarter)
-        .unroll(q.word);
-    q.key_pairs.compute_at(of_joined)
-        .bound(s.side, 0, kSides)
-        .bound(q.key_of_pair, 0, kKeysOfPair)
-        .bound(q.word, 0, 2)
-        .bound(q.quarter, 0, kQuarters)
-        .reorder_storage(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
-        .reorder(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
-        .vectorize(s.side)
-        .vectorize(q.key_of_pair)
-        .vectorize(q.word)
-        .vectorize(q.quarter)
-        .unroll(q.half)
-        .unroll(s.pair);
+    schedule_words_of_four(s, q, kSides, of_joined);
     q.key_line.compute_at(of_joined).bound(s.d, 0, kLineBytes).vectorize(s.d).unroll(s.k);
 }
 

@@ -1,6 +1,7 @@
 #include "pairs_in_rows.h"
 
 #include "keys_by_row.h"
+#include "words_of_four.h"
 
 namespace hattn::schedules::simd {
 
@@ -61,33 +62,7 @@ void schedule_row_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile
         .unroll(q.four)
         .unroll(over.y);
     const LoopLevel of_line(q.word_sums, over.z);
-    Var of_two("of_two"), two("two_of_four");
-    q.words_of_four.compute_at(of_line)
-        .bound(s.side, 0, q.kWordElements)
-        .bound(q.key_of_four, 0, generators::kKeysAtOnce)
-        .bound(q.quarter, 0, generators::kQuarters)
-        .reorder_storage(s.side, q.key_of_four, q.quarter, q.word, q.four)
-        .split(q.key_of_four, two, of_two, generators::kKeysOfPair)
-        .reorder(s.side, of_two, two, q.quarter, q.word, q.four)
-        .vectorize(s.side)
-        .vectorize(of_two)
-        .vectorize(two)
-        .vectorize(q.quarter)
-        .unroll(q.word)
-        .unroll(q.four);
-    q.key_pairs.compute_at(of_line)
-        .bound(s.side, 0, q.kWordElements)
-        .bound(q.key_of_pair, 0, generators::kKeysOfPair)
-        .bound(q.word, 0, 2)
-        .bound(q.quarter, 0, generators::kQuarters)
-        .reorder_storage(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
-        .reorder(s.side, q.key_of_pair, q.word, q.quarter, q.half, s.pair)
-        .vectorize(s.side)
-        .vectorize(q.key_of_pair)
-        .vectorize(q.word)
-        .vectorize(q.quarter)
-        .unroll(q.half)
-        .unroll(s.pair);
+    schedule_words_of_four(s, q, q.kWordElements, of_line);
     q.key_line.compute_at(of_line).bound(s.d, 0, q.kLineElements).vectorize(s.d).unroll(s.k);
     s.fetched_line.compute_at(of_line).unroll(s.k);
 }
