@@ -13,6 +13,7 @@ struct Tile {
     int rows = 0, keys = 0;
     int row_vectors = 1, key_unroll = 1, value_unroll = 1;  // of the CPU's kernels
     int head = 0, slices = 0, thread_rows = 0;              // of those of devices
+    bool warpgroups = false;                                // likewise
 
     bool is_of_device() const {
         return head > 0;

@@ -57,6 +57,15 @@ bool can_replace(const json &kernel, const json &usual) {
     return usual_tile.head <= tile.head && tile.head <= kMostPadding * usual_tile.head;
 }
 
+// Whether its code is for the device of a shape; see info on `capability`, which the CPU's have not.
+bool runs_on(const json &kernel, const json &info, const Shape &shape, const std::string &target) {
+    const json needed = kernel.value("capability", json());
+    return needed.is_null() || needed == row_named(info.at("devices"), target)
+                                             .at("found")
+                                             .at(static_cast<size_t>(shape.device_id))
+                                             .at("capability");
+}
+
 // Those of devices that plans take by themselves: the others are not made for speed, see docs/devices.md.
 bool may_win(const Shape &shape, const std::string &algorithm) {
     return shape.device == HATTN_CPU || algorithm == "flash" || algorithm == "split_kv";
@@ -93,7 +102,7 @@ std::vector<AlgorithmKernels> kernels_for(const Bench &bench, const Request &req
         }
         AlgorithmKernels kernels{algorithm, {}};
         for (const json &row : rows) {
-            if (computes(row, shape, algorithm) && can_replace(row, usual)) {
+            if (computes(row, shape, algorithm) && can_replace(row, usual) && runs_on(row, bench.info, shape, target)) {
                 kernels.tiles.push_back(row.at("tile").get<Tile>());
             }
         }

@@ -3,6 +3,7 @@
 #   ARCHITECTURES  such as 80,90, for which ptxas makes machine code; the PTX is there for every other GPU
 #   PTXAS, FATBINARY, COMPILER
 # fat.o holds hattn_fat_<kernel> for each.
+cmake_policy(VERSION 3.28)
 string(REPLACE "," ";" ARCHITECTURES ${ARCHITECTURES})
 file(STRINGS ${DIRECTORY}/objects.rsp objects)
 set(assembly ".section .rodata\n")
@@ -10,9 +11,17 @@ foreach (object IN LISTS objects)
     cmake_path(GET object STEM LAST_ONLY kernel)
     set(base ${DIRECTORY}/${kernel})
     file(READ ${base}.ptx text)
-    string(REGEX MATCH "\\.target sm_([0-9]+)" target "${text}")
-    set(images --image3=kind=ptx,sm=${CMAKE_MATCH_1},file=${base}.ptx)
-    foreach (architecture IN LISTS ARCHITECTURES)
+    string(REGEX MATCH "\\.target sm_([0-9]+a?)" target "${text}")
+    set(own ${CMAKE_MATCH_1})
+    set(images --image3=kind=ptx,sm=${own},file=${base}.ptx)
+    set(architectures ${ARCHITECTURES})
+    if (own MATCHES "^([0-9]+)a$")  # for one architecture, and no other
+        set(architectures)
+        if (CMAKE_MATCH_1 IN_LIST ARCHITECTURES)
+            set(architectures ${own})
+        endif ()
+    endif ()
+    foreach (architecture IN LISTS architectures)
         set(cubin ${base}.sm_${architecture}.cubin)
         execute_process(COMMAND ${PTXAS} -arch=sm_${architecture} -o ${cubin} ${base}.ptx COMMAND_ERROR_IS_FATAL ANY)
         list(APPEND images --image3=kind=elf,sm=${architecture},file=${cubin})

@@ -14,6 +14,7 @@ using DeviceTile = schedules::gpu::Tile;
 namespace {
 
 constexpr int kMostThreads = 1024;  // of a work group, on any device
+constexpr int kWarpgroup = 128;     // threads
 
 bool has_choice(KernelKind kind) {
     return kind == KernelKind::kFlash || kind == KernelKind::kSplitKv;
@@ -23,14 +24,15 @@ bool has_choice(KernelKind kind) {
 // is taken from it. Null if there are none for such heads.
 const DeviceKernelSpec *like(const std::vector<DeviceKernelSpec> &own, const DeviceKernelSpec &spec) {
     const auto found = std::ranges::find_if(own, [&](const DeviceKernelSpec &other) {
-        return !other.any_float() && other.tile.head == spec.tile.head && other.matrix_type == spec.matrix_type;
+        return !other.any_float() && other.tile.head == spec.tile.head && other.matrix_type == spec.matrix_type &&
+               other.tile.warpgroups == spec.tile.warpgroups;
     });
     return found == own.end() ? nullptr : &*found;
 }
 
 bool same_name(const DeviceTile &a, const DeviceTile &b) {
     return a.rows == b.rows && a.keys == b.keys && a.head == b.head && a.slices == b.slices &&
-           a.thread_rows == b.thread_rows;
+           a.thread_rows == b.thread_rows && a.warpgroups == b.warpgroups;
 }
 
 bool is_own(const std::vector<DeviceKernelSpec> &own, const DeviceKernelSpec &spec) {
@@ -76,6 +78,14 @@ std::string why_no_fragments(const DeviceKernelSpec &spec) {
     }
     if (const int rows = rows_at_once(spec); tile.rows % rows != 0 || tile.keys % rows != 0) {
         return "rows and keys must be multiples of " + std::to_string(rows) + ", which threads load at once";
+    }
+    if (tile.warpgroups &&
+        (tile.slices != kFragmentSlices || tile.thread_rows != 2 || threads_of(spec) % kWarpgroup != 0)) {
+        return "with warpgroups slices must be " + std::to_string(kFragmentSlices) +
+               ", thread_rows 2, and threads whole warpgroups of " + std::to_string(kWarpgroup);
+    }
+    if (tile.warpgroups && spec.hooks != 0) {
+        return "with warpgroups there are no hooks";
     }
     return spec.hooks != 0 && tile.thread_rows > kRowsWithHooks
                ? "with hooks thread_rows must be " + std::to_string(kRowsWithHooks) + " at most"
@@ -134,6 +144,9 @@ DeviceSpace device_space_of(const DeviceTarget &target, const DeviceKernelSpec &
                 kSharedBytesOfOpenCl,
                 few_rows ? 0.8 : 1.2};
     }
+    if (like.tile.warpgroups) {
+        return {{64, 128}, {32, 64, 96, 128}, {4}, {2}, 256, kSharedBytesOfCuda, 0};
+    }
     if (like.multiplies_matrices()) {
         return {few_rows ? List{16, 32} : List{64, 128}, {32, 64, 128}, {4, 8, 16}, {2, 4}, 256, kSharedBytesOfCuda, 0};
     }
@@ -171,6 +184,9 @@ bool uses_operands_well(const DeviceKernelSpec &spec, const DeviceSpace &space) 
 int64_t shared_bytes_of(const DeviceKernelSpec &spec) {
     const DeviceTile &tile = spec.tile;
     const int64_t weights = int64_t{tile.rows} * tile.keys;
+    if (tile.warpgroups) {
+        return 2 * (tile.rows + 2 * tile.buffers * tile.keys) * tile.head;
+    }
     if (spec.multiplies_matrices()) {
         return 2 * ((tile.rows + 3 * tile.keys) * tile.head + (tile.slices > kFragmentSlices ? weights : 0));
     }

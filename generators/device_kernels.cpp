@@ -55,7 +55,8 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
                                                 .slice_keys = matrices ? 1 : schedules::gpu::slice_keys(spec.tile),
                                                 .thread_rows = spec.tile.thread_rows,
                                                 .key_groups = spec.tile.key_groups,
-                                                .of_cuda = is_of_cuda(target)});
+                                                .of_cuda = is_of_cuda(target),
+                                                .sums_first = spec.tile.buffers > 1});
     (matrices ? schedules::cuda::schedule_matrix_attention
      : groups ? schedules::gpu::schedule_decode
               : schedules::gpu::schedule_attention)(stages, spec.tile);
@@ -71,7 +72,8 @@ KernelPipeline build_attention(const DeviceKernelSpec &spec, const DeviceTarget 
     start_inputs_at_zero(inputs);
     repeat_row_values(stages.output);
     UnitColumns columns = attention_columns(inputs, stages.output.name());
-    columns.grow = columns_grow(spec.kind, spec.hooks, spec.matrix_type, spec.any_float(), spec.tile.thread_rows);
+    columns.grow = columns_grow(spec.kind, spec.hooks, spec.matrix_type, spec.any_float(), spec.tile.thread_rows,
+                                spec.tile.warpgroups);
     return as_typed_launch(stages.output, inputs.arguments(), columns, type_macros(inputs), target, std::move(passes));
 }
 
@@ -87,7 +89,8 @@ KernelPipeline build_merge(const DeviceKernelSpec &spec, const DeviceTarget &tar
     }
     repeat_row_values(stages.output);
     UnitColumns columns = merge_columns(inputs, stages.output.name());
-    columns.grow = columns_grow(spec.kind, spec.hooks, spec.matrix_type, spec.any_float(), spec.tile.thread_rows);
+    columns.grow = columns_grow(spec.kind, spec.hooks, spec.matrix_type, spec.any_float(), spec.tile.thread_rows,
+                                spec.tile.warpgroups);
     return as_typed_launch(stages.output, inputs.arguments(), columns, {}, target);
 }
 
@@ -134,6 +137,7 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
     text += "h" + std::to_string(tile.head);
     if (multiplies_matrices()) {
         text += matrix_type == HATTN_FLOAT16 ? "_float16" : "_bfloat16";
+        text += tile.warpgroups ? "_warpgroups" : "";
     }
     return text + hook_suffix(hooks);
 }
@@ -168,6 +172,11 @@ std::vector<DeviceKernelSpec> kernels_of(const DeviceTarget &target, KernelKind 
             for (hattn_dtype type : kMatrixTypes) {
                 specs.push_back({kind, hooks, tile, type});
             }
+        }
+    }
+    for (const schedules::gpu::Tile &tile : kind == KernelKind::kFlash ? target.warpgroup_flash_tiles : no_tiles) {
+        for (hattn_dtype type : kMatrixTypes) {
+            specs.push_back({kind, 0, tile, type});
         }
     }
     return specs;
@@ -241,7 +250,8 @@ Halide::Module compile_kernel(const DeviceKernelSpec &spec, const DeviceTarget &
     }
     if (const auto &tile = spec.tile; tile.blocks > 0) {
         const int blocks = spec.hooks == 0 ? tile.blocks : std::min(tile.blocks, kBlocksWithHooks);
-        schedules::cuda::ask_for_resident_blocks(module, tile.slices * tile.key_groups, blocks);
+        const int threads = tile.slices * (tile.warpgroups ? tile.rows / tile.thread_rows : tile.key_groups);
+        schedules::cuda::ask_for_resident_blocks(module, threads, blocks);
     }
     return module;
 }

@@ -3,6 +3,7 @@
 #include "runtime/device/loaded_code.h"
 #include "schedules/cuda/exchanged_blocks.h"
 #include "schedules/cuda/lane_exchange.h"
+#include "schedules/cuda/overlaid_tiles.h"
 #include "schedules/cuda/rare_steps.h"
 #include "schedules/cuda/thin_barriers.h"
 #include "schedules/cuda/warp_matrix.h"
@@ -50,8 +51,9 @@ KernelPipeline launch_of(const Func &output, std::vector<Argument> arguments, co
     const DeviceUnits units(columns.count);
     const auto &of_matrices = passes.of_matrices;
     if (of_matrices) {
+        pipeline.add_custom_lowering_pass(new schedules::cuda::OverlaidTiles(*of_matrices));
         pipeline.add_custom_lowering_pass(new schedules::cuda::EarlyTiles(*of_matrices));
-        pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix());
+        pipeline.add_custom_lowering_pass(new schedules::cuda::WarpMatrix(of_matrices->warpgroups));
         pipeline.add_custom_lowering_pass(new schedules::cuda::ExchangedBlocks(*of_matrices));
         pipeline.add_custom_lowering_pass(new schedules::cuda::LaneExchange(of_matrices->exchanged));
     }

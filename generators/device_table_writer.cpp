@@ -51,8 +51,8 @@ void write_kernels(std::ostream &out, const std::vector<DeviceChoice> &devices,
         }
         out << "    {\"" << spec.name(target.name) << "\", \"" << target.name << "\", " << kind_enumerator(spec.kind)
             << ", " << spec.hooks << ", {" << tile.rows << ", " << tile.keys << ", " << tile.head << ", " << tile.slices
-            << ", " << tile.thread_rows << "}, static_cast<hattn_dtype>(" << spec.matrix_type << "), "
-            << spec.any_float() << ", " << bytes->second << ", " << spec.symbol(target.name) << "_argv, "
+            << ", " << tile.thread_rows << ", " << tile.warpgroups << "}, static_cast<hattn_dtype>(" << spec.matrix_type
+            << "), " << spec.any_float() << ", " << bytes->second << ", " << spec.symbol(target.name) << "_argv, "
             << (has_fat_binaries(target) ? "hattn_fat_" + spec.name(target.name) : "nullptr") << "},\n";
     });
 }

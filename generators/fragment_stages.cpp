@@ -103,7 +103,12 @@ void AttentionStages::carry_fragments(const AttentionInputs &inputs, const Stage
     const int slices = options.slices, elements = options.head / slices;
     slice_sum = Func("slice_sum");
     rescale = Func("weights_kept");  // a name behind that of value_rows: values are asked for first
-    kept_output = Func("was_kept");  // and before those of weights: multiplied while few values of a chunk are there
+    // Multiplied before there are weights, while few values of a chunk are there; or their sum is taken before, and
+    // they are rounded, so that none are left.
+    kept_output = Func(options.sums_first ? "were_kept" : "was_kept");
+    if (options.sums_first) {
+        chunk_output = Func("weighted_values");
+    }
     weight_bits = Func("weight_bits");
     value_rows = Func("value_rows");
     row_output = Func("output_rows");  // a name before that of row_lse: realised first, it takes the memory of the keys

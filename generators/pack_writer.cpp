@@ -102,7 +102,7 @@ ordered_json describe(const NamedDeviceKernel &kernel, const LaunchNeeds &needs)
             {"device", kernel.target.name},
             {"kind", kind_name(kernel.spec.kind)},
             {"hooks", hooks_json(kernel.spec.hooks)},
-            {"tile", {tile.rows, tile.keys, tile.head, tile.slices, tile.thread_rows}},
+            {"tile", {tile.rows, tile.keys, tile.head, tile.slices, tile.thread_rows, tile.warpgroups ? 1 : 0}},
             {"matrix_type", static_cast<int>(kernel.spec.matrix_type)},
             {"any_float", kernel.spec.any_float()},
             {"shared_bytes", needs.shared_bytes},

@@ -79,6 +79,9 @@ struct StageOptions {
     int thread_rows = 2;   // of each of these, in the threads that hold its rows; a multiple of 2
     int key_groups = 0;    // threads of each slice, which have keys of their own; 0: each slice has all keys
     bool of_cuda = false;  // weights and maxima by its instructions; with slices
+    // Of fragments: the sum of a chunk's weights is taken before its values are multiplied, so that weights need not be
+    // kept; else afterwards, while tensor cores are busy.
+    bool sums_first = false;
 
     // Of a single chunk, for pipelines whose outputs have to come from one loop nest: they are one Func, a Tuple, in
     // which a value of a row is repeated along the other dimension. Nothing is carried from chunk to chunk.

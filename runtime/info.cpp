@@ -77,6 +77,7 @@ ordered_json kernel_json(const DeviceKernelInfo &kernel, const KernelPack *pack)
             {"hooks", hook_name_list(kernel.hooks)},
             {"tile", tile_json(kernel.tile)},
             {"matrix_type", matrix_type_json(kernel)},
+            {"capability", kernel.tile.warpgroups ? ordered_json(kWarpgroupCapability) : ordered_json()},
             {"shared_bytes", kernel.shared_bytes},
             {"fat_binary", kernel.fat_binary != nullptr},
             {"pack", origin_json(pack)}};

@@ -27,7 +27,8 @@ struct PackTrailer {
 //        "tile": [rows, keys, row_vectors, key_unroll, value_unroll],
 //        "symbol": name of the function in the shared object}, ...],
 //      "device_kernels": [
-//       {"name": ..., "device": "cuda", "kind": ..., "hooks": [...], "tile": [rows, keys, head, slices, thread_rows],
+//       {"name": ..., "device": "cuda", "kind": ..., "hooks": [...], "tile": [rows, keys, head, slices, thread_rows, 1
+//       with warpgroups],
 //        "matrix_type": a hattn_dtype, "any_float": ..., "shared_bytes": ..., "symbol": ...}, ...]}
 // contract: that of KernelTable. id: of this pack, in the symbol kPackIdSymbol too.
 inline constexpr const char *kPackIdSymbol = "hattn_pack_id";

@@ -98,7 +98,7 @@ DeviceKernelInfo read_device_kernel(const std::string &path, const json &row, st
     kernel.kind = kind_in(row, refuse);
     kernel.hooks = hooks_in(row, refuse);
     const json &tile = row.at("tile");
-    kernel.tile = {tile.at(0), tile.at(1), tile.at(2), tile.at(3), tile.at(4)};
+    kernel.tile = {tile.at(0), tile.at(1), tile.at(2), tile.at(3), tile.at(4), tile.at(5).get<int>() != 0};
     kernel.matrix_type = static_cast<hattn_dtype>(row.at("matrix_type").get<int>());
     kernel.any_float = row.at("any_float");
     kernel.shared_bytes = row.at("shared_bytes");

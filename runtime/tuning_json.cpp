@@ -47,7 +47,8 @@ ordered_json tile_json(const DeviceTile &tile) {
             {"keys", tile.keys},
             {"head", tile.head},
             {"slices", tile.slices},
-            {"thread_rows", tile.thread_rows}};
+            {"thread_rows", tile.thread_rows},
+            {"warpgroups", tile.warpgroups}};
 }
 
 }  // namespace hattn

@@ -62,6 +62,7 @@ std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
 struct Answer {
     std::string unusable;
     int64_t shared_bytes = 0, compute_units = 0;
+    bool warpgroups = false;
 };
 
 const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
@@ -76,7 +77,9 @@ const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
     if (answer.unusable.empty()) {
         const DeviceDriver &driver = device_driver(target.device);
         answer.shared_bytes = driver.shared_bytes(device_id);
-        answer.compute_units = driver.identity(device_id).compute_units;
+        const DeviceIdentity identity = driver.identity(device_id);
+        answer.compute_units = identity.compute_units;
+        answer.warpgroups = target.device == HATTN_CUDA && identity.capability == kWarpgroupCapability;
     }
     return answers.emplace(key, std::move(answer)).first->second;
 }
@@ -108,7 +111,7 @@ const std::string &device_unusable(const DeviceTargetInfo &target, int32_t devic
 
 DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id) {
     const Answer &answer = answer_of(target, device_id);
-    return {target, answer.shared_bytes, answer.compute_units};
+    return {target, answer.shared_bytes, answer.compute_units, answer.warpgroups};
 }
 
 const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {

@@ -21,6 +21,15 @@ struct DeviceLimits {
     const DeviceTargetInfo &target;
     int64_t shared_bytes;   // the most that a work group may take
     int64_t compute_units;  // that work groups run on
+    bool warpgroups;        // runs kernels of these, see DeviceTile
+
+    // Whether a kernel's code is for it, and fits it.
+    bool has_room_for(const DeviceKernelInfo &kernel) const {
+        return kernel.shared_bytes <= shared_bytes && runs(kernel);
+    }
+    bool runs(const DeviceKernelInfo &kernel) const {
+        return warpgroups || !kernel.tile.warpgroups;
+    }
 };
 // Of one that works. It is asked once.
 DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id);

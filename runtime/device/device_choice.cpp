@@ -39,6 +39,8 @@ constexpr int64_t kResidentGroups = 2;
 // machine code per row that others do (decision 0042).
 constexpr int kManyThreadRows = 4;
 constexpr double kWorkOfManyRows = 0.75;
+// Of warpgroups, by the time that they take (decision 0090).
+constexpr double kWorkOfWarpgroups = 0.55;
 
 // Heads padded to more than this many times what they would be by default have no chance.
 constexpr int kMostPadding = 2;
@@ -123,7 +125,9 @@ double work(const DeviceKernelInfo &kernel, const KernelDemand &demand) {
         return passes(kernel, demand);
     }
     const int64_t tiles = ceil_div(demand.rows, int64_t{kernel.tile.rows});
-    const double of_row = kernel.tile.thread_rows >= kManyThreadRows ? kWorkOfManyRows : 1.0;
+    const double of_row = kernel.tile.warpgroups                       ? kWorkOfWarpgroups
+                          : kernel.tile.thread_rows >= kManyThreadRows ? kWorkOfManyRows
+                                                                       : 1.0;
     return static_cast<double>(tiles * kernel.tile.rows) * of_row;
 }
 
@@ -143,7 +147,7 @@ Candidates candidates(const DeviceLimits &device, KernelKind kind, uint32_t hook
     Candidates found;
     for (const DeviceKernelInfo &kernel : device_table().kernels) {
         if (kernel.kind != kind || std::string_view(kernel.target) != device.target.name ||
-            !serves(kernel.hooks, hooks) || !takes(kernel, demand)) {
+            !serves(kernel.hooks, hooks) || !takes(kernel, demand) || !device.runs(kernel)) {
             continue;
         }
         const int64_t room = kernel.tile.head > 0 ? kernel.tile.head : head;
@@ -154,7 +158,7 @@ Candidates candidates(const DeviceLimits &device, KernelKind kind, uint32_t hook
         if (!found.smallest || kernel.shared_bytes < found.smallest->shared_bytes) {
             found.smallest = &kernel;
         }
-        if (kernel.shared_bytes <= device.shared_bytes && (!found.best || rank(kernel) < rank(*found.best))) {
+        if (device.has_room_for(kernel) && (!found.best || rank(kernel) < rank(*found.best))) {
             found.best = &kernel;
         }
     }
@@ -170,7 +174,7 @@ const DeviceKernelInfo *kernel_with(const TuningEntry &entry, const DeviceKernel
     for_each_device_kernel(packs, [&](const DeviceKernelInfo &kernel) {
         if (computes(kernel.kind, entry.algorithm) && std::string_view(kernel.target) == usual.target &&
             kernel.tile == tile && serves(kernel.hooks, problem.hooks) && kernel.matrix_type == usual.matrix_type &&
-            takes(kernel, demand_of(problem)) && kernel.shared_bytes <= device.shared_bytes &&
+            takes(kernel, demand_of(problem)) && device.has_room_for(kernel) &&
             (!found || __builtin_popcount(kernel.hooks) < __builtin_popcount(found->hooks))) {
             found = &kernel;
         }

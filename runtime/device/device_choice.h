@@ -36,9 +36,9 @@ KernelDemand demand_of(const Problem &problem);
 // Whether a kernel is for tensors of such types.
 bool takes(const DeviceKernelInfo &kernel, const KernelDemand &demand);
 
-// Of kernels that the device has shared memory for: one for matrices of that type if there is one, of those the one
-// with the least padding, of those the one with the fewest hooks, of those the one with the least work for the rows
-// there are, of those the one with the fewest rows. A tile's head of 0 is any. Throws StatusError if heads are too
+// Of kernels that the device runs and has shared memory for: one for matrices of that type if there is one, of those
+// the one with the least padding, of those the one with the fewest hooks, of those the one with the least work for the
+// rows there are, of those the one with the fewest rows. A tile's head of 0 is any. Throws StatusError if heads are too
 // large, or the device too small.
 const DeviceKernelInfo &device_kernel(const DeviceLimits &device, KernelKind kind, uint32_t hooks, int64_t head,
                                       const KernelDemand &demand = {});

@@ -29,6 +29,8 @@ void check_forced_kernel(const DeviceKernelInfo &kernel, const Problem &problem,
     require(takes(kernel, demand), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: kernel ", kernel.name, " multiplies ",
             dtype_name(kernel.matrix_type), " queries, keys and values, but the problem's are ",
             dtype_name(problem.q_dtype), ", ", dtype_name(problem.k_dtype), " and ", dtype_name(problem.v_dtype));
+    require(device.runs(kernel), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", kernel.name,
+            " is for GPUs of compute capability ", kWarpgroupCapability, ", but the device is of another");
     require(kernel.shared_bytes <= device.shared_bytes, HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", kernel.name,
             " takes ", kernel.shared_bytes, " bytes of shared memory, but the device has ", device.shared_bytes,
             " for a work group");

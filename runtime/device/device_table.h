@@ -18,9 +18,13 @@ namespace hattn {
 // As in schedules/gpu/tile.h.
 struct DeviceTile {
     int rows, keys, head, slices, thread_rows;
+    bool warpgroups;  // products by instructions that GPUs of kWarpgroupCapability have, and no others
 
     bool operator==(const DeviceTile &) const = default;
 };
+
+// Compute capability of the GPUs that kernels with warpgroups are for.
+inline constexpr const char *kWarpgroupCapability = "9.0";
 
 struct DeviceKernelInfo {
     const char *name;
@@ -41,17 +45,19 @@ struct DeviceKernelInfo {
 // Whether a kernel computes those columns of a launch's table that grow from unit to unit, and has units in three
 // dimensions: where it takes registers from nobody. (Tiles of flash with few rows of a thread, and those with hooks,
 // would have fewer blocks on a multiprocessor, and those of flash in float32 spill.)
-constexpr bool columns_grow(KernelKind kind, uint32_t hooks, hattn_dtype matrix_type, bool any_float, int thread_rows) {
+constexpr bool columns_grow(KernelKind kind, uint32_t hooks, hattn_dtype matrix_type, bool any_float, int thread_rows,
+                            bool warpgroups) {
     constexpr int kManyThreadRows = 4;
     if (kind == KernelKind::kMerge) {
         return true;
     }
-    const bool has_registers = kind == KernelKind::kSplitKv || thread_rows >= kManyThreadRows;
+    const bool has_registers = kind == KernelKind::kSplitKv || thread_rows >= kManyThreadRows || warpgroups;
     return hooks == 0 && (any_float || (matrix_type != HATTN_FLOAT32 && has_registers));
 }
 
 inline bool columns_grow(const DeviceKernelInfo &kernel) {
-    return columns_grow(kernel.kind, kernel.hooks, kernel.matrix_type, kernel.any_float, kernel.tile.thread_rows);
+    return columns_grow(kernel.kind, kernel.hooks, kernel.matrix_type, kernel.any_float, kernel.tile.thread_rows,
+                        kernel.tile.warpgroups);
 }
 
 struct DeviceTargetInfo {

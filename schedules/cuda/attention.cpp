@@ -4,6 +4,7 @@
 
 #include "runtime/device/unit_record.h"
 #include "warp_matrix.h"
+#include "warpgroup_layout.h"
 
 namespace hattn::schedules::cuda {
 
@@ -29,6 +30,9 @@ constexpr int kRowPadding = 8;
 // Of rows of keys and values, of which blocks change places (exchanged_blocks.h): none, or one sector, which takes
 // fewer addresses. Tiles with two row tiles of a warp lack registers for more.
 int key_padding(const Tile &tile) {
+    if (tile.warpgroups) {
+        return whole_swizzled_rows(tile.head) - tile.head;
+    }
     return tile.thread_rows > 2 || tile.head % 64 != 0 ? 2 * kRowPadding : 0;
 }
 
@@ -194,7 +198,7 @@ private:
             .compute_at(s.output, v.block)
             .bound_extent(s.r, tile_.rows)
             .reorder_storage(s.d, s.r)
-            .bound_storage(s.d, tile_.head + kRowPadding);
+            .bound_storage(s.d, tile_.head + (tile_.warpgroups ? key_padding(tile_) : kRowPadding));
     }
 
     void state() {
@@ -335,13 +339,19 @@ Tiles early_tiles(const AttentionStages &stages, const Tile &tile) {
             tiles.first = stages.query_tile.name();
             // With two row tiles of a warp, and so two products for each load: else loads are in copies' way. For heads
             // of 96 ptxas spills.
-            const bool spreads = tile.thread_rows > 2 && (tile.head & (tile.head - 1)) == 0;
-            tiles.spread_before = spreads ? stages.weights.name() : "";
+            const bool spreads = tile.warpgroups || (tile.thread_rows > 2 && (tile.head & (tile.head - 1)) == 0);
+            tiles.spread_before = tile.warpgroups ? stages.weight_bits.name() : spreads ? stages.weights.name() : "";
         }
     }
-    tiles.rows = {stages.key_rows.name(), stages.value_rows.name()};
+    tiles.rows = {{stages.key_rows.name(), tile.keys}, {stages.value_rows.name(), tile.keys}};
     tiles.row_bytes = (tile.head + key_padding(tile)) * 2;
-    tiles.tile_bytes = tile.keys * tiles.row_bytes - key_padding(tile) * 2;  // another stage may begin there
+    tiles.padding_bytes = key_padding(tile) * 2;  // behind the last row, where another stage may begin
+    if (tile.warpgroups) {
+        tiles.rows[stages.query_tile.name()] = tile.rows;
+        tiles.padding_bytes = 0;
+        tiles.buffers = tile.buffers;
+        tiles.warpgroups = WarpgroupMatrices{tiles.row_bytes / 2, tile.rows, warps_of(tile) * kWarp};
+    }
     return tiles;
 }
 

@@ -28,10 +28,54 @@ Stmt barrier() {
     return Evaluate::make(Call::make(Int(32), Call::gpu_thread_barrier, {0}, Call::Intrinsic));
 }
 
+// What produces a stage in a loop, without the lets around it there.
+class ProducedIn : public IRVisitor {
+public:
+    ProducedIn(const std::string &loop, const std::string &stage) : loop_(loop), stage_(stage) {}
+    Stmt found;
+
+private:
+    using IRVisitor::visit;
+
+    void visit(const For *loop) override {
+        const ScopedValue<bool> inside(inside_, inside_ || loop->name == loop_);
+        IRVisitor::visit(loop);
+    }
+
+    void visit(const LetStmt *let) override {
+        const size_t around = lets_.size();
+        if (inside_) {
+            lets_.emplace_back(let->name, let->value);
+        }
+        IRVisitor::visit(let);
+        lets_.resize(around);
+    }
+
+    void visit(const ProducerConsumer *stage) override {
+        if (stage->is_producer && stage->name == stage_) {
+            found = stage->body;
+            for (size_t i = lets_.size(); i-- > 0;) {
+                found = substitute(lets_[i].first, lets_[i].second, found);
+            }
+        }
+        IRVisitor::visit(stage);
+    }
+
+    const std::string &loop_, &stage_;
+    bool inside_ = false;
+    std::vector<std::pair<std::string, Expr>> lets_;
+};
+
 class Reorder : public IRMutator {
 public:
-    Reorder(Tiles tiles, std::string loop, std::string shared)
-        : tiles_(std::move(tiles)), loop_(std::move(loop)), shared_(std::move(shared)) {}
+    Reorder(Tiles tiles, std::string loop, std::string shared, const Stmt &body)
+        : tiles_(std::move(tiles)), loop_(std::move(loop)), shared_(std::move(shared)) {
+        if (spreads()) {
+            ProducedIn search(loop_, tiles_.now);
+            body.accept(&search);
+            now_ = search.found;
+        }
+    }
 
 private:
     using IRMutator::visit;
@@ -42,9 +86,19 @@ private:
 
     // Of a chunk, if there is one.
     Stmt next_tile(const Expr &chunk, const Expr &end) const {
-        const Stmt tile = substitute(loop_, chunk, tile_);
-        return Block::make(IfThenElse::make(chunk < end, ProducerConsumer::make_produce(tiles_.next, tile)),
-                           call(kCommitCall));
+        const auto produced = [&](const std::string &name, const Stmt &tile) {
+            return ProducerConsumer::make_produce(name, substitute(loop_, chunk, tile));
+        };
+        Stmt tiles = produced(tiles_.next, tile_);
+        if (is_ahead()) {
+            tiles = Block::make(tiles, produced(tiles_.now, now_));
+        }
+        return Block::make(IfThenElse::make(chunk < end, tiles), call(kCommitCall));
+    }
+
+    // Both tiles are of the next chunk, when they are asked for.
+    bool is_ahead() const {
+        return tiles_.buffers > 1;
     }
 
     Stmt visit(const For *loop) override {
@@ -53,6 +107,7 @@ private:
         }
         end_ = loop->min + loop->extent;
         Stmt result = IRMutator::visit(loop);
+        is_in_registers_ = false;
         if (!is_used_ || is_now_used_ != !tiles_.now.empty() || skips_barrier_ || needs_barrier_) {
             fail(tiles_.next + " " + tiles_.now);
         }
@@ -87,8 +142,9 @@ private:
             fail(stage->name);
         }
         if (stage->name == tiles_.now) {
-            skips_barrier_ = needs_barrier_ = true;
-            now_ = spreads() ? stage->body : Block::make(stage, call(kCommitCall));
+            skips_barrier_ = true;
+            needs_barrier_ = !tile_.defined();
+            now_ = spreads() ? now_ : Block::make(stage, call(kCommitCall));
             return Evaluate::make(0);
         }
         begins_with_barrier_ = begins_with_barrier_ && tile_.defined();
@@ -106,8 +162,8 @@ private:
             if (!is_used_) {
                 fail(stage->name);
             }
-            is_in_registers_ = false;
-            result = wait_for_now(result);
+            is_in_registers_ = is_ahead();
+            result = is_ahead() ? result : wait_for_now(result);
         }
         if (now_.defined() && uses(stage->body, tiles_.now)) {
             if (!is_used_ || is_now_used_) {
@@ -119,7 +175,9 @@ private:
             } else if (next_copies_.single.empty()) {
                 fail(stage->name);
             } else {
-                result = Block::make(among_products(result, tiles_.now, next_copies_.single), call(kCommitCall));
+                const Stmt late = tiles_.warpgroups && !is_ahead() ? next_copies_.others : Evaluate::make(0);
+                result =
+                    Block::make({among_products(result, tiles_.now, next_copies_.single), late, call(kCommitCall)});
             }
         }
         return result;
@@ -148,15 +206,27 @@ private:
     }
 
     // What uses `next`.
-    Stmt with_copies_of_now(const Stmt &user) const {
+    Stmt with_copies_of_now(const Stmt &user) {
+        if (is_ahead()) {
+            const TileCopies next = next_copies(tiles_.next, tile_), now = next_copies(tiles_.now, now_);
+            next_copies_ = now;
+            return Block::make({next.others, now.others, among_products(user, tiles_.next, next.single)});
+        }
         const TileCopies copies = copies_of_tile(tiles_.now, now_, const_true());
         return Block::make({copies.others, among_products(user, tiles_.next, copies.single), call(kCommitCall)});
     }
 
+    // Of the next chunk's tile, if there is one.
+    TileCopies next_copies(const std::string &name, const Stmt &tile) const {
+        return copies_of_tile(name, substitute(loop_, next_chunk(), tile), next_chunk() < end_);
+    }
+
     // The barrier is for both: `now` is there, and `next` has been multiplied.
     Stmt wait_for_now(const Stmt &stage) {
-        next_copies_ = copies_of_tile(tiles_.next, substitute(loop_, next_chunk(), tile_), next_chunk() < end_);
-        return Block::make({call(kWaitCall, {0}), barrier(), next_copies_.others, stage});
+        next_copies_ = next_copies(tiles_.next, tile_);
+        // For a warpgroup they come when there are no weights any more: less is in registers.
+        const Stmt others = tiles_.warpgroups ? Evaluate::make(0) : next_copies_.others;
+        return Block::make({call(kWaitCall, {0}), barrier(), others, stage});
     }
 
     // What has been started is waited for before the barrier that there was for it.
@@ -232,7 +302,7 @@ Stmt EarlyTiles::visit(const Allocate *allocation) {
         size = static_cast<int>(std::max(*elements, (piece.end + by + bytes - 1) / bytes));
     }
     return Allocate::make(allocation->name, allocation->type, allocation->memory_type, {size}, allocation->condition,
-                          Reorder(tiles_, loop, allocation->name).mutate(body), allocation->new_expr,
+                          Reorder(tiles_, loop, allocation->name, body).mutate(body), allocation->new_expr,
                           allocation->free_function, allocation->padding);
 }
 

@@ -1,10 +1,13 @@
 // A lowering pass: tiles of keys and values on their way into shared memory while others are multiplied.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "Halide.h"
+#include "warpgroup_matrix.h"
 #include "wide_output.h"
 
 namespace hattn::schedules::cuda {
@@ -14,8 +17,12 @@ struct Tiles {
     std::string next;  // the tile for the next chunk is asked for when this chunk's has been multiplied
     std::string now;   // is asked for when the chunk's `next` is there, and waited for where it is used; empty: none
     std::set<std::string> exchanged = {};  // values in registers that neighbouring threads read
-    std::set<std::string> rows = {};       // stages of rows whose blocks change places (exchanged_blocks.h)
-    int row_bytes = 0, tile_bytes = 0;     // of those, with padding between rows
+    // Stages of rows whose blocks change places (exchanged_blocks.h), and how many rows each has, of so many bytes with
+    // the padding between them.
+    std::map<std::string, int> rows = {};
+    int row_bytes = 0, padding_bytes = 0;
+    std::optional<WarpgroupMatrices> warpgroups = {};  // for whose instructions these rows are
+    int buffers = 1;         // of `next` and of `now`, chunks take turns in them; with `spread_before`
     std::string first = {};  // a tile that is brought once before the loop, and waited for with the first `next`
     // With `now`: copies of the one tile are started one by one, among products of the other. Before this stage, of
     // values in registers, `now` is waited for. Empty: not so.
@@ -49,6 +56,11 @@ struct Tiles {
 //
 //     for chunk: wait for next; barrier; use next, among it now(chunk); ... wait for now; barrier; that stage; ...
 //     use now, among it next(chunk + 1)
+//
+// and with two buffers (overlaid_tiles.h) one is, with a whole chunk's time for what is on its way:
+//
+//     next(0); now(0)
+//     for chunk: wait for both; barrier; use next, among it next(chunk + 1) and now(chunk + 1); ... use now
 class EarlyTiles : public Halide::Internal::IRMutator {
 public:
     explicit EarlyTiles(Tiles tiles) : tiles_(std::move(tiles)) {}

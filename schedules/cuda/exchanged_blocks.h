@@ -14,8 +14,10 @@ namespace hattn::schedules::cuda {
 // rows are in different banks, and in the next four the two blocks of each sector change places: block b of row r is at
 // b ^ (r / 4 % 2). There what ldmatrix reads has one address for a whole tile, and constants added to it.
 //
+// Tiles for a warpgroup (tiles.warpgroups) lie as its instructions want them, see warpgroup_layout.h.
+//
 // For stages that tiles.rows names; runs behind warp_matrix.h, and before wide_rows.h. Throws std::runtime_error where
-// anything but ldmatrix reads them.
+// anything but ldmatrix and these reads them.
 class ExchangedBlocks : public Halide::Internal::IRMutator {
 public:
     explicit ExchangedBlocks(Tiles tiles) : tiles_(std::move(tiles)) {}

@@ -11,14 +11,29 @@
 
 #include "generators/number_formats.h"
 #include "ptx_lines.h"
+#include "warpgroup_calls.h"
 
 namespace hattn::schedules::cuda {
 
 namespace {
 
-constexpr size_t kMostOperands = 10;
+constexpr size_t kMostOperands = 80;
 
-enum class Kind { kProduct, kLoad, kCopy, kConditionalCopy, kOrder, kConversion, kExchange, kVote };
+enum class Kind {
+    kProduct,
+    kLoad,
+    kCopy,
+    kConditionalCopy,
+    kOrder,
+    kConversion,
+    kExchange,
+    kVote,
+    // warpgroup_calls.h
+    kSums,
+    kMemoryProducts,
+    kRegisterProducts,
+    kResult,
+};
 
 struct Instruction {
     const char *call, *name;
@@ -27,17 +42,24 @@ struct Instruction {
 };
 // Of two that start alike the longer one first.
 constexpr Instruction kInstructions[] = {
-    {kFloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", kMostOperands, Kind::kProduct},
-    {kBfloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", kMostOperands, Kind::kProduct},
+    {kFloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 10, Kind::kProduct},
+    {kBfloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 10, Kind::kProduct},
     {kTransposedLoadCall, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", 1, Kind::kLoad},
     {kMatrixLoadCall, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", 1, Kind::kLoad},
-    {kConditionalCopyCall, "cp.async.cg.shared.global", 7, Kind::kConditionalCopy},
-    {kCopyCall, "cp.async.cg.shared.global", 6, Kind::kCopy},
+    {kConditionalCopyCall, "cp.async.cg.shared.global", 8, Kind::kConditionalCopy},
+    {kCopyCall, "cp.async.cg.shared.global", 7, Kind::kCopy},
     {kCommitCall, "cp.async.commit_group", 0, Kind::kOrder},
     {kWaitCall, "cp.async.wait_group", 1, Kind::kOrder},
     {kBfloat16PairCall, "cvt.rn.bf16x2.f32", 2, Kind::kConversion},
     {kAnyLaneCall, "vote.sync.any.pred", 1, Kind::kVote},
     {kExchangeCall, "shfl.sync.bfly.b32", 2, Kind::kExchange},
+    {kWarpgroupSumsCall, "", 6, Kind::kSums},
+    {kWarpgroupFenceCall, "wgmma.fence.sync.aligned", 0, Kind::kOrder},
+    {kWarpgroupMemoryCall, "", 9, Kind::kMemoryProducts},
+    {kWarpgroupRegistersCall, "", 11, Kind::kRegisterProducts},
+    {kWarpgroupCommitCall, "wgmma.commit_group.sync.aligned", 0, Kind::kOrder},
+    {kWarpgroupWaitCall, "wgmma.wait_group.sync.aligned", 1, Kind::kOrder},
+    {kWarpgroupResultCall, "", 2, Kind::kResult},
 };
 
 const Instruction *instruction_in(const std::string &line) {
@@ -70,6 +92,7 @@ public:
             if (operand >= kMostOperands) {
                 fail_at(line);
             }
+            operands.resize(std::max(operands.size(), operand + 1));
             operands[operand] = match[2];
         } else if (std::regex_match(line, match, load)) {
             results = {match[1], match[2]};
@@ -82,18 +105,18 @@ public:
     }
 
     void check() const {
-        const auto end = operands.begin() + instruction->operands;
-        const bool has_results = instruction->kind == Kind::kProduct || instruction->kind == Kind::kLoad;
-        const bool has_word = instruction->kind == Kind::kConversion || instruction->kind == Kind::kExchange ||
-                              instruction->kind == Kind::kVote;
+        const Kind kind = instruction->kind;
+        const bool has_results = kind == Kind::kProduct || kind == Kind::kLoad || kind == Kind::kResult;
+        const bool has_word = kind == Kind::kConversion || kind == Kind::kExchange || kind == Kind::kVote;
         if (results[0].empty() == has_results || (has_word && word.empty()) ||
-            std::any_of(operands.begin(), end, [](auto &o) { return o.empty(); })) {
+            operands.size() < instruction->operands ||
+            std::any_of(operands.begin(), operands.end(), [](auto &o) { return o.empty(); })) {
             fail_at(text);
         }
     }
 
     std::string text;
-    std::array<std::string, kMostOperands> operands;
+    std::vector<std::string> operands;
     std::array<std::string, 2> results;
     std::string word;                          // the only result
     const Instruction *instruction = nullptr;  // null: a call of another function
@@ -118,6 +141,7 @@ public:
                 words_.take(line);
                 for (const std::string &name : written_in(line)) {
                     ++written_[name];
+                    places_[name] = pieces_.size();
                 }
                 loads_.take(line, pieces_.size());
                 pieces_.push_back({line, {}});
@@ -133,6 +157,14 @@ public:
             if (const auto &call = pieces_[i].call; call && call->instruction) {
                 call->check();
                 packed.insert(call->results.begin(), call->results.end());
+                if (call->instruction->kind == Kind::kSums) {
+                    warpgroups_.take_sums(call->operands);
+                }
+            }
+        }
+        place_results();
+        for (size_t i = 0; i < pieces_.size(); ++i) {
+            if (const auto &call = pieces_[i].call; call && call->instruction) {
                 pieces_[i].text = instruction_at(i, copied);
             }
         }
@@ -150,7 +182,10 @@ public:
                 result += line + "\n";
             }
         }
-        return late_.empty() && conditions_ == 0 ? result : declare_registers(result);
+        if (!warpgroups_.empty()) {
+            result = for_warpgroups(result);
+        }
+        return late_words_ + conditions_ == 0 && warpgroups_.empty() ? result : declare_registers(result);
     }
 
 private:
@@ -162,17 +197,19 @@ private:
     // `copied`: registers that are gone.
     std::string instruction_at(size_t place, std::set<std::string> &copied) {
         const CallSequence &call = *pieces_[place].call;
-        const auto &[c0, c1, c2, c3, a0, a1, a2, a3, b0, b1] = call.operands;
+        std::vector<std::string> operands = call.operands;
+        operands.resize(std::max<size_t>(operands.size(), 10));
+        const std::string &c0 = operands[0], &c1 = operands[1], &c2 = operands[2], &c3 = operands[3], &a0 = operands[4],
+                          &a1 = operands[5], &a2 = operands[6], &a3 = operands[7], &b0 = operands[8], &b1 = operands[9];
         const std::string name = call.instruction->name;
         switch (call.instruction->kind) {
         case Kind::kOrder:
-            return name + (c0.empty() ? ";" : " " + c0 + ";");
+            return name + (c0.empty() ? ";" : " " + c0 + ";") + after(*call.instruction);
         case Kind::kCopy:
-            return name + " [" + c0 + "], [" + copied_from(place, {c2, c3, a0, a1}, copied) + "], 16, " + c1 + ";";
+            return copy(place, {c3, a0, a1, a2}, copied);
         case Kind::kConditionalCopy: {
             const std::string when = new_condition();
-            return "setp.ne.s32 " + when + ", " + a2 + ", 0;\n@" + when + " " + name + " [" + c0 + "], [" +
-                   copied_from(place, {c2, c3, a0, a1}, copied) + "], 16, " + c1 + ";";
+            return "setp.ne.s32 " + when + ", " + a3 + ", 0;\n@" + when + " " + copy(place, {c3, a0, a1, a2}, copied);
         }
         case Kind::kVote: {
             const std::string when = new_condition();
@@ -184,11 +221,26 @@ private:
         case Kind::kExchange:
             return name + " " + call.word + ", " + c0 + ", " + c1 + ", 31, -1;";
         case Kind::kLoad:
-            return name + " " + words_of(place) + ", [" + c0 + "];";
+            return name + " " + list_of(words_of(place)) + ", [" + c0 + "];";
+        case Kind::kSums:
+            return warpgroups_.sums(call.operands);
+        case Kind::kMemoryProducts:
+        case Kind::kRegisterProducts:
+            return warpgroups_.products(call.operands, call.instruction->kind == Kind::kMemoryProducts);
+        case Kind::kResult:
+            return "";  // is where sums are
         default:
-            return name + " " + words_of(place) + ", {" + a0 + ", " + a1 + ", " + a2 + ", " + a3 + "}, {" + b0 + ", " +
-                   b1 + "}, {" + c0 + ", " + c1 + ", " + c2 + ", " + c3 + "};";
+            return name + " " + list_of(words_of(place)) + ", {" + a0 + ", " + a1 + ", " + a2 + ", " + a3 + "}, {" +
+                   b0 + ", " + b1 + "}, {" + c0 + ", " + c1 + ", " + c2 + ", " + c3 + "};";
         }
+    }
+
+    // Of four words.
+    std::string copy(size_t place, const std::array<std::string, 4> &words, std::set<std::string> &copied) {
+        const CallSequence &call = *pieces_[place].call;
+        const std::string &to = call.operands[0], &offset = call.operands[1], &bytes = call.operands[2];
+        return std::string(call.instruction->name) + " [" + to + (offset == "0" ? "" : "+" + offset) + "], [" +
+               copied_from(place, words, copied) + "], 16, " + bytes + ";";
     }
 
     std::string new_condition() {
@@ -197,28 +249,86 @@ private:
 
     // The registers that the code puts the words of the result in. That is now done by the instruction, which is
     // before: wrong if they have another value there, so such words go to registers of their own first.
-    std::string words_of(size_t place) {
+    std::array<std::string, 4> words_of(size_t place) {
         const CallSequence &call = *pieces_[place].call;
-        std::string list;
+        std::array<std::string, 4> words;
+        size_t found = 0;
         for (const std::string &result : call.results) {
             for (const std::string &name : words_.of(result)) {
-                list += list.empty() ? "" : ", ";
-                if (written_.at(name) == 1) {
-                    list += name;
-                } else {
-                    list +=
-                        late_.emplace(std::pair(result, name), "%late" + std::to_string(late_.size())).first->second;
+                words[found++] =
+                    written_.at(name) == 1
+                        ? name
+                        : late_.emplace(std::pair(result, name), "%late" + std::to_string(late_words_++)).first->second;
+            }
+        }
+        return words;
+    }
+
+    // A warpgroup's sums are in the registers that their results are wanted in, if these have no other value while
+    // instructions run: what begins there is left there.
+    void place_results() {
+        for (size_t i = 0; i < pieces_.size(); ++i) {
+            const auto &call = pieces_[i].call;
+            if (!call || !call->instruction || call->instruction->kind != Kind::kResult) {
+                continue;
+            }
+            const std::set<std::string> used = used_before(i, call->operands[0], call->results);
+            size_t element = 0;
+            for (const std::string &result : call->results) {
+                for (const std::string &name : words_.of(result)) {
+                    const bool is_free =
+                        written_.at(name) == 1 ||
+                        (warpgroups_.begins_in(call->operands, element, name) && used.count(name) == 0);
+                    late_[{result, name}] = warpgroups_.place(call->operands, element++, is_free ? name : "");
                 }
             }
         }
-        return "{" + list + "}";
+    }
+
+    // What lines and calls mention from the last sums of a group to where a result of it, of a call at a place, is
+    // taken apart.
+    std::set<std::string> used_before(size_t place, const std::string &group,
+                                      const std::array<std::string, 2> &results) const {
+        static const std::regex name(R"(%\w+)");
+        std::set<std::string> used;
+        const auto take = [&](const std::string &text) {
+            for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i) {
+                used.insert(i->str());
+            }
+        };
+        const std::set<std::string> packed(results.begin(), results.end());
+        size_t end = place;
+        for (size_t i = place; i < pieces_.size() && !is_end_of_block(pieces_[i].text); ++i) {
+            end = mentions(pieces_[i].text, packed) ? i : end;
+        }
+        for (size_t i = end; i-- > 0;) {
+            const auto &[text, call] = pieces_[i];
+            if (call && call->instruction && call->instruction->kind == Kind::kSums && call->operands[0] == group) {
+                break;
+            }
+            if (call) {
+                std::ranges::for_each(call->operands, take);
+            } else if (!UnpackedWords().take(text)) {
+                take(text);
+            }
+        }
+        return used;
+    }
+
+    static std::string list_of(const std::array<std::string, 4> &words) {
+        return "{" + words[0] + ", " + words[1] + ", " + words[2] + ", " + words[3] + "}";
+    }
+
+    // What a thread has copied is for a warpgroup's instructions to read, which are of another proxy.
+    std::string after(const Instruction &instruction) const {
+        return instruction.call == kWaitCall && !warpgroups_.empty() ? "\nfence.proxy.async.shared::cta;" : "";
     }
 
     // Where `line` takes a result apart, what is left of it.
     std::string late_words_of(const std::string &line) const {
         std::string moves;
         for (const auto &[word, name] : late_) {
-            if (mentions(line, {word.first}) && mentions(line, {word.second})) {
+            if (name != word.second && mentions(line, {word.first}) && mentions(line, {word.second})) {
                 moves += "mov.b32 " + word.second + ", " + name + ";\n";
             }
         }
@@ -233,8 +343,8 @@ private:
         const auto declared = [](const std::string &name, size_t count) {
             return count == 0 ? "" : ".reg " + name + "<" + std::to_string(count) + ">;\n";
         };
-        return code.substr(0, first) + declared(".b32 %late", late_.size()) + declared(".pred %when", conditions_) +
-               code.substr(first);
+        return code.substr(0, first) + declared(".b32 %late", late_words_) + declared(".pred %when", conditions_) +
+               (warpgroups_.empty() ? "" : warpgroups_.declarations()) + code.substr(first);
     }
 
     // The load goes, and its address is used where the call is.
@@ -257,15 +367,45 @@ private:
             fail_at(pieces_[load.place].text);
         }
         pieces_[load.place].text.clear();
+        shorten_address(address);
         return load.address;
+    }
+
+    // What is copied is at a multiple of 16 bytes: an index of 16-bit elements need not be rounded down to one of 16
+    // bytes first.
+    void shorten_address(const std::string &address) {
+        static const std::regex sum(R"(\s*add\.s64\s+%\w+, %\w+, (%\w+);)");
+        static const std::regex product(R"(\s*mul\.wide\.s32\s+(%\w+), (%\w+), 16;)");
+        static const std::regex shift(R"(\s*shr\.s32\s+%\w+, (%\w+), 3;)");
+        std::smatch of_address, of_bytes, of_index;
+        std::string *bytes = nullptr;
+        const std::string *index = nullptr;
+        if (const std::string *line = defined_by(address); line && std::regex_match(*line, of_address, sum)) {
+            bytes = defined_by(of_address[1]);
+        }
+        if (bytes && std::regex_match(*bytes, of_bytes, product)) {
+            index = defined_by(of_bytes[2]);
+        }
+        if (index && std::regex_match(*index, of_index, shift)) {
+            *bytes = "\tmul.wide.s32 \t" + of_bytes.str(1) + ", " + of_index.str(1) + ", 2;";
+        }
+    }
+
+    // The line that writes a register, if it is the only one; else null.
+    std::string *defined_by(const std::string &name) {
+        const auto place = places_.find(name);
+        return place != places_.end() && written_.at(name) == 1 ? &pieces_[place->second].text : nullptr;
     }
 
     std::vector<Piece> pieces_;
     UnpackedWords words_;
     WideLoads loads_;
     std::map<std::string, int> written_;                               // how often
+    std::map<std::string, size_t> places_;                             // and in which piece, the last time
     std::map<std::pair<std::string, std::string>, std::string> late_;  // (result, word): the word's own register
-    size_t conditions_ = 0;                                            // of copies, and votes
+    size_t late_words_ = 0;
+    size_t conditions_ = 0;  // of copies, and votes
+    WarpgroupCode warpgroups_;
 };
 
 }  // namespace

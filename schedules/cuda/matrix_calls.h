@@ -18,9 +18,9 @@ inline constexpr const char *kBfloat16Call = "hattn_mma_m16n8k16_bf16";
 inline constexpr const char *kMatrixLoadCall = "hattn_load_matrix_m8n8_x4";
 inline constexpr const char *kTransposedLoadCall = "hattn_load_matrix_m8n8_x4_transposed";
 
-// cp.async.cg.shared.global of 16 bytes: of an address in shared memory, in bytes, how many bytes there are to copy, 16
-// or 0, in front of zeros, and the four words that are there as a load from memory has them: the call becomes a copy
-// from where that load is from, and the load goes.
+// cp.async.cg.shared.global of 16 bytes: of an address in shared memory, in bytes, a constant that is added to it, how
+// many bytes there are to copy, 16 or 0, in front of zeros, and the four words that are there as a load from memory has
+// them: the call becomes a copy from where that load is from, and the load goes.
 inline constexpr const char *kCopyCall = "hattn_copy_16_bytes";
 // Likewise, with one more number: if it is not 0. Nothing branches.
 inline constexpr const char *kConditionalCopyCall = "hattn_copy_16_bytes_if";

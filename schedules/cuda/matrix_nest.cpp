@@ -1,7 +1,5 @@
 #include "matrix_nest.h"
 
-#include <map>
-
 #include "warp_matrix.h"
 
 namespace hattn::schedules::cuda {
@@ -152,6 +150,23 @@ Stmt nest_in(Stmt statement) {
 bool is_copy(const Stmt &statement) {
     const ProducerConsumer *stage = statement.as<ProducerConsumer>();
     return stage && stage->is_producer;
+}
+
+Expr at(const Expr &index, const std::map<std::string, Expr> &values) {
+    return simplify(substitute(values, index));
+}
+
+std::vector<Expr> registers_of_a(const Nest &nest, const Expr &lane) {
+    const Expr pair = lane % 4 * 2;
+    std::vector<Expr> registers;
+    for (int upper = 0; upper < 2; ++upper) {
+        for (int half = 0; half < 2; ++half) {
+            const Expr k = pair + 8 * upper;
+            registers.push_back(pair_of(nest.a, at(nest.a->index, {{nest.half, half}, {nest.sum, k}}),
+                                        at(nest.a->index, {{nest.half, half}, {nest.sum, k + 1}})));
+        }
+    }
+    return registers;
 }
 
 Expr pair_of(const Load *from, const Expr &first, const Expr &second) {

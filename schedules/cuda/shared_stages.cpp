@@ -22,6 +22,11 @@ Stmt SharedAccesses::visit(const LetStmt *let) {
     return IRMutator::visit(let);
 }
 
+Expr SharedAccesses::visit(const Let *let) {
+    const ScopedBinding<Interval> bound(bounds_, let->name, bounds_of_expr_in_scope(let->value, bounds_));
+    return IRMutator::visit(let);
+}
+
 Stmt SharedAccesses::visit(const ProducerConsumer *stage) {
     const ScopedValue<bool> inside(inside_, inside_ || (stage->is_producer && others_.count(stage->name)));
     if (inside_) {

@@ -36,6 +36,7 @@ protected:
 
     Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
     Halide::Internal::Stmt visit(const Halide::Internal::LetStmt *let) override;
+    Halide::Expr visit(const Halide::Internal::Let *let) override;
     Halide::Internal::Stmt visit(const Halide::Internal::ProducerConsumer *stage) override;
 
     // Of an access of elements of a type.

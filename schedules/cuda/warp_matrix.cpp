@@ -21,10 +21,6 @@ constexpr int kSmallest = 8;  // rows and columns of what ldmatrix loads, elemen
 
 using Operand = std::vector<Expr>;  // registers of two elements each
 
-Expr at(const Expr &index, const std::map<std::string, Expr> &values) {
-    return simplify(substitute(values, index));
-}
-
 // Where ldmatrix finds its four matrices of 8 x 8: a lane gives the address of row lane % 8 of matrix lane / 8, of
 // which elements lie side by side.
 struct Rows {
@@ -77,7 +73,6 @@ private:
     };
 
     Operand operand_a(const Nest &nest) {
-        const Expr pair = lane_ % 4 * 2;
         const Expr apart = at(nest.a->index, {{nest.sum, 1}}) - at(nest.a->index, {{nest.sum, 0}});
         const Rows rows = {at(nest.a->index, {{lane_name_, lane_ % kSmallest * 4},
                                               {nest.half, lane_ / kSmallest % 2},
@@ -85,15 +80,7 @@ private:
         if (nest.a->name == shared_ && is_const_one(simplify(apart)) && is_aligned(rows.index)) {
             return registers(fragments(rows), 0, 4);
         }
-        Operand operand;
-        for (int upper = 0; upper < 2; ++upper) {
-            for (int half = 0; half < 2; ++half) {
-                const Expr k = pair + kSmallest * upper;
-                operand.push_back(pair_of(nest.a, at(nest.a->index, {{nest.half, half}, {nest.sum, k}}),
-                                          at(nest.a->index, {{nest.half, half}, {nest.sum, k + 1}})));
-            }
-        }
-        return operand;
+        return registers_of_a(nest, lane_);
     }
 
     // Index of element (k, n) of B: lane 4 * n computes column n with matrix_column = n % 2 of thread n / 2.
@@ -205,7 +192,7 @@ private:
 
 }  // namespace
 
-Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops, const std::vector<Stmt> &between) const {
+Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops, const std::vector<Stmt> &between) {
     std::vector<Nest> nests;
     for (const Stmt &loop : loops) {
         const std::optional<Nest> nest = match_nest(loop.as<For>());
@@ -216,6 +203,9 @@ Stmt WarpMatrix::multiply(const std::vector<Stmt> &loops, const std::vector<Stmt
         }
         nests.push_back(*nest);
     }
+    if (warpgroups_) {
+        return warpgroup_products(nests, between, {lane_, warp_}, shared_, *warpgroups_, groups_);
+    }
     return Run(std::move(nests), between, lane_, shared_).calls();
 }
 
@@ -224,6 +214,8 @@ Stmt WarpMatrix::visit(const For *loop) {
         threads_.insert(loop->name);
         if (ends_with(loop->name, ".thread_id_x")) {
             lane_ = is_const(loop->extent, kWarp) ? loop->name : "";
+        } else if (ends_with(loop->name, ".thread_id_y")) {
+            warp_ = loop->name;
         }
     }
     return ends_with(loop->name, kMatrixSum) ? multiply({loop}, {Stmt()}) : IRMutator::visit(loop);
@@ -249,6 +241,10 @@ Stmt WarpMatrix::visit(const Block *block) {
     }
     if (run.empty()) {
         return IRMutator::visit(block);
+    }
+    if (other.defined() && warpgroups_) {
+        between.push_back(other);
+        other = Stmt();
     }
     Stmt products = multiply(run, between);
     if (other.defined()) {

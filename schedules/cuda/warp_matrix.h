@@ -1,11 +1,13 @@
 // A lowering pass: nests of loops that multiply small matrices become instructions for tensor cores.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "Halide.h"
+#include "warpgroup_matrix.h"
 
 namespace hattn::schedules::cuda {
 
@@ -33,8 +35,14 @@ inline constexpr const char *kMatrixColumn = "matrix_column";  // which of a thr
 //
 // Two float32 numbers that are rounded to bfloat16 side by side (number_formats.h) are one call as well.
 //
+// Of warpgroups, nests that follow each other are multiplied by instructions of all four warps (warpgroup_matrix.h).
+//
 // Throws std::runtime_error where there is a loop over matrix_sum that is no such nest.
 class WarpMatrix : public Halide::Internal::IRMutator {
+public:
+    explicit WarpMatrix(std::optional<WarpgroupMatrices> warpgroups = {}) : warpgroups_(warpgroups) {}
+
+private:
     using IRMutator::visit;
 
     Halide::Internal::Stmt visit(const Halide::Internal::For *loop) override;
@@ -45,9 +53,11 @@ class WarpMatrix : public Halide::Internal::IRMutator {
 
     // What is between nests goes before each of them.
     Halide::Internal::Stmt multiply(const std::vector<Halide::Internal::Stmt> &nests,
-                                    const std::vector<Halide::Internal::Stmt> &between) const;
+                                    const std::vector<Halide::Internal::Stmt> &between);
 
-    std::string lane_;               // the loop over threads of a warp around the statement at hand
+    const std::optional<WarpgroupMatrices> warpgroups_;
+    int groups_ = 0;                 // of these, so far
+    std::string lane_, warp_;        // the loops over threads of a warp, and over warps, around the statement at hand
     std::set<std::string> threads_;  // all loops over threads
     std::string shared_;             // the block's shared memory, which Halide makes one array
 };

@@ -61,7 +61,13 @@ Stmt copy_of(const Expr &words, const Expr &word_index, const Expr &when) {
     if (!from.as<Load>() || !to) {
         fail(words);
     }
-    std::vector<Expr> arguments = {to->base * 4, bytes};
+    // What a thread copies is often at one address, and constants added to it.
+    Expr address = simplify(to->base * 4), offset = 0;
+    if (const Add *sum = address.as<Add>(); sum && is_const(sum->b)) {
+        offset = sum->b;
+        address = sum->a;
+    }
+    std::vector<Expr> arguments = {address, offset, bytes};
     const std::string name = unique_name("copied");
     for (int i = 0; i < kWords; ++i) {
         arguments.push_back(Shuffle::make_extract_element(Variable::make(from.type(), name), i));

@@ -4,6 +4,22 @@
 
 namespace hattn::schedules::gpu {
 
+namespace {
+
+// Of which a multiprocessor has two, by registers and shared memory (decision 0090).
+constexpr Tile warpgroup_tile(int rows, int keys, int head, int buffers) {
+    return {.rows = rows,
+            .keys = keys,
+            .head = head,
+            .slices = 4,
+            .thread_rows = 2,
+            .blocks = 2,
+            .warpgroups = true,
+            .buffers = buffers};
+}
+
+}  // namespace
+
 const std::vector<DeviceTarget> &device_targets() {
     static const std::string options = "-no_asserts-no_bounds_query-no_runtime-user_context";
     static const std::string opencl = "x86-64-linux-sse41-opencl" + options;
@@ -64,6 +80,9 @@ const std::vector<DeviceTarget> &device_targets() {
                                    {64, 32, 256, 8, 2}},  // for less than 163 KiB of shared memory
             .matrix_hook_tiles =
                 {{64, 32, 64, 4, 2}, {64, 32, 96, 4, 2}, {64, 32, 128, 4, 2}, {64, 64, 192, 8, 2}, {64, 32, 256, 8, 2}},
+            .warpgroup_flash_tiles = {warpgroup_tile(128, 64, 64, 2), warpgroup_tile(128, 64, 96, 2),
+                                      warpgroup_tile(128, 64, 128, 2), warpgroup_tile(64, 96, 192, 1),
+                                      warpgroup_tile(64, 64, 256, 1)},
             // Four warps share the rows of a kv head, which are few.
             .matrix_split_kv_tiles = {{16, 128, 64, 16, 2},
                                       {16, 64, 96, 16, 2},

@@ -14,6 +14,7 @@ struct DeviceTarget {
     bool compiled_when_loaded = false;                           // kernels are text for a compiler, see loaded_code.h
     std::vector<Tile> flash_tiles, split_kv_tiles, merge_tiles;  // by `head`
     std::vector<Tile> matrix_flash_tiles, matrix_hook_tiles;     // likewise, of tensor cores: without hooks, and with
+    std::vector<Tile> warpgroup_flash_tiles;                     // likewise, of warpgroups, without hooks
     std::vector<Tile> matrix_split_kv_tiles;
     std::vector<Tile> append_tiles;
     std::vector<Tile> plain_tiles;  // of all others; `keys` are all that a tile has

@@ -14,6 +14,10 @@ struct Tile {
     int key_groups = 0;   // threads of a slice that share the keys of a chunk; 0: none, each has all keys
     int blocks = 0;       // of a kernel with key_groups, that a multiprocessor is to have at once; 0: as many as may be
     int head_unroll = 0;  // of the first product, along the head, where that is another
+    // Products on tensor cores by four warps together, which capability 9.0 alone has: wgmma (PTX ISA). Then `blocks`
+    // is as with key_groups.
+    bool warpgroups = false;
+    int buffers = 1;  // of warpgroups: of keys and of values, 2: those of the next chunk come while this one's are used
 };
 
 }  // namespace hattn::schedules::gpu

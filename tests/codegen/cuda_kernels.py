@@ -21,12 +21,15 @@ _COUNTED = {
 }
 _COUNTED_OF_MATRICES = {  # in kernels for tensor cores alone
     "matrix_products": r"mma\.sync",
+    "warpgroup_products": r"wgmma\.mma_async",
     "matrix_loads": r"ldmatrix\.sync",
     "wide_loads": r"ld\.global\.nc\.v4\.b32",
     "narrow_loads": r"ld\.global\.nc\.b16",
     "copies": r"cp\.async\.cg",
     "waits": r"cp\.async\.wait_group",
+    "proxy_fences": r"fence\.proxy\.async",
 }
+_OF_WARPGROUPS = ("warpgroup_products", "proxy_fences")  # not counted where there are none
 
 
 def ptx_of(path):
@@ -39,7 +42,10 @@ def counts(ptx):
         return {name: len(re.findall(rf"^[ \t]*(?:@%\w+ )?{pattern}", ptx, re.MULTILINE)) for name, pattern in patterns.items()}
 
     of_matrices = count(_COUNTED_OF_MATRICES)
-    return {**count(_COUNTED), **(of_matrices if of_matrices["matrix_products"] else {})}
+    if not of_matrices["warpgroup_products"]:
+        of_matrices = {name: number for name, number in of_matrices.items() if name not in _OF_WARPGROUPS}
+    multiplies = of_matrices["matrix_products"] or "warpgroup_products" in of_matrices
+    return {**count(_COUNTED), **(of_matrices if multiplies else {})}
 
 
 def launches(directories):

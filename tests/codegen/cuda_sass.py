@@ -21,9 +21,21 @@ from cuda_kernels import launches, ptx_of
 
 GOLDEN = pathlib.Path(__file__).with_name("cuda_sass.json")
 CAPABILITIES = ("sm_80", "sm_90")
+
+
+def capabilities_of(name):
+    """Those that a kernel is assembled for here: one of warpgroups is for one alone."""
+    return ("sm_90a",) if "_warpgroups" in name else CAPABILITIES
+
+
+def with_capabilities(names):
+    """Of all of them, for parameters of tests."""
+    return [(name, capability) for name in names for capability in capabilities_of(name)]
+
+
 # All for tensor cores, and of those in float32 some, without hooks.
 RECORDED = re.compile(r"(?:flash|split_kv)_cuda_r\d+k\d+s\d+t\d+h(?:64|128|256|\d+_b?float16\w*)$")
-_COUNTED = ("HMMA", "FFMA", "MUFU", "LDSM", "LDS", "STS", "LDG", "LDGSTS", "STG", "BAR")
+_COUNTED = ("HMMA", "HGMMA", "FFMA", "MUFU", "LDSM", "LDS", "STS", "LDG", "LDGSTS", "STG", "BAR")
 _BY_WIDTH = ("LDS", "STS", "LDG", "LDGSTS", "STG")
 _LOCAL = ("LDL", "STL")
 
@@ -70,7 +82,8 @@ def _counts(code):
 def chunk_loop(code, found):
     """The outermost loop that holds the kernel's products: all those of matrices, or most multiply-adds, or of those that are
     there for several types and layouts the one for float32 rows side by side."""
-    root = "HMMA" if any(instruction.root == "HMMA" for instruction in code) else "FFMA"
+    roots = {instruction.root for instruction in code}
+    root = next((of_matrices for of_matrices in ("HGMMA", "HMMA") if of_matrices in roots), "FFMA")
 
     def products(body):
         return sum(code[at].root == root for at in body)
@@ -84,7 +97,7 @@ def chunk_loop(code, found):
         return max(loops, key=lambda body: (wide_loads(body), -len(body)))
     body = max(loops, key=products)
     everywhere = products(range(len(code)))
-    if products(body) < everywhere if root == "HMMA" else 2 * products(body) <= everywhere:
+    if products(body) < everywhere if root != "FFMA" else 2 * products(body) <= everywhere:
         raise ValueError(f"{products(body)} of {everywhere} {root} are in one loop")
     return body
 
@@ -128,7 +141,7 @@ def main(directories):
             with tempfile.NamedTemporaryFile("w", suffix=".ptx") as ptx:
                 ptx.write(ptx_of(launch["ptx"]))
                 ptx.flush()
-                kernels[name] = {capability: measure(ptx.name, capability) for capability in CAPABILITIES}
+                kernels[name] = {capability: measure(ptx.name, capability) for capability in capabilities_of(name)}
     rows = ",\n".join(
         f'  "{name}": {{\n' + ",\n".join(f'    "{capability}": {json.dumps(row)}' for capability, row in of.items()) + "}"
         for name, of in sorted(kernels.items())

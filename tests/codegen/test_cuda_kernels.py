@@ -12,7 +12,7 @@ import pytest
 
 import cuda_tools
 from cuda_kernels import GOLDEN, counts, launches, ptx_of
-from cuda_sass import CAPABILITIES, assembled, registers
+from cuda_sass import assembled, registers, with_capabilities
 from test_inner_loops import KERNELGEN
 
 PTXAS = cuda_tools.find("ptxas")
@@ -69,7 +69,18 @@ def test_what_is_recorded_fits_a_multiprocessor(name):
     assert row["shared_bytes"] <= SHARED_BYTES
 
 
-@pytest.mark.parametrize("name", sorted(name for name in ROWS if "float16" in name))
+@pytest.mark.parametrize("name", sorted(name for name in ROWS if "_warpgroups" in name))
+def test_a_warpgroup_multiplies_whole_matrices(name):
+    """64 rows by all keys of a chunk, and by all elements of a head: an instruction for 16 elements of the head, and for 16 keys. What
+    they read of shared memory has been shown to them wherever copies are waited for."""
+    keys, head = map(int, re.search(r"_r\d+k(\d+)s4t2h(\d+)_", name).groups())
+    row = ROWS[name]
+    assert row["warpgroup_products"] == head // 16 + keys // 16
+    assert row["matrix_products"] == row["matrix_loads"] == 0
+    assert row["proxy_fences"] == row["waits"]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in ROWS if re.search(r"float16(?!_warpgroups)", name)))
 def test_matrices_are_loaded_once_for_several_products(name):
     rows, keys, slices, thread_rows, head = map(int, re.search(r"_r(\d+)k(\d+)s(\d+)t(\d+)h(\d+)_", name).groups())
     row = ROWS[name]
@@ -106,8 +117,7 @@ SPILLED = {
 
 
 @pytest.mark.skipif(PTXAS is None, reason="there is no ptxas")
-@pytest.mark.parametrize("capability", CAPABILITIES)
-@pytest.mark.parametrize("name", sorted(ROWS))
+@pytest.mark.parametrize(("name", "capability"), with_capabilities(sorted(ROWS)))
 def test_ptxas_spills_nothing(ptx, name, capability):
     _, report = assembled(name, ptx_of(ptx(name)), capability, ASSEMBLED)
     spilled = int(re.search(r"(\d+) bytes spill loads", report)[1])

@@ -11,7 +11,7 @@ import cuda_tools
 import sass
 from cuda_kernels import GOLDEN as PTX_GOLDEN
 from cuda_kernels import ptx_of
-from cuda_sass import CAPABILITIES, RECORDED, assemble, assembled, chunk_loop, golden, measure, measured, registers
+from cuda_sass import RECORDED, assemble, assembled, chunk_loop, golden, measure, measured, registers, with_capabilities
 from test_cuda_kernels import ASSEMBLED, ptx  # noqa: F401: a fixture
 from test_inner_loops import KERNELGEN
 
@@ -28,8 +28,7 @@ def test_every_kernel_is_recorded():
 
 @pytest.mark.skipif(not KERNELGEN.exists(), reason="the build has no hattn-kernelgen")
 @pytest.mark.skipif(bool(MISSING), reason=f"there is no {' and no '.join(MISSING)}")
-@pytest.mark.parametrize("capability", CAPABILITIES)
-@pytest.mark.parametrize("name", sorted(KERNELS))
+@pytest.mark.parametrize(("name", "capability"), with_capabilities(sorted(KERNELS)))
 def test_machine_code_is_what_was_recorded(ptx, name, capability):  # noqa: F811
     recorded, here = golden()["ptxas"], cuda_tools.version(cuda_tools.find("ptxas"))
     if here != recorded:
@@ -37,13 +36,17 @@ def test_machine_code_is_what_was_recorded(ptx, name, capability):  # noqa: F811
     assert measured(*assembled(name, ptx_of(ptx(name)), capability, ASSEMBLED)) == KERNELS[name][capability]
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
-@pytest.mark.parametrize("name", sorted(KERNELS))
+@pytest.mark.parametrize(("name", "capability"), with_capabilities(sorted(KERNELS)))
 def test_what_is_recorded_is_one_chunk(name, capability):
     """ptxas has not unrolled the loop: what is in it is what the PTX has for one chunk."""
     row = KERNELS[name][capability]
     assert row["local"] == 0, "arrays of a thread belong into registers"
-    if "float16" in name:
+    if "_warpgroups" in name:
+        assert row["HGMMA"] == PTX[name]["warpgroup_products"]
+        assert "HMMA" not in row and "LDSM" not in row
+        # Copies of the next chunk's keys and values, and in a branch for rows that lie otherwise; a barrier for each wait.
+        assert row["BAR"] == PTX[name]["proxy_fences"] - 1
+    elif "float16" in name:
         assert row["HMMA"] == PTX[name]["matrix_products"]
         assert row["LDSM"] == PTX[name]["matrix_loads"]
     else:
@@ -57,8 +60,7 @@ def takes_rows(name):
     return "split_kv_cuda_r2" in name
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
-@pytest.mark.parametrize("name", sorted(filter(takes_rows, KERNELS)))
+@pytest.mark.parametrize(("name", "capability"), with_capabilities(sorted(filter(takes_rows, KERNELS))))
 def test_rows_are_loaded_in_wide_words(name, capability):
     """Of the loop for float32 rows side by side: eight elements of a thread, of each of its keys and values, are two loads of 16 bytes
     and need no others; what goes through shared memory are sums over them."""

@@ -80,6 +80,14 @@ def test_tensor_cores_of_every_generation(tmp_path):
 
 
 @needs_toolkit
+def test_code_for_one_architecture_alone(tmp_path):
+    """As of warpgroups: machine code for that one, if it is asked for, and no other."""
+    done = assemble(tmp_path, ["one"], KERNEL.replace("sm_80", "sm_90a").replace(".version 7.0", ".version 8.0"))
+    assert done.returncode == 0, done.stderr
+    assert sorted(images((tmp_path / "one.fatbin").read_bytes())) == [(_PTX, 90), (_ELF, 90)]
+
+
+@needs_toolkit
 def test_ptx_that_is_wrong_fails_the_build(tmp_path):
     done = assemble(tmp_path, ["wrong"], KERNEL.replace("ret", "retreat"))
     assert done.returncode != 0

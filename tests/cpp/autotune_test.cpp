@@ -116,7 +116,7 @@ TEST(Space, OfDevicesSplitsTilesThatAreHardlyFull) {
     EXPECT_EQ(of_algorithm(space, "split_kv").size(), 4u);
     for (const Candidate &candidate : space) {
         EXPECT_EQ(json(candidate).get<Candidate>().tile, candidate.tile);
-        EXPECT_EQ(json(candidate).at("tile").size(), 5u);
+        EXPECT_EQ(json(candidate).at("tile").size(), 6u);
     }
 }
 

@@ -17,7 +17,7 @@ using namespace hattn;
 using nlohmann::json;
 
 // The emulated GPU has room for all kernels, as those of capability 9.0.
-const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "232448", 0);
+const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "232448", 0) + setenv("HATTN_STUB_CUDA_CAPABILITY", "90", 0);
 
 constexpr cases::StoredTypes kFloat32 = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32};
 constexpr cases::StoredTypes kFloat16 = test::kStoredTypes[0];

@@ -24,7 +24,7 @@ void copy(const Instruction &instruction, Warp &warp) {
             throw Fault(kIllegalInstruction, "the emulator copies 16 bytes or zeros", lane);
         }
         const int thread = warp.first_thread() + lane;
-        AsyncCopies::Copy copy{to[lane], {}};
+        AsyncCopies::Copy copy{to[lane] + static_cast<uint64_t>(instruction.first_offset), {}};
         if (bytes[lane] != 0) {
             const uint64_t address = from[lane] + static_cast<uint64_t>(instruction.offset);
             std::memcpy(copy.data.data(),

@@ -13,7 +13,7 @@ namespace {
 using namespace hattn;
 
 // Not enough for heads of 256 but in parts.
-const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "165888", 0);
+const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "165888", 0) + setenv("HATTN_STUB_CUDA_CAPABILITY", "90", 0);
 
 struct Kernels {
     hattn_algorithm algorithm;
@@ -24,6 +24,7 @@ struct Kernels {
     bool masked = false;
     int waits = 0;        // for copies
     int spare_waits = 0;  // of these, those for tiles of no chunk
+    const char *forced = "";  // which kernel, where a GPU with warpgroups would take another
 };
 
 constexpr const char *kWithoutBarrier = "HATTN_EMULATED_CUDA_WITHOUT_BARRIER";
@@ -56,7 +57,8 @@ protected:
         cases::TypedProblem problem(c, {"alike", type, type, type, type});
         problem.desc.device = HATTN_CUDA;
         problem.desc.algorithm = algorithm;
-        const test::PlanPtr plan = test::make_plan(test::device_context(), problem.desc);
+        const test::ContextPtr context = test::make_context(1, kernels.forced);
+        const test::PlanPtr plan = test::make_plan(context.get(), problem.desc);
         return test::execute(plan.get(), problem.args);
     }
 };
@@ -95,9 +97,15 @@ TEST_P(Barriers, AndWaitsAreMissed) {
 INSTANTIATE_TEST_SUITE_P(
     All, Barriers,
     testing::Values(Kernels{HATTN_ALGORITHM_FLASH, 15, 5},
-                    Kernels{HATTN_ALGORITHM_FLASH, 10, 7, "on_tensor_cores", 64, false, 3, 1},
-                    Kernels{HATTN_ALGORITHM_FLASH, 13, 8, "on_tensor_cores_in_parts", 256, false, 2},
+                    Kernels{HATTN_ALGORITHM_FLASH, 10, 7, "on_tensor_cores", 64, false, 3, 1,
+                            "kernel=flash_cuda_r128k64s4t4h64_float16"},
+                    Kernels{HATTN_ALGORITHM_FLASH, 13, 8, "on_tensor_cores_in_parts", 256, false, 2, 0,
+                            "kernel=flash_cuda_r64k32s8t2h256_float16"},
                     Kernels{HATTN_ALGORITHM_FLASH, 13, 7, "on_tensor_cores_masked", 64, true, 1},
+                    Kernels{HATTN_ALGORITHM_FLASH, 7, 5, "of_warpgroups", 128, false, 2, 1,
+                            "kernel=flash_cuda_r128k64s4t2h128_float16_warpgroups"},
+                    Kernels{HATTN_ALGORITHM_FLASH, 8, 5, "of_warpgroups_large_heads", 256, false, 3, 1,
+                            "kernel=flash_cuda_r64k64s4t2h256_float16_warpgroups"},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 15, 5},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 18, 8, "on_tensor_cores", 128, false, 2},
                     Kernels{HATTN_ALGORITHM_SPLIT_KV, 23, 8, "on_tensor_cores_masked", 128, true, 1},

@@ -9,6 +9,7 @@
 #include "async_copies.h"
 #include "fault.h"
 #include "warp_forms.h"
+#include "warpgroup_forms.h"
 
 namespace hattn::emulated_cuda {
 
@@ -22,6 +23,7 @@ const Forms &forms() {
         add_async_forms(table);
         add_conversion_forms(table);
         add_warp_forms(table);
+        add_warpgroup_forms(table);
         return table;
     }();
     return all;
@@ -124,9 +126,7 @@ private:
                 std::for_each(operand.words.begin(), operand.words.end(), take);
                 continue;
             }
-            if (result.offset != 0) {
-                throw Fault(kInvalidPtx, "an offset of an address that is not the last");
-            }
+            result.first_offset = result.offset;
             result.offset = operand.words.size() > 1 ? static_cast<int64_t>(constant_bits(operand.words[1])) : 0;
             if (const int parameter = parameter_named(operand.words[0]); parameter >= 0) {
                 result.offset += program_.parameter_offsets[static_cast<size_t>(parameter)];
@@ -150,6 +150,9 @@ private:
             } else if (operands[1].kind == PtxOperand::Kind::kVector) {
                 name = packing(opcode, operands[1].words.size());
             }
+        }
+        if (opcode.starts_with("wgmma.mma_async")) {
+            name = warpgroup_form_name(statement);
         }
         if (const auto found = forms().find(name); found != forms().end()) {
             return found->second;

@@ -18,7 +18,7 @@ namespace {
 using namespace hattn;
 
 // The emulated GPU has room for all kernels, as those of capability 9.0.
-const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "232448", 0);
+const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "232448", 0) + setenv("HATTN_STUB_CUDA_CAPABILITY", "90", 0);
 
 constexpr const char *kDevice = "cuda";
 

@@ -22,7 +22,7 @@ std::string call(const std::string &name, const std::vector<std::string> &operan
 const std::string kMatrices = call(cuda::kMatrixLoadCall, {"%r1"}, "ld.param.v2.b64 {%rd1, %rd2}, [retval0];\n");
 const std::string kUnpacked = "mov.b64 {%r2, %r3}, %rd1;\nmov.b64 {%r4, %r5}, %rd2;\n";
 const std::string kLoad = "ld.global.nc.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1+16];\n";
-const std::string kCopy = call(cuda::kCopyCall, {"%r1", "%r6", "%r2", "%r3", "%r4", "%r5"}, "");
+const std::string kCopy = call(cuda::kCopyCall, {"%r1", "0", "%r6", "%r2", "%r3", "%r4", "%r5"}, "");
 
 TEST(MatrixCalls, BecomeInstructions) {
     EXPECT_EQ(cuda::replace_matrix_calls(kMatrices + kUnpacked),
@@ -37,10 +37,10 @@ TEST(MatrixCalls, BecomeInstructions) {
     EXPECT_EQ(cuda::replace_matrix_calls(call(cuda::kExchangeCall, {"%r1", "2"}, "ld.param.b32 %r3, [retval0];\n")),
               "shfl.sync.bfly.b32 %r3, %r1, 2, 31, -1;\n");
     const std::string registers = "\t.reg .b32 %r<10>;\n";
-    const std::string copy_if = call(cuda::kConditionalCopyCall, {"%r1", "%r6", "%r2", "%r3", "%r4", "%r5", "%r7"}, "");
+    const std::string copy_if = call(cuda::kConditionalCopyCall, {"%r1", "2048", "%r6", "%r2", "%r3", "%r4", "%r5", "%r7"}, "");
     EXPECT_EQ(cuda::replace_matrix_calls(registers + kLoad + copy_if),
               ".reg .pred %when<1>;\n" + registers +
-                  "setp.ne.s32 %when0, %r7, 0;\n@%when0 cp.async.cg.shared.global [%r1], [%rd1+16], 16, %r6;\n");
+                  "setp.ne.s32 %when0, %r7, 0;\n@%when0 cp.async.cg.shared.global [%r1+2048], [%rd1+16], 16, %r6;\n");
     EXPECT_EQ(
         cuda::replace_matrix_calls(registers + call(cuda::kAnyLaneCall, {"%r1"}, "ld.param.b32 %r3, [retval0];\n")),
         ".reg .pred %when<1>;\n" + registers +

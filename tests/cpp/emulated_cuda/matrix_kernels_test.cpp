@@ -198,6 +198,14 @@ const std::vector<cases::StoredTypes> kTypesAlike = {kTypes[0], kTypes[2]};
 
 using Run = std::tuple<cases::Case, cases::StoredTypes, hattn_algorithm>;
 
+// Whether the GPU is one of capability 9.0.
+bool has_warpgroups() {
+    const auto info = test::info_of(test::device_context());
+    return std::ranges::any_of(info.at("devices"), [](const auto &device) {
+        return device.at("name") == "cuda" && device.at("found").at(0).at("capability") == "9.0";
+    });
+}
+
 std::string name_of(const testing::TestParamInfo<Run> &run) {
     const auto &[c, types, algorithm] = run.param;
     return c.name + "__" + types.name + "__" + test::algorithm_name(algorithm);
@@ -413,6 +421,37 @@ TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
     EXPECT_EQ(split_keys(20000, kFloats), 5120);
 }
 
+// They are for GPUs of one capability, and plans take them there alone.
+TEST(MatrixKernelChoice, IsOfWarpgroupsWhereTheGpuHasThem) {
+    if (!has_cuda_kernels()) {
+        GTEST_SKIP() << "the build has no kernels for cuda";
+    }
+    for (const int64_t head : {64, 80, 128, 192, 256}) {
+        cases::Case c = base("warpgroups");
+        c.query_length = c.kv_length = 300;
+        c.key_dim = c.value_dim = head;
+        for (const cases::StoredTypes &types : kTypes) {
+            cases::TypedProblem problem(c, types);
+            problem.desc.device = HATTN_CUDA;
+            const auto plan = test::explanation_of(test::make_plan(test::device_context(), problem.desc).get());
+            EXPECT_EQ(plan.at("tile").at("warpgroups"), has_warpgroups()) << plan;
+            const std::string name = "flash_cuda_r128k64s4t2h128_bfloat16_warpgroups";
+            const test::ContextPtr forced = test::make_context(1, "kernel=" + name);
+            hattn_plan *made = nullptr;
+            const hattn_status status = hattn_plan_create(forced.get(), &problem.desc, &made);
+            const test::PlanPtr owner(made);
+            const bool fits = head <= 128 && problem.desc.dtype == HATTN_BFLOAT16;
+            EXPECT_EQ(status, !fits                ? HATTN_INVALID_ARGUMENT
+                              : has_warpgroups() ? HATTN_OK
+                                                 : HATTN_NOT_SUPPORTED);
+            if (fits && !has_warpgroups()) {
+                EXPECT_EQ(std::string(hattn_last_error(nullptr)),
+                          "HATTN_FORCE: kernel " + name + " is for GPUs of compute capability 9.0, but the device is of another");
+            }
+        }
+    }
+}
+
 // Of two tiles for one size of heads the larger one, where it does not compute many rows that are not there.
 TEST(MatrixKernelChoice, IsOfTheTileWithLessWork) {
     if (!has_cuda_kernels()) {
@@ -429,7 +468,7 @@ TEST(MatrixKernelChoice, IsOfTheTileWithLessWork) {
     };
     EXPECT_EQ(tile_rows(64, 0), 64);
     EXPECT_EQ(tile_rows(65, 0), 128);
-    EXPECT_EQ(tile_rows(130, 0), 64) << "192 rows, not 256";
+    EXPECT_EQ(tile_rows(130, 0), has_warpgroups() ? 128 : 64) << "192 rows, not 256 unless of warpgroups";
     EXPECT_EQ(tile_rows(1100, 0), 128) << "1152 rows either way";
     EXPECT_EQ(tile_rows(1100, 2.0f), 64) << "with hooks there is no other";
 }

@@ -71,6 +71,7 @@ Memory::Memory(Allocations &allocations, size_t shared_bytes)
     : allocations_(allocations),
       shared_(shared_bytes, kNothing),
       under_way_(shared_bytes, false),
+      hidden_(shared_bytes, false),
       shared_log_(shared_bytes) {}
 
 Memory::Place Memory::locate(Space space, uint64_t address, size_t bytes, int lane) {
@@ -117,6 +118,34 @@ void Memory::write(Space space, uint64_t address, const uint8_t *data, size_t by
         check(conflict, "write", space, address, bytes, lane);
         std::memcpy(place.data, data, bytes);
     }
+    if (space == Space::kShared) {
+        hide_from_warpgroups(address, bytes, thread);
+    }
+}
+
+void Memory::hide_from_warpgroups(uint64_t address, size_t bytes, int thread) {
+    std::fill_n(hidden_.begin() + static_cast<std::ptrdiff_t>(address), bytes, true);
+    hidden_by_[thread].emplace_back(address, bytes);
+}
+
+void Memory::show_to_warpgroups(int thread) {
+    for (const auto &[address, bytes] : hidden_by_[thread]) {
+        std::fill_n(hidden_.begin() + static_cast<std::ptrdiff_t>(address), bytes, false);
+    }
+    hidden_by_[thread].clear();
+}
+
+const uint8_t *Memory::for_reading_of_warpgroup(uint64_t address, size_t bytes, int thread, int lane) {
+    const uint8_t *data = for_reading(Space::kShared, address, bytes, thread, lane);
+    const auto first = hidden_.begin() + static_cast<std::ptrdiff_t>(address);
+    if (std::find(first, first + static_cast<std::ptrdiff_t>(bytes), true) !=
+        first + static_cast<std::ptrdiff_t>(bytes)) {
+        throw Fault(kLaunchFailed,
+                    describe("read", Space::kShared, address, bytes) +
+                        " by a warpgroup: no fence.proxy.async behind what was written there",
+                    lane);
+    }
+    return data;
 }
 
 void Memory::start_write(uint64_t address, size_t bytes, int thread, int lane) {
@@ -133,6 +162,7 @@ void Memory::finish_write(uint64_t address, const uint8_t *data, size_t bytes, i
     check(place.log->write(moment_for(Space::kShared), place.offset, bytes, thread), "copy", Space::kShared, address,
           bytes, lane);
     std::memcpy(place.data, data, bytes);
+    hide_from_warpgroups(address, bytes, thread);
 }
 
 void Memory::check_arrived(const char *access, Space space, uint64_t address, size_t bytes, int lane) const {
@@ -174,6 +204,8 @@ void Memory::start_block() {
     now_.first_of_block = now_.interval;
     std::fill(shared_.begin(), shared_.end(), kNothing);
     std::fill(under_way_.begin(), under_way_.end(), false);
+    std::fill(hidden_.begin(), hidden_.end(), false);
+    hidden_by_.clear();
 }
 
 void Memory::pass_barrier() {

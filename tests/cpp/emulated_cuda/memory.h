@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "race_detector.h"
@@ -48,6 +49,10 @@ public:
     void start_write(uint64_t address, size_t bytes, int thread, int lane);
     void finish_write(uint64_t address, const uint8_t *data, size_t bytes, int thread, int lane);
 
+    // For an instruction of a warpgroup, which sees what threads have written when they say so.
+    const uint8_t *for_reading_of_warpgroup(uint64_t address, size_t bytes, int thread, int lane);
+    void show_to_warpgroups(int thread);
+
     void start_launch();
     void start_block();
     void pass_barrier();
@@ -62,10 +67,13 @@ private:
     Moment moment_for(Space space) const;
     void check_arrived(const char *access, Space space, uint64_t address, size_t bytes, int lane) const;
     void next_interval();
+    void hide_from_warpgroups(uint64_t address, size_t bytes, int thread);
 
     Allocations &allocations_;
     std::vector<uint8_t> shared_;
     std::vector<bool> under_way_;  // of its bytes
+    std::vector<bool> hidden_;     // likewise: written, and not shown to warpgroups yet
+    std::map<int, std::vector<std::pair<uint64_t, size_t>>> hidden_by_;  // thread
     AccessLog shared_log_;
     Moment now_;
 };

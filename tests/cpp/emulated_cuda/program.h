@@ -29,7 +29,8 @@ struct Instruction {
     Slot guard = kNoSlot;
     Execute execute = nullptr;   // kNext
     std::vector<Slot> operands;  // destinations first
-    int64_t offset = 0;          // of an address, in bytes
+    int64_t offset = 0;          // of the last address, in bytes
+    int64_t first_offset = 0;    // of one before it
     uint32_t target = 0;         // kBranch: index of an instruction
     int line = 0;
     const std::string *text = nullptr;

@@ -182,7 +182,8 @@ TEST_F(SharedMemory, TunedTilesThatDoNotFitAreNotTaken) {
 TEST_F(SharedMemory, ForcedKernelsThatDoNotFitAreRefused) {
     int refused = 0;
     for (const json &kernel : cuda().at("kernels")) {
-        if (kernel.at("shared_bytes") > kLimit && kernel.at("matrix_type") == "float16" && kernel.at("hooks").empty()) {
+        if (kernel.at("shared_bytes") > kLimit && kernel.at("matrix_type") == "float16" && kernel.at("hooks").empty() &&
+            kernel.at("capability").is_null()) {
             const std::string name = kernel.at("name");
             const test::ContextPtr context = test::make_context(1, "kernel=" + name);
             cases::TypedProblem problem(some_case(40, 64), kFloat16);

@@ -55,6 +55,8 @@ void Warp::start(const uint32_t (&special)[kSpecialRegisters][kLanes]) {
         std::memcpy(lanes<uint32_t>(program_.special[i]), special[i], sizeof(special[i]));
     }
     groups_ = {{0, existing_}};
+    sums_.clear();
+    products_committed_ = true;
     copies_.assign(kLanes, {});
 }
 
@@ -122,6 +124,31 @@ void Warp::stop_at_barrier(const Group &group) {
     stopped_ = true;
 }
 
+void Warp::start_multiplying(const Slot *sums, size_t count) {
+    sums_.insert(sums, sums + count);
+    products_committed_ = false;
+}
+
+void Warp::commit_products() {
+    products_committed_ = true;
+}
+
+void Warp::wait_for_products() {
+    if (!products_committed_) {
+        throw Fault(kLaunchFailed, "products are waited for that are in no group");
+    }
+    sums_.clear();
+}
+
+void Warp::check_products(const Instruction &instruction) const {
+    const bool multiplies = instruction.text->starts_with("wgmma.");
+    for (const Slot operand : instruction.operands) {
+        if (!multiplies && sums_.count(operand) != 0) {
+            fail(instruction, "a sum of products is used that nobody has waited for");
+        }
+    }
+}
+
 // One instruction. False: the group has stopped or ended.
 bool Warp::advance(Group &group) {
     const Instruction &instruction = program_.code[group.next];
@@ -135,6 +162,9 @@ bool Warp::advance(Group &group) {
     switch (instruction.flow) {
     case Flow::kNext:
         if (active_ != 0) {
+            if (!sums_.empty()) {
+                check_products(instruction);
+            }
             try {
                 instruction.execute(instruction, *this);
             } catch (const Fault &fault) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "program.h"
@@ -53,6 +54,11 @@ public:
         return memory_;
     }
     AsyncCopies &copies(int lane);
+    // Products of a warpgroup, whose sums are in so many registers: until they are committed and waited for nothing
+    // else may touch these.
+    void start_multiplying(const Slot *sums, size_t count);
+    void commit_products();
+    void wait_for_products();
 
 private:
     // Threads on the same path.
@@ -65,6 +71,7 @@ private:
     bool advance(Group &group);
     void stop_at_barrier(const Group &group);
     uint32_t guarded(const Instruction &instruction, uint32_t lanes);
+    void check_products(const Instruction &instruction) const;
     [[noreturn]] void fail(const Instruction &instruction, const char *what) const;
 
     const Program &program_;
@@ -81,6 +88,8 @@ private:
     bool stopped_ = false;
     const std::optional<size_t> left_out_;
     std::vector<AsyncCopies> copies_;  // of each lane
+    std::set<Slot> sums_;              // that products are added to
+    bool products_committed_ = true;
 };
 
 }  // namespace hattn::emulated_cuda
