@@ -23,7 +23,7 @@ void from_json(const nlohmann::json &json, Tile &tile) {
         tile.head = json.at("head");
         tile.slices = json.at("slices");
         tile.thread_rows = json.at("thread_rows");
-        tile.warpgroups = json.at("warpgroups");
+        tile.warpgroups = json.value("warpgroups", false);
     } else {
         tile.row_vectors = json.at("row_vectors");
         tile.key_unroll = json.at("key_unroll");

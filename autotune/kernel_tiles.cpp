@@ -57,13 +57,13 @@ bool can_replace(const json &kernel, const json &usual) {
     return usual_tile.head <= tile.head && tile.head <= kMostPadding * usual_tile.head;
 }
 
-// Whether its code is for the device of a shape; see info on `capability`, which the CPU's have not.
+// Whether its code is for the device of a shape.
 bool runs_on(const json &kernel, const json &info, const Shape &shape, const std::string &target) {
-    const json needed = kernel.value("capability", json());
-    return needed.is_null() || needed == row_named(info.at("devices"), target)
-                                             .at("found")
-                                             .at(static_cast<size_t>(shape.device_id))
-                                             .at("capability");
+    if (shape.device == HATTN_CPU || !kernel.at("tile").value("warpgroups", false)) {
+        return true;
+    }
+    const json &found = row_named(info.at("devices"), target).at("found");
+    return found.at(static_cast<size_t>(shape.device_id)).at("warpgroups");
 }
 
 // Those of devices that plans take by themselves: the others are not made for speed, see docs/devices.md.

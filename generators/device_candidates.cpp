@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "attention_stages.h"
+#include "schedules/cuda/warpgroup_layout.h"
 
 namespace hattn::generators {
 
@@ -13,8 +14,9 @@ using DeviceTile = schedules::gpu::Tile;
 
 namespace {
 
-constexpr int kMostThreads = 1024;  // of a work group, on any device
-constexpr int kWarpgroup = 128;     // threads
+constexpr int kMostThreads = 1024;          // of a work group, on any device
+constexpr int kWarpgroup = 128;             // threads
+constexpr int kMostWarpgroupColumns = 256;  // of a product
 
 bool has_choice(KernelKind kind) {
     return kind == KernelKind::kFlash || kind == KernelKind::kSplitKv;
@@ -41,10 +43,6 @@ bool is_own(const std::vector<DeviceKernelSpec> &own, const DeviceKernelSpec &sp
     });
 }
 
-int threads_of(const DeviceKernelSpec &spec) {
-    return spec.tile.rows / spec.tile.thread_rows * spec.tile.slices;
-}
-
 std::string why_no_slices(const DeviceTile &tile) {
     if (tile.rows % tile.thread_rows != 0 || tile.keys % tile.slices != 0) {
         return "rows must be whole blocks of thread_rows, and keys of slices";
@@ -59,7 +57,7 @@ std::string why_no_slices(const DeviceTile &tile) {
 // schedules/cuda/attention.cpp deals them.
 int rows_at_once(const DeviceKernelSpec &spec) {
     const int blocks = spec.tile.head / kAlignedElements;
-    return threads_of(spec) / (blocks & -blocks);
+    return spec.tile.threads() / (blocks & -blocks);
 }
 
 std::string why_no_fragments(const DeviceKernelSpec &spec) {
@@ -80,9 +78,12 @@ std::string why_no_fragments(const DeviceKernelSpec &spec) {
         return "rows and keys must be multiples of " + std::to_string(rows) + ", which threads load at once";
     }
     if (tile.warpgroups &&
-        (tile.slices != kFragmentSlices || tile.thread_rows != 2 || threads_of(spec) % kWarpgroup != 0)) {
+        (tile.slices != kFragmentSlices || tile.thread_rows != 2 || spec.tile.threads() % kWarpgroup != 0)) {
         return "with warpgroups slices must be " + std::to_string(kFragmentSlices) +
                ", thread_rows 2, and threads whole warpgroups of " + std::to_string(kWarpgroup);
+    }
+    if (tile.warpgroups && tile.keys > kMostWarpgroupColumns) {
+        return "with warpgroups keys must be at most " + std::to_string(kMostWarpgroupColumns);
     }
     if (tile.warpgroups && spec.hooks != 0) {
         return "with warpgroups there are no hooks";
@@ -111,8 +112,8 @@ std::string why_illegal(const DeviceTarget &target, const DeviceKernelSpec &spec
                std::to_string(kGranuleKeys);
     }
     const std::string why = spec.multiplies_matrices() ? why_no_fragments(spec) : why_no_slices(tile);
-    if (why.empty() && threads_of(spec) > kMostThreads) {
-        return "a work group would have " + std::to_string(threads_of(spec)) + " threads, but may have " +
+    if (why.empty() && spec.tile.threads() > kMostThreads) {
+        return "a work group would have " + std::to_string(spec.tile.threads()) + " threads, but may have " +
                std::to_string(kMostThreads);
     }
     return why;
@@ -185,7 +186,7 @@ int64_t shared_bytes_of(const DeviceKernelSpec &spec) {
     const DeviceTile &tile = spec.tile;
     const int64_t weights = int64_t{tile.rows} * tile.keys;
     if (tile.warpgroups) {
-        return 2 * (tile.rows + 2 * tile.buffers * tile.keys) * tile.head;
+        return 2 * (tile.rows + 2 * tile.buffers * tile.keys) * schedules::cuda::whole_swizzled_rows(tile.head);
     }
     if (spec.multiplies_matrices()) {
         return 2 * ((tile.rows + 3 * tile.keys) * tile.head + (tile.slices > kFragmentSlices ? weights : 0));
@@ -195,11 +196,11 @@ int64_t shared_bytes_of(const DeviceKernelSpec &spec) {
 
 bool is_worth_trying(const DeviceKernelSpec &spec, const DeviceSpace &space) {
     const DeviceTile &tile = spec.tile;
-    const int threads = threads_of(spec), sums = tile.thread_rows * (tile.keys + tile.head) / tile.slices;
+    const int threads = spec.tile.threads(), sums = tile.thread_rows * (tile.keys + tile.head) / tile.slices;
     return threads >= kFewestThreads && threads <= space.most_threads &&
            sums <= (spec.multiplies_matrices() ? kMostSumsOfMatrices : kMostSums) &&
-           threads * (sums + kOtherRegisters) <= kRegisters && shared_bytes_of(spec) <= space.shared_bytes &&
-           uses_operands_well(spec, space);
+           threads * std::max(tile.blocks, 1) * (sums + kOtherRegisters) <= kRegisters &&
+           shared_bytes_of(spec) <= space.shared_bytes && uses_operands_well(spec, space);
 }
 
 template<typename Visit>

@@ -144,7 +144,8 @@ std::string DeviceKernelSpec::name(const std::string &target) const {
 
 namespace {
 
-// Blocks of a multiprocessor with key groups. With two, what hooks need does not fit in registers.
+// Blocks of a multiprocessor that tiles with `blocks` have with hooks. With two, what those need does not fit in
+// registers.
 constexpr int kBlocksWithHooks = 1;
 
 }  // namespace
@@ -250,8 +251,7 @@ Halide::Module compile_kernel(const DeviceKernelSpec &spec, const DeviceTarget &
     }
     if (const auto &tile = spec.tile; tile.blocks > 0) {
         const int blocks = spec.hooks == 0 ? tile.blocks : std::min(tile.blocks, kBlocksWithHooks);
-        const int threads = tile.slices * (tile.warpgroups ? tile.rows / tile.thread_rows : tile.key_groups);
-        schedules::cuda::ask_for_resident_blocks(module, threads, blocks);
+        schedules::cuda::ask_for_resident_blocks(module, tile.threads(), blocks);
     }
     return module;
 }

@@ -66,7 +66,7 @@ void describe_device_kernels(std::ostream &text) {
         text << ", " << name << " " << column;
     }
     const TensorTypes types;
-    text << "\ndevice tile {rows, keys, head, slices, thread_rows}\n"
+    text << "\ndevice tile {rows, keys, head, slices, thread_rows, warpgroups}\n"
          << "device user context {copy_to_device, initialize_kernels, finalize_kernels, run, ...}\n"
          << "code of " << sizeof(PackedCodeHeader) << " bytes and zlib's, after " << loaded_code::definitions(types);
 }

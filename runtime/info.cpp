@@ -65,6 +65,7 @@ ordered_json found_json(const DeviceTargetInfo &target, const TuningTable &tunin
         ordered_json device = {{"device_id", id}};
         device.update(device_stamp_json(stamp));
         device["shared_bytes"] = driver.shared_bytes(id);
+        device["warpgroups"] = device_limits(target, id).warpgroups;
         device["tuning_entries"] = tuning.entries_of_device(stamp.key());
         found.push_back(std::move(device));
     }

@@ -96,8 +96,9 @@ void read_tile(const Value &tile, TuningEntry &entry) {
         entry.tile = {extent("rows"), extent("keys"), extent("row_vectors"), extent("key_unroll"),
                       extent("value_unroll")};
     } else {
-        entry.device_tile = {extent("rows"),   extent("keys"),        extent("head"),
-                             extent("slices"), extent("thread_rows"), truth_member(tile, "warpgroups")};
+        entry.device_tile = {extent("rows"),        extent("keys"),
+                             extent("head"),        extent("slices"),
+                             extent("thread_rows"), tile.HasMember("warpgroups") && truth_member(tile, "warpgroups")};
     }
 }
 

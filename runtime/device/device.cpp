@@ -63,7 +63,14 @@ struct Answer {
     std::string unusable;
     int64_t shared_bytes = 0, compute_units = 0;
     bool warpgroups = false;
+    std::string about = {};
 };
+
+// Whether a driver takes PTX with instructions of warpgroups, which is of version 8.0.
+bool knows_warpgroups(const DeviceIdentity &identity) {
+    constexpr int kDriver = 12000;
+    return identity.capability == kWarpgroupCapability && std::stoi(identity.driver) >= kDriver;
+}
 
 const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
     static std::mutex mutex;
@@ -79,7 +86,10 @@ const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {
         answer.shared_bytes = driver.shared_bytes(device_id);
         const DeviceIdentity identity = driver.identity(device_id);
         answer.compute_units = identity.compute_units;
-        answer.warpgroups = target.device == HATTN_CUDA && identity.capability == kWarpgroupCapability;
+        if (target.device == HATTN_CUDA) {
+            answer.warpgroups = knows_warpgroups(identity);
+            answer.about = "compute capability " + identity.capability + " and driver " + identity.driver;
+        }
     }
     return answers.emplace(key, std::move(answer)).first->second;
 }
@@ -111,7 +121,7 @@ const std::string &device_unusable(const DeviceTargetInfo &target, int32_t devic
 
 DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id) {
     const Answer &answer = answer_of(target, device_id);
-    return {target, answer.shared_bytes, answer.compute_units, answer.warpgroups};
+    return {target, answer.shared_bytes, answer.compute_units, answer.warpgroups, answer.about.c_str()};
 }
 
 const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {

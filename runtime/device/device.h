@@ -22,13 +22,14 @@ struct DeviceLimits {
     int64_t shared_bytes;   // the most that a work group may take
     int64_t compute_units;  // that work groups run on
     bool warpgroups;        // runs kernels of these, see DeviceTile
+    const char *about;      // what that follows from; lives as long as the process
 
-    // Whether a kernel's code is for it, and fits it.
-    bool has_room_for(const DeviceKernelInfo &kernel) const {
-        return kernel.shared_bytes <= shared_bytes && runs(kernel);
-    }
+    // Whether a kernel's code is for it, and whether it fits.
     bool runs(const DeviceKernelInfo &kernel) const {
         return warpgroups || !kernel.tile.warpgroups;
+    }
+    bool has_room_for(const DeviceKernelInfo &kernel) const {
+        return kernel.shared_bytes <= shared_bytes;
     }
 };
 // Of one that works. It is asked once.

@@ -174,7 +174,7 @@ const DeviceKernelInfo *kernel_with(const TuningEntry &entry, const DeviceKernel
     for_each_device_kernel(packs, [&](const DeviceKernelInfo &kernel) {
         if (computes(kernel.kind, entry.algorithm) && std::string_view(kernel.target) == usual.target &&
             kernel.tile == tile && serves(kernel.hooks, problem.hooks) && kernel.matrix_type == usual.matrix_type &&
-            takes(kernel, demand_of(problem)) && device.has_room_for(kernel) &&
+            takes(kernel, demand_of(problem)) && device.runs(kernel) && device.has_room_for(kernel) &&
             (!found || __builtin_popcount(kernel.hooks) < __builtin_popcount(found->hooks))) {
             found = &kernel;
         }

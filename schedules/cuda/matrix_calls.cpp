@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "call_sequence.h"
 #include "generators/number_formats.h"
 #include "ptx_lines.h"
 #include "warpgroup_calls.h"
@@ -16,111 +17,6 @@
 namespace hattn::schedules::cuda {
 
 namespace {
-
-constexpr size_t kMostOperands = 80;
-
-enum class Kind {
-    kProduct,
-    kLoad,
-    kCopy,
-    kConditionalCopy,
-    kOrder,
-    kConversion,
-    kExchange,
-    kVote,
-    // warpgroup_calls.h
-    kSums,
-    kMemoryProducts,
-    kRegisterProducts,
-    kResult,
-};
-
-struct Instruction {
-    const char *call, *name;
-    size_t operands;
-    Kind kind;
-};
-// Of two that start alike the longer one first.
-constexpr Instruction kInstructions[] = {
-    {kFloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 10, Kind::kProduct},
-    {kBfloat16Call, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 10, Kind::kProduct},
-    {kTransposedLoadCall, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", 1, Kind::kLoad},
-    {kMatrixLoadCall, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", 1, Kind::kLoad},
-    {kConditionalCopyCall, "cp.async.cg.shared.global", 8, Kind::kConditionalCopy},
-    {kCopyCall, "cp.async.cg.shared.global", 7, Kind::kCopy},
-    {kCommitCall, "cp.async.commit_group", 0, Kind::kOrder},
-    {kWaitCall, "cp.async.wait_group", 1, Kind::kOrder},
-    {kBfloat16PairCall, "cvt.rn.bf16x2.f32", 2, Kind::kConversion},
-    {kAnyLaneCall, "vote.sync.any.pred", 1, Kind::kVote},
-    {kExchangeCall, "shfl.sync.bfly.b32", 2, Kind::kExchange},
-    {kWarpgroupSumsCall, "", 6, Kind::kSums},
-    {kWarpgroupFenceCall, "wgmma.fence.sync.aligned", 0, Kind::kOrder},
-    {kWarpgroupMemoryCall, "", 9, Kind::kMemoryProducts},
-    {kWarpgroupRegistersCall, "", 11, Kind::kRegisterProducts},
-    {kWarpgroupCommitCall, "wgmma.commit_group.sync.aligned", 0, Kind::kOrder},
-    {kWarpgroupWaitCall, "wgmma.wait_group.sync.aligned", 1, Kind::kOrder},
-    {kWarpgroupResultCall, "", 2, Kind::kResult},
-};
-
-const Instruction *instruction_in(const std::string &line) {
-    for (const Instruction &instruction : kInstructions) {
-        if (line.find(instruction.call) != std::string::npos) {
-            return &instruction;
-        }
-    }
-    return nullptr;
-}
-
-// One call: from "{ // callseq" to "}", which LLVM writes as
-//
-//     .param .b32 param0;                          for each operand
-//     st.param.b32 [param0], %r1;
-//     .param .align 16 .b8 retval0[16];
-//     call.uni (retval0), NAME, (param0, ...);
-//     ld.param.v2.b64 {%rd1, %rd2}, [retval0];
-//
-// and with one result, which is a .b32 and may be unused, ld.param.b32 %r2, [retval0].
-class CallSequence {
-public:
-    void take(const std::string &line) {
-        static const std::regex store(R"(\s*st\.param\.b32\s+\[param(\d+)\], (\S+);)");
-        static const std::regex load(R"(\s*ld\.param\.v2\.b64\s+\{(%rd\d+), (%rd\d+)\}, \[retval0\];)");
-        static const std::regex load_word(R"(\s*ld\.param\.b32\s+(%r\d+), \[retval0\];)");
-        std::smatch match;
-        if (std::regex_match(line, match, store)) {
-            const size_t operand = std::stoul(match[1]);
-            if (operand >= kMostOperands) {
-                fail_at(line);
-            }
-            operands.resize(std::max(operands.size(), operand + 1));
-            operands[operand] = match[2];
-        } else if (std::regex_match(line, match, load)) {
-            results = {match[1], match[2]};
-        } else if (std::regex_match(line, match, load_word)) {
-            word = match[1];
-        } else if (line.find("call.uni") != std::string::npos) {
-            instruction = instruction_in(line);
-        }
-        text += line + "\n";
-    }
-
-    void check() const {
-        const Kind kind = instruction->kind;
-        const bool has_results = kind == Kind::kProduct || kind == Kind::kLoad || kind == Kind::kResult;
-        const bool has_word = kind == Kind::kConversion || kind == Kind::kExchange || kind == Kind::kVote;
-        if (results[0].empty() == has_results || (has_word && word.empty()) ||
-            operands.size() < instruction->operands ||
-            std::any_of(operands.begin(), operands.end(), [](auto &o) { return o.empty(); })) {
-            fail_at(text);
-        }
-    }
-
-    std::string text;
-    std::vector<std::string> operands;
-    std::array<std::string, 2> results;
-    std::string word;                          // the only result
-    const Instruction *instruction = nullptr;  // null: a call of another function
-};
 
 // Device code in pieces: lines, and calls in their place.
 class DeviceCode {
@@ -157,7 +53,7 @@ public:
             if (const auto &call = pieces_[i].call; call && call->instruction) {
                 call->check();
                 packed.insert(call->results.begin(), call->results.end());
-                if (call->instruction->kind == Kind::kSums) {
+                if (call->instruction->kind == InstructionKind::kSums) {
                     warpgroups_.take_sums(call->operands);
                 }
             }
@@ -203,31 +99,31 @@ private:
                           &a1 = operands[5], &a2 = operands[6], &a3 = operands[7], &b0 = operands[8], &b1 = operands[9];
         const std::string name = call.instruction->name;
         switch (call.instruction->kind) {
-        case Kind::kOrder:
+        case InstructionKind::kOrder:
             return name + (c0.empty() ? ";" : " " + c0 + ";") + after(*call.instruction);
-        case Kind::kCopy:
+        case InstructionKind::kCopy:
             return copy(place, {c3, a0, a1, a2}, copied);
-        case Kind::kConditionalCopy: {
+        case InstructionKind::kConditionalCopy: {
             const std::string when = new_condition();
             return "setp.ne.s32 " + when + ", " + a3 + ", 0;\n@" + when + " " + copy(place, {c3, a0, a1, a2}, copied);
         }
-        case Kind::kVote: {
+        case InstructionKind::kVote: {
             const std::string when = new_condition();
             return "setp.ne.s32 " + when + ", " + c0 + ", 0;\n" + name + " " + when + ", " + when + ", -1;\nselp.b32 " +
                    call.word + ", 1, 0, " + when + ";";
         }
-        case Kind::kConversion:
+        case InstructionKind::kConversion:
             return name + " " + call.word + ", " + c1 + ", " + c0 + ";";
-        case Kind::kExchange:
+        case InstructionKind::kExchange:
             return name + " " + call.word + ", " + c0 + ", " + c1 + ", 31, -1;";
-        case Kind::kLoad:
+        case InstructionKind::kLoad:
             return name + " " + list_of(words_of(place)) + ", [" + c0 + "];";
-        case Kind::kSums:
+        case InstructionKind::kSums:
             return warpgroups_.sums(call.operands);
-        case Kind::kMemoryProducts:
-        case Kind::kRegisterProducts:
-            return warpgroups_.products(call.operands, call.instruction->kind == Kind::kMemoryProducts);
-        case Kind::kResult:
+        case InstructionKind::kMemoryProducts:
+        case InstructionKind::kRegisterProducts:
+            return warpgroups_.products(call.operands, call.instruction->kind == InstructionKind::kMemoryProducts);
+        case InstructionKind::kResult:
             return "";  // is where sums are
         default:
             return name + " " + list_of(words_of(place)) + ", {" + a0 + ", " + a1 + ", " + a2 + ", " + a3 + "}, {" +
@@ -269,16 +165,16 @@ private:
     void place_results() {
         for (size_t i = 0; i < pieces_.size(); ++i) {
             const auto &call = pieces_[i].call;
-            if (!call || !call->instruction || call->instruction->kind != Kind::kResult) {
+            if (!call || !call->instruction || call->instruction->kind != InstructionKind::kResult) {
                 continue;
             }
-            const std::set<std::string> used = used_before(i, call->operands[0], call->results);
+            const auto used = used_before(i, call->operands[0], call->results);
             size_t element = 0;
             for (const std::string &result : call->results) {
                 for (const std::string &name : words_.of(result)) {
                     const bool is_free =
                         written_.at(name) == 1 ||
-                        (warpgroups_.begins_in(call->operands, element, name) && used.count(name) == 0);
+                        (used && used->count(name) == 0 && warpgroups_.begins_in(call->operands, element, name));
                     late_[{result, name}] = warpgroups_.place(call->operands, element++, is_free ? name : "");
                 }
             }
@@ -286,9 +182,9 @@ private:
     }
 
     // What lines and calls mention from the last sums of a group to where a result of it, of a call at a place, is
-    // taken apart.
-    std::set<std::string> used_before(size_t place, const std::string &group,
-                                      const std::array<std::string, 2> &results) const {
+    // taken apart; nothing where that is in another block.
+    std::optional<std::set<std::string>> used_before(size_t place, const std::string &group,
+                                                     const std::array<std::string, 2> &results) const {
         static const std::regex name(R"(%\w+)");
         std::set<std::string> used;
         const auto take = [&](const std::string &text) {
@@ -297,13 +193,17 @@ private:
             }
         };
         const std::set<std::string> packed(results.begin(), results.end());
-        size_t end = place;
+        size_t end = place;  // where the results are taken apart
         for (size_t i = place; i < pieces_.size() && !is_end_of_block(pieces_[i].text); ++i) {
             end = mentions(pieces_[i].text, packed) ? i : end;
         }
+        if (end == place) {
+            return {};
+        }
         for (size_t i = end; i-- > 0;) {
             const auto &[text, call] = pieces_[i];
-            if (call && call->instruction && call->instruction->kind == Kind::kSums && call->operands[0] == group) {
+            if (call && call->instruction && call->instruction->kind == InstructionKind::kSums &&
+                call->operands[0] == group) {
                 break;
             }
             if (call) {
@@ -413,7 +313,7 @@ private:
 std::string replace_matrix_calls(const std::string &ptx) {
     const std::string result = DeviceCode(ptx).with_instructions();
     std::vector<const char *> calls = {generators::kBfloat16BitsCall};  // by themselves
-    for (const Instruction &instruction : kInstructions) {
+    for (const Instruction &instruction : instructions()) {
         calls.push_back(instruction.call);
     }
     for (const char *call : calls) {

@@ -124,6 +124,9 @@ Stmt OverlaidTiles::visit(const Allocate *allocation) {
         const int buffers = tile == tiles_.first ? 1 : tiles_.buffers;
         end = aligned(end + buffers * aligned(tile_bytes(tiles_, tile)));
     }
+    if (all.at(tiles_.next).first != 0) {
+        throw std::runtime_error("the keys are not the first in shared memory");
+    }
     // Behind the keys, whose memory others have too when they are gone.
     const std::string &output = tiles_.stored.stage;
     first[output] = first.at(tiles_.now);
@@ -132,7 +135,7 @@ Stmt OverlaidTiles::visit(const Allocate *allocation) {
         const int64_t begin = moved == first.end() ? range.first : moved->second;
         const int64_t length = range.end - range.first;
         end = std::max(end, begin + length);
-        if (moved == first.end() && range.end > first.at(tiles_.now)) {
+        if (moved == first.end() && range.end > all.at(tiles_.next).end) {
             throw std::runtime_error("shared memory behind the keys is that of " + stage);
         }
     }

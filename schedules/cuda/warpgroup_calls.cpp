@@ -79,8 +79,9 @@ bool WarpgroupCode::begins_in(const Operands &operands, size_t element, const st
 std::string WarpgroupCode::place(const Operands &operands, size_t element, const std::string &name) {
     const int tile = number(operands[1]);
     std::string &place = places_[operands[0]][tile][element];
-    if (!place.empty()) {
-        fail_at("a result of a warpgroup is there twice: " + operands[0] + " " + operands[1]);
+    const auto group = sums_.find(operands[0]);
+    if (!place.empty() || group == sums_.end() || group->second.count(tile) == 0) {
+        fail_at("a result of a warpgroup is there twice, or without sums: " + operands[0] + " " + operands[1]);
     }
     place = name.empty() ? accumulator(operands[0], tile, static_cast<int>(element)) : name;
     return place;

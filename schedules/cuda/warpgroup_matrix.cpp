@@ -30,6 +30,28 @@ struct Sums {
 // Those of an instruction, by its tiles.
 using Group = std::vector<Sums>;
 
+// Whether a statement touches an array.
+class Touches : public IRVisitor {
+public:
+    explicit Touches(const std::string &array) : array_(array) {}
+    bool found = false;
+
+private:
+    using IRVisitor::visit;
+
+    void visit(const Load *load) override {
+        found = found || load->name == array_;
+        IRVisitor::visit(load);
+    }
+
+    void visit(const Store *store) override {
+        found = found || store->name == array_;
+        IRVisitor::visit(store);
+    }
+
+    const std::string &array_;
+};
+
 class Products {
 public:
     Products(const WarpLoops &loops, const std::string &shared, const WarpgroupMatrices &matrices)
@@ -77,6 +99,14 @@ public:
             all.push_back(products(groups_[i], first_group + static_cast<int>(i)));
         }
         all.push_back(warpgroup_call(kWarpgroupCommitCall));
+        for (const Stmt &other : between) {
+            Touches sums(product_of(groups_[0]));
+            other.accept(&sums);
+            if (sums.found) {
+                throw std::runtime_error("what is between products of a warpgroup uses their sums: " +
+                                         product_of(groups_[0]));
+            }
+        }
         all.insert(all.end(), between.begin(), between.end());
         all.push_back(warpgroup_call(kWarpgroupWaitCall, {0}));
         for (size_t i = 0; i < groups_.size(); ++i) {

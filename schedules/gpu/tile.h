@@ -18,6 +18,11 @@ struct Tile {
     // is as with key_groups.
     bool warpgroups = false;
     int buffers = 1;  // of warpgroups: of keys and of values, 2: those of the next chunk come while this one's are used
+
+    // Of a work group.
+    int threads() const {
+        return slices * (key_groups > 0 ? key_groups : rows / thread_rows);
+    }
 };
 
 }  // namespace hattn::schedules::gpu

@@ -108,6 +108,15 @@ TEST(Space, InvariantOnesKeepChunksAndSplits) {
 
 const Tile kDevicePrefill{16, 32, 1, 1, 1, 64, 8, 2}, kDeviceDecode{8, 32, 1, 1, 1, 64, 8, 1};
 
+TEST(Space, OfDevicesKeepsWhetherTilesAreOfWarpgroups) {
+    for (const bool warpgroups : {false, true}) {
+        Candidate candidate{"flash", kDevicePrefill};
+        candidate.tile.warpgroups = warpgroups;
+        EXPECT_EQ(json(candidate).get<Candidate>().tile, candidate.tile);
+        EXPECT_EQ(json(candidate).at("tile").at("warpgroups"), warpgroups);
+    }
+}
+
 TEST(Space, OfDevicesSplitsTilesThatAreHardlyFull) {
     Shape shape = some_shape(1, 600);
     shape.device = HATTN_OPENCL;

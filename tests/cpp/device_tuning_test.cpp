@@ -79,6 +79,15 @@ TEST_P(DeviceTuning, AnEntryDecidesAboutClassesNearIts) {
     EXPECT_NE(explain(file.path(), c, HATTN_ALGORITHM_AUTO, true).at("decided_by"), "machine") << "on the CPU";
 }
 
+// As they were written before there were tiles of warpgroups.
+TEST_P(DeviceTuning, AnEntryNeedNotSayWarpgroups) {
+    const cases::Case c = some_case(1, 700);
+    json choice = choice_of(c, HATTN_ALGORITHM_FLASH);
+    ASSERT_EQ(choice["tile"].erase("warpgroups"), 1u);
+    const test::TuningFile file(test::tuning_document({entry_for(c, choice)}));
+    EXPECT_EQ(explain(file.path(), c).at("decided_by"), "machine");
+}
+
 TEST_P(DeviceTuning, AnEmptyChoiceLeavesTheRule) {
     const cases::Case c = some_case(1, 700);
     const test::TuningFile file(test::tuning_document({entry_for(c, nullptr)}));

@@ -57,6 +57,18 @@ def test_candidates_are_for_the_problems(kernelgen, device):
     assert deep.candidate_names(kernelgen, device, problems_on(device, "int8")) == names
 
 
+@pytest.mark.parametrize("has_warpgroups", [False, True])
+def test_candidates_of_warpgroups_are_for_gpus_that_have_them(kernelgen, monkeypatch, has_warpgroups):
+    if not kernels_of("cuda"):
+        pytest.skip("the build has no kernels for cuda")
+    monkeypatch.setattr(deep, "_has_warpgroups", lambda _: has_warpgroups)
+    names = deep.candidate_names(kernelgen, "cuda", problems_on("cuda", "float16"))
+    found = [name for name in names if name.endswith("_warpgroups")]
+    assert bool(found) == has_warpgroups and all(name.endswith("h64_float16_warpgroups") for name in found)
+    results = [{"replaces_default": True, "fastest": 0, "candidates": [{"plan": f"{name}/x"}]} for name in found]
+    assert deep.winners(results, found, "cuda") == sorted(found), "there are none with hooks"
+
+
 def test_what_does_not_compile_is_left_out(kernelgen, tmp_path):
     """The reason is told, and the others are packed."""
     names = ["flash_cuda_r32k33s8t2h32", "flash_opencl_r8k48s8t2h32", "flash_cuda_r1k1s1"]

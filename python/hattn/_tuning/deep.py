@@ -67,6 +67,13 @@ def _kernels(device: str) -> List[Kernel]:
     return kernels
 
 
+def _has_warpgroups(device: str) -> bool:
+    """Whether it runs kernels of these; of one that is not there, no."""
+    found = next(row["found"] for row in hattn.info()["devices"] if row["name"] == _name_of(device))
+    number = int(device.partition(":")[2] or 0)
+    return number < len(found) and bool(found[number]["warpgroups"])
+
+
 def _class_of(kernel: Kernel) -> Tuple[int, Optional[str]]:
     """Heads of which size a device's kernel holds, and what its tensor cores multiply."""
     return kernel["tile"]["head"], kernel["matrix_type"]
@@ -86,13 +93,14 @@ def _usual_class(kernels: List[Kernel], kind: str, shape: Shape) -> Optional[Tup
 
 
 def _device_candidates(kernelgen: pathlib.Path, device: str, problems: List[Problem]) -> Iterator[str]:
-    """Those for heads and types as the problems have them."""
+    """Those for heads and types as the problems have them, and for this device."""
     kernels = _kernels(device)
+    warpgroups = _has_warpgroups(device)
     for kind in DEVICE_KINDS:
         classes = {_usual_class(kernels, kind, shape) for problem in problems for shape in problem.shapes}
         for name in _run(kernelgen, "candidates", _name_of(device), kind).split():
-            found = re.search(r"h(\d+)(?:_(\w+))?$", name)
-            if found and (int(found[1]), found[2]) in classes:
+            found = re.search(r"h(\d+)(?:_(b?float16))?(_warpgroups)?$", name)
+            if found and (int(found[1]), found[2]) in classes and (warpgroups or not found[3]):
                 yield name
 
 
@@ -155,7 +163,7 @@ def winners(results: List[Result], compiled: List[str], device: str = "cpu") -> 
         for name in chosen(results, compiled)
         for kind in KINDS
         if name.startswith(f"{kind}_")
-        for hooks in _hook_sets(kind, kernels)
+        for hooks in (_hook_sets(kind, kernels) if not name.endswith("_warpgroups") else {""})
     )
 
 

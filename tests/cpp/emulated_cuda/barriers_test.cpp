@@ -22,8 +22,8 @@ struct Kernels {
     const char *on_tensor_cores = nullptr;  // how
     int64_t head = 64;
     bool masked = false;
-    int waits = 0;        // for copies
-    int spare_waits = 0;  // of these, those for tiles of no chunk
+    int waits = 0;            // for copies
+    int spare_waits = 0;      // of these, those for tiles of no chunk
     const char *forced = "";  // which kernel, where a GPU with warpgroups would take another
 };
 

@@ -126,6 +126,9 @@ private:
                 std::for_each(operand.words.begin(), operand.words.end(), take);
                 continue;
             }
+            if (result.offset != 0 && !statement.opcode.starts_with("cp.async")) {
+                throw Fault(kInvalidPtx, "an offset of an address that is not the last");
+            }
             result.first_offset = result.offset;
             result.offset = operand.words.size() > 1 ? static_cast<int64_t>(constant_bits(operand.words[1])) : 0;
             if (const int parameter = parameter_named(operand.words[0]); parameter >= 0) {

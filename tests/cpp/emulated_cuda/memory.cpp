@@ -71,7 +71,8 @@ Memory::Memory(Allocations &allocations, size_t shared_bytes)
     : allocations_(allocations),
       shared_(shared_bytes, kNothing),
       under_way_(shared_bytes, false),
-      hidden_(shared_bytes, false),
+      writers_(shared_bytes, 0),
+      shown_before_(shared_bytes, 0),
       shared_log_(shared_bytes) {}
 
 Memory::Place Memory::locate(Space space, uint64_t address, size_t bytes, int lane) {
@@ -124,22 +125,28 @@ void Memory::write(Space space, uint64_t address, const uint8_t *data, size_t by
 }
 
 void Memory::hide_from_warpgroups(uint64_t address, size_t bytes, int thread) {
-    std::fill_n(hidden_.begin() + static_cast<std::ptrdiff_t>(address), bytes, true);
-    hidden_by_[thread].emplace_back(address, bytes);
+    const auto writer = static_cast<size_t>(thread);
+    shown_.resize(std::max(shown_.size(), writer + 1));
+    std::fill_n(writers_.begin() + static_cast<std::ptrdiff_t>(address), bytes, static_cast<uint16_t>(writer + 1));
+    std::fill_n(shown_before_.begin() + static_cast<std::ptrdiff_t>(address), bytes, shown_[writer]);
 }
 
 void Memory::show_to_warpgroups(int thread) {
-    for (const auto &[address, bytes] : hidden_by_[thread]) {
-        std::fill_n(hidden_.begin() + static_cast<std::ptrdiff_t>(address), bytes, false);
-    }
-    hidden_by_[thread].clear();
+    const auto writer = static_cast<size_t>(thread);
+    shown_.resize(std::max(shown_.size(), writer + 1));
+    ++shown_[writer];
 }
 
 const uint8_t *Memory::for_reading_of_warpgroup(uint64_t address, size_t bytes, int thread, int lane) {
     const uint8_t *data = for_reading(Space::kShared, address, bytes, thread, lane);
-    const auto first = hidden_.begin() + static_cast<std::ptrdiff_t>(address);
-    if (std::find(first, first + static_cast<std::ptrdiff_t>(bytes), true) !=
-        first + static_cast<std::ptrdiff_t>(bytes)) {
+    const auto is_hidden = [&](uint64_t byte) {
+        return writers_[byte] != 0 && shown_[writers_[byte] - 1u] == shown_before_[byte];
+    };
+    bool hidden = false;
+    for (uint64_t byte = address; byte < address + bytes; ++byte) {
+        hidden = hidden || is_hidden(byte);
+    }
+    if (hidden) {
         throw Fault(kLaunchFailed,
                     describe("read", Space::kShared, address, bytes) +
                         " by a warpgroup: no fence.proxy.async behind what was written there",
@@ -204,8 +211,7 @@ void Memory::start_block() {
     now_.first_of_block = now_.interval;
     std::fill(shared_.begin(), shared_.end(), kNothing);
     std::fill(under_way_.begin(), under_way_.end(), false);
-    std::fill(hidden_.begin(), hidden_.end(), false);
-    hidden_by_.clear();
+    std::fill(writers_.begin(), writers_.end(), 0);
 }
 
 void Memory::pass_barrier() {

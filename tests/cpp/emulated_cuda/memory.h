@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "race_detector.h"
@@ -72,8 +71,10 @@ private:
     Allocations &allocations_;
     std::vector<uint8_t> shared_;
     std::vector<bool> under_way_;  // of its bytes
-    std::vector<bool> hidden_;     // likewise: written, and not shown to warpgroups yet
-    std::map<int, std::vector<std::pair<uint64_t, size_t>>> hidden_by_;  // thread
+    // Of its bytes: which thread wrote it last, counted from 1, and after how many times of showing what it had written
+    // to warpgroups; and of threads how often they have done so.
+    std::vector<uint16_t> writers_;
+    std::vector<uint32_t> shown_before_, shown_;
     AccessLog shared_log_;
     Moment now_;
 };

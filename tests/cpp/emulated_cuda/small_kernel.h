@@ -9,7 +9,8 @@
 
 namespace hattn::emulated_cuda {
 
-// A kernel with one parameter, a pointer in %rd1 to global memory, and %r1 the thread; registers %p %rs %r %rd 0 to 31.
+// A kernel with one parameter, a pointer in %rd1 to global memory, and %r1 the thread; registers %p %rs %rd 0 to 31, %r
+// 0 to 63.
 inline Program small_kernel(const std::string &body) {
     const std::string text = R"(
 .version 7.0
@@ -20,7 +21,7 @@ inline Program small_kernel(const std::string &body) {
 {
     .reg .pred %p<32>;
     .reg .b16 %rs<32>;
-    .reg .b32 %r<32>;
+    .reg .b32 %r<64>;
     .reg .b64 %rd<32>;
     ld.param.b64 %rd1, [kernel_param_0];
     mov.u32 %r1, %tid.x;

@@ -57,6 +57,7 @@ void Warp::start(const uint32_t (&special)[kSpecialRegisters][kLanes]) {
     groups_ = {{0, existing_}};
     sums_.clear();
     products_committed_ = true;
+    products_fenced_ = false;
     copies_.assign(kLanes, {});
 }
 
@@ -120,11 +121,21 @@ void Warp::stop_at_barrier(const Group &group) {
     if (group.lanes != existing_ || guarded(program_.code[group.next], group.lanes) != group.lanes) {
         fail(program_.code[group.next], "divergent barrier: not all threads of a warp arrive");
     }
+    if (!sums_.empty()) {
+        fail(program_.code[group.next], "a barrier is passed while products run that nobody has waited for");
+    }
     barrier_ = group.next;
     stopped_ = true;
 }
 
+void Warp::fence_products() {
+    products_fenced_ = true;
+}
+
 void Warp::start_multiplying(const Slot *sums, size_t count) {
+    if (!products_fenced_) {
+        throw Fault(kLaunchFailed, "products are started without a wgmma.fence since the last wait");
+    }
     sums_.insert(sums, sums + count);
     products_committed_ = false;
 }
@@ -138,6 +149,7 @@ void Warp::wait_for_products() {
         throw Fault(kLaunchFailed, "products are waited for that are in no group");
     }
     sums_.clear();
+    products_fenced_ = false;
 }
 
 void Warp::check_products(const Instruction &instruction) const {
@@ -188,6 +200,9 @@ bool Warp::advance(Group &group) {
             if (is_active(lane) && !copies(lane).is_done()) {
                 fail(instruction, "a thread ends while copies of it are under way");
             }
+        }
+        if (active_ != 0 && !sums_.empty()) {
+            fail(instruction, "a thread ends while products run that nobody has waited for");
         }
         group.lanes &= ~active_;
         return group.lanes != 0;

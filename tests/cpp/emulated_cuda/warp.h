@@ -54,8 +54,9 @@ public:
         return memory_;
     }
     AsyncCopies &copies(int lane);
-    // Products of a warpgroup, whose sums are in so many registers: until they are committed and waited for nothing
-    // else may touch these.
+    // Products of a warpgroup, whose sums are in so many registers, behind a fence since the last wait: until they are
+    // committed and waited for nothing else may touch these, and no barrier may be passed.
+    void fence_products();
     void start_multiplying(const Slot *sums, size_t count);
     void commit_products();
     void wait_for_products();
@@ -89,7 +90,7 @@ private:
     const std::optional<size_t> left_out_;
     std::vector<AsyncCopies> copies_;  // of each lane
     std::set<Slot> sums_;              // that products are added to
-    bool products_committed_ = true;
+    bool products_committed_ = true, products_fenced_ = false;
 };
 
 }  // namespace hattn::emulated_cuda

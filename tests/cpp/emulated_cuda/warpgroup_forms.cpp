@@ -54,7 +54,7 @@ private:
     uint64_t start_, leading_, stride_;
 };
 
-uint64_t same_in_all(const Warp &, const uint64_t *lanes) {
+uint64_t same_in_all(const uint64_t *lanes) {
     for (int lane = 1; lane < kLanes; ++lane) {
         if (lanes[lane] != lanes[0]) {
             throw Fault(kIllegalInstruction, "a matrix descriptor differs between threads of a warp", lane);
@@ -99,7 +99,7 @@ void multiply(const Instruction &instruction, Warp &warp) {
         throw Fault(kIllegalInstruction, "the emulator knows no negated matrices, and no transposed A");
     }
     const bool adds = flag(0) != 0, over_rows = flag(kFlags - 1) != 0;
-    const SharedMatrix b(same_in_all(warp, warp.lanes<uint64_t>(instruction.operands[sums + kOperandsA])));
+    const SharedMatrix b(same_in_all(warp.lanes<uint64_t>(instruction.operands[sums + kOperandsA])));
     Reader reader(warp);
     static thread_local double of_a[kWarpRows][kDepth], of_b[kDepth][kMostColumns];
     for (int k = 0; k < kDepth; ++k) {
@@ -108,7 +108,7 @@ void multiply(const Instruction &instruction, Warp &warp) {
         }
     }
     if constexpr (a_in_memory) {
-        const SharedMatrix a(same_in_all(warp, warp.lanes<uint64_t>(instruction.operands[sums])));
+        const SharedMatrix a(same_in_all(warp.lanes<uint64_t>(instruction.operands[sums])));
         const int first = warp.first_thread() / kLanes % kWarpsOfGroup * kWarpRows;
         for (int row = 0; row < kWarpRows; ++row) {
             for (int k = 0; k < kDepth; ++k) {
@@ -140,7 +140,9 @@ void multiply(const Instruction &instruction, Warp &warp) {
     warp.start_multiplying(instruction.operands.data(), sums);
 }
 
-void fence(const Instruction &, Warp &) {}
+void fence(const Instruction &, Warp &warp) {
+    warp.fence_products();
+}
 
 void commit(const Instruction &, Warp &warp) {
     warp.commit_products();

@@ -12,9 +12,10 @@ namespace hattn::emulated_cuda {
 
 namespace {
 
-constexpr int kThreads = 128, kRows = 64, kDepth = 16, kColumns = 16;
-constexpr int kSums = kColumns / 2;  // of a thread
-constexpr uint32_t kMatrixBytes = 2 * 64 * 128;  // room for 64 rows of 128 elements
+constexpr int kThreads = 128, kRows = 64, kDepth = 16, kColumns = 80;
+constexpr int kSums = kColumns / 2;              // of a thread
+constexpr uint32_t kPartBytes = kColumns * 128;  // of a matrix, in rows of 64 elements
+constexpr uint32_t kMatrixBytes = 2 * kPartBytes;
 constexpr uint32_t kFirstB = kMatrixBytes;
 
 int element_of_a(int m, int k) {
@@ -61,7 +62,8 @@ Operands operands(bool b_over_rows, int first_element) {
             all.put(place(m, first_element + k), element_of_a(m, k));
         }
         for (int n = 0; n < kColumns; ++n) {
-            const uint32_t at = b_over_rows ? place(k, n) : place(n, first_element + k);
+            const uint32_t at = b_over_rows ? static_cast<uint32_t>(n / 64) * kPartBytes + place(k, n % 64)
+                                            : place(n, first_element + k);
             all.put(kFirstB + at, element_of_b(k, n));
         }
     }
@@ -121,8 +123,8 @@ constexpr const char *kAfter = "wgmma.commit_group.sync.aligned;\nwgmma.wait_gro
 std::string product(bool a_in_memory, bool b_over_rows, bool adds, int first_element) {
     const auto bytes = static_cast<uint32_t>(2 * first_element);
     std::string body = "mov.b64 %rd4, " + descriptor(bytes, 0) + ";\nmov.b64 %rd5, " +
-                       descriptor(kFirstB + (b_over_rows ? 0 : bytes), 8192) + ";\n";
-    return body + "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 " + sums() + ", " +
+                       descriptor(kFirstB + (b_over_rows ? 0 : bytes), kPartBytes) + ";\n";
+    return body + "wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 " + sums() + ", " +
            (a_in_memory ? "%rd4" : "{%r4, %r5, %r6, %r7}") + ", %rd5, " + (adds ? "1" : "0") + ", 1, 1, " +
            (a_in_memory ? "0, " : "") + (b_over_rows ? "1" : "0") + ";\n";
 }
@@ -173,11 +175,14 @@ TEST(WarpgroupProduct, IsMissedWithoutWhatItNeeds) {
         {"bar.sync 0;\nfence.proxy.async.shared::cta;\nwgmma.fence.sync.aligned;\n" + multiplied + kAfter,
          "no fence.proxy.async"},
         {"fence.proxy.async.shared::cta;\nwgmma.fence.sync.aligned;\n" + multiplied + kAfter, ""},
+        {"fence.proxy.async.shared::cta;\nbar.sync 0;\n" + multiplied + kAfter, "without a wgmma.fence"},
         {kBefore + multiplied + commit, "nobody has waited for"},
+        {kBefore + multiplied + commit + "bar.sync 0;\n" + wait, "a barrier is passed"},
         {kBefore + multiplied + commit + "add.s32 %r8, %r8, 1;\n" + wait, "nobody has waited for"},
         {kBefore + multiplied + wait, "in no group"},
         {kBefore + unaligned + kAfter, "swizzling"},
-        {kBefore + std::string("setp.lt.u32 %p2, %r1, 5;\n@%p2 ") + multiplied.substr(multiplied.find("wgmma")) + kAfter,
+        {kBefore + std::string("setp.lt.u32 %p2, %r1, 5;\n@%p2 ") + multiplied.substr(multiplied.find("wgmma")) +
+             kAfter,
          "not all threads"},
     };
     for (const auto &[body, message] : runs) {
@@ -190,9 +195,11 @@ TEST(WarpgroupProduct, IsMissedWithoutWhatItNeeds) {
         }
         // Without a barrier another warp's words are not there yet, or there is a race.
         const bool needs_barrier = body.find("bar.sync") == std::string::npos;
-        EXPECT_TRUE(needs_barrier ? !found.empty() : std::string_view(message).empty() ? found.empty()
-                                                                                       : found.find(message) != std::string::npos)
-            << found << "\n" << body;
+        EXPECT_TRUE(needs_barrier                       ? !found.empty()
+                    : std::string_view(message).empty() ? found.empty()
+                                                        : found.find(message) != std::string::npos)
+            << found << "\n"
+            << body;
     }
 }
 
