@@ -39,6 +39,9 @@ public:
                     ++written_[name];
                     places_[name] = pieces_.size();
                 }
+                if (const std::string label = label_in(line); !label.empty()) {
+                    labels_[label] = pieces_.size();
+                }
                 loads_.take(line, pieces_.size());
                 pieces_.push_back({line, {}});
             }
@@ -168,13 +171,13 @@ private:
             if (!call || !call->instruction || call->instruction->kind != InstructionKind::kResult) {
                 continue;
             }
-            const auto used = used_before(i, call->operands[0], call->results);
+            const std::set<std::string> used = used_before(i, call->operands[0], call->results);
             size_t element = 0;
             for (const std::string &result : call->results) {
                 for (const std::string &name : words_.of(result)) {
                     const bool is_free =
                         written_.at(name) == 1 ||
-                        (used && used->count(name) == 0 && warpgroups_.begins_in(call->operands, element, name));
+                        (used.count(name) == 0 && warpgroups_.begins_in(call->operands, element, name));
                     late_[{result, name}] = warpgroups_.place(call->operands, element++, is_free ? name : "");
                 }
             }
@@ -182,34 +185,51 @@ private:
     }
 
     // What lines and calls mention from the last sums of a group to where a result of it, of a call at a place, is
-    // taken apart; nothing where that is in another block.
-    std::optional<std::set<std::string>> used_before(size_t place, const std::string &group,
-                                                     const std::array<std::string, 2> &results) const {
+    // taken apart, on every path.
+    std::set<std::string> used_before(size_t place, const std::string &group,
+                                      const std::array<std::string, 2> &results) const {
         static const std::regex name(R"(%\w+)");
         std::set<std::string> used;
-        const auto take = [&](const std::string &text) {
+        const auto take_text = [&](const std::string &text) {
             for (std::sregex_iterator i(text.begin(), text.end(), name), end; i != end; ++i) {
                 used.insert(i->str());
             }
         };
-        const std::set<std::string> packed(results.begin(), results.end());
-        size_t end = place;  // where the results are taken apart
-        for (size_t i = place; i < pieces_.size() && !is_end_of_block(pieces_[i].text); ++i) {
-            end = mentions(pieces_[i].text, packed) ? i : end;
-        }
-        if (end == place) {
-            return {};
-        }
-        for (size_t i = end; i-- > 0;) {
-            const auto &[text, call] = pieces_[i];
-            if (call && call->instruction && call->instruction->kind == InstructionKind::kSums &&
-                call->operands[0] == group) {
-                break;
+        const auto take = [&](const Piece &piece) {
+            if (piece.call) {
+                std::ranges::for_each(piece.call->operands, take_text);
+            } else if (!UnpackedWords().take(piece.text)) {
+                take_text(piece.text);
             }
-            if (call) {
-                std::ranges::for_each(call->operands, take);
-            } else if (!UnpackedWords().take(text)) {
-                take(text);
+        };
+        const auto is_sums = [&](const Piece &piece) {
+            return piece.call && piece.call->instruction && piece.call->instruction->kind == InstructionKind::kSums &&
+                   piece.call->operands[0] == group;
+        };
+        for (size_t i = place; i-- > 0 && !is_sums(pieces_[i]);) {
+            take(pieces_[i]);
+        }
+        const std::set<std::string> packed(results.begin(), results.end());
+        size_t last = place;  // where they are taken apart, which is in one block
+        for (size_t i = 0; i < pieces_.size(); ++i) {
+            last = !pieces_[i].call && mentions(pieces_[i].text, packed) ? i : last;
+        }
+        std::set<size_t> seen;
+        std::vector<size_t> next = {place + 1};
+        while (!next.empty()) {
+            const size_t i = next.back();
+            next.pop_back();
+            if (i >= pieces_.size() || !seen.insert(i).second || is_sums(pieces_[i])) {
+                continue;
+            }
+            const Piece &piece = pieces_[i];
+            take(piece);
+            const Jump jump = jump_of(piece.text);
+            if (!jump.label.empty()) {
+                next.push_back(labels_.at(jump.label));
+            }
+            if (!jump.always && i != last) {
+                next.push_back(i + 1);
             }
         }
         return used;
@@ -301,6 +321,7 @@ private:
     UnpackedWords words_;
     WideLoads loads_;
     std::map<std::string, int> written_;                               // how often
+    std::map<std::string, size_t> labels_;                             // in which piece
     std::map<std::string, size_t> places_;                             // and in which piece, the last time
     std::map<std::pair<std::string, std::string>, std::string> late_;  // (result, word): the word's own register
     size_t late_words_ = 0;

@@ -42,6 +42,25 @@ bool is_end_of_block(const std::string &line) {
     return std::regex_match(line, branch);
 }
 
+Jump jump_of(const std::string &line) {
+    static const std::regex branch(R"(\s*(@!?%\w+\s+)?bra(?:\.uni)?\s+(\$?\w+);.*)");
+    static const std::regex end(R"(\s*(@!?%\w+\s+)?(?:ret|exit);.*)");
+    std::smatch match;
+    if (std::regex_match(line, match, branch)) {
+        return {match[2], !match[1].matched};
+    }
+    if (line.find("brx") != std::string::npos) {
+        fail_at(line);
+    }
+    return {"", std::regex_match(line, match, end) && !match[1].matched};
+}
+
+std::string label_in(const std::string &line) {
+    static const std::regex label(R"(\s*(\$?\w+):.*)");
+    std::smatch match;
+    return std::regex_match(line, match, label) ? match.str(1) : "";
+}
+
 bool UnpackedWords::take(const std::string &line) {
     static const std::regex both(R"(\s*mov\.b64\s+\{(%r\d+), (%r\d+)\}, (%rd\d+);)");
     static const std::regex lower(R"(\s*cvt\.u32\.u64\s+(%r\d+), (%rd\d+);)");

@@ -21,6 +21,15 @@ std::vector<std::string> written_in(const std::string &line);
 // A place where control flow may come together or part.
 bool is_end_of_block(const std::string &line);
 
+// Where a line goes on: at a label, if it has one, and, unless it always leaves, at the next line.
+struct Jump {
+    std::string label;
+    bool always = false;
+};
+Jump jump_of(const std::string &line);
+// The label that a line is; empty: none.
+std::string label_in(const std::string &line);
+
 // How the code takes 64-bit registers apart, each in one of two ways:
 //
 //     mov.b64 {%r1, %r2}, %rd1;

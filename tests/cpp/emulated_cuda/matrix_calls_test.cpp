@@ -130,6 +130,21 @@ TEST(WarpgroupCalls, KeepRegistersThatHaveOtherValues) {
                   products_in("%suma0, %r3, %r4, %r5", "1") + "\n" + kWaited + use + kDone + "mov.b32 %r2, %suma0;\n");
 }
 
+// Results that are taken apart elsewhere, as at the end of a loop, which stands before it: every way there counts.
+TEST(WarpgroupCalls, FollowBranchesToResults) {
+    const auto moves = [](const std::string &on_the_way) {
+        const std::string product = warpgroup_product({"%r2", "%r3", "%r4", "%r5"}, "", "");
+        const size_t apart = product.find(kUnpacked);
+        const std::string latch = "$L_1:\n" + kUnpacked + "@%p1 bra $L_2;\nret;\n";
+        const std::string text = "mov.b32 %r2, 1;\nbra.uni $L_2;\n" + latch + "$L_2:\n" + product.substr(0, apart) +
+                                 "@%p2 bra $L_1;\n" + on_the_way + "bra.uni $L_1;\n";
+        return cuda::replace_matrix_calls(kHead + text).find("mov.b32 %r2, %suma0;") != std::string::npos;
+    };
+    EXPECT_FALSE(moves(""));
+    EXPECT_FALSE(moves("add.s32 %r20, %r21, 1;\n"));
+    EXPECT_TRUE(moves("add.s32 %r20, %r2, 1;\n"));
+}
+
 TEST(WarpgroupCalls, AreRefusedTwiceOrInPart) {
     const std::string once = warpgroup_product({"0", "0", "0", "0"}, "", "");
     const std::string result =
