@@ -66,10 +66,8 @@ struct Answer {
     std::string about = {};
 };
 
-// Whether a driver takes PTX with instructions of warpgroups, which is of version 8.0.
 bool knows_warpgroups(const DeviceIdentity &identity) {
-    constexpr int kDriver = 12000;
-    return identity.capability == kWarpgroupCapability && std::stoi(identity.driver) >= kDriver;
+    return identity.capability == kWarpgroupCapability && std::stoi(identity.driver) >= kWarpgroupDriver;
 }
 
 const Answer &answer_of(const DeviceTargetInfo &target, int32_t device_id) {

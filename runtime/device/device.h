@@ -16,6 +16,10 @@ std::string compiled_devices();  // "cpu, opencl"
 // Why the machine has no such device that works; "" if it has one. Looks once, by allocating a little memory there.
 const std::string &device_unusable(const DeviceTargetInfo &target, int32_t device_id);
 
+// The oldest driver that takes PTX with instructions of warpgroups, which is of version 8.0; as cuDriverGetVersion has
+// it.
+inline constexpr int kWarpgroupDriver = 12000;
+
 // A device whose kernels are wanted.
 struct DeviceLimits {
     const DeviceTargetInfo &target;

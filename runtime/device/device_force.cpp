@@ -30,8 +30,8 @@ void check_forced_kernel(const DeviceKernelInfo &kernel, const Problem &problem,
             dtype_name(kernel.matrix_type), " queries, keys and values, but the problem's are ",
             dtype_name(problem.q_dtype), ", ", dtype_name(problem.k_dtype), " and ", dtype_name(problem.v_dtype));
     require(device.runs(kernel), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", kernel.name,
-            " is for compute capability ", kWarpgroupCapability, " and drivers from 12000 on, but the device has ",
-            device.about);
+            " is for compute capability ", kWarpgroupCapability, " and drivers from ", kWarpgroupDriver,
+            " on, but the device has ", device.about);
     require(device.has_room_for(kernel), HATTN_NOT_SUPPORTED, "HATTN_FORCE: kernel ", kernel.name, " takes ",
             kernel.shared_bytes, " bytes of shared memory, but the device has ", device.shared_bytes,
             " for a work group");

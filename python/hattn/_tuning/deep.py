@@ -56,20 +56,24 @@ def _name_of(device: str) -> str:
     return device.partition(":")[0]
 
 
+def _info_of(device: str) -> Dict[str, Any]:
+    """What the library says of the CPU or a device."""
+    info: Dict[str, Any] = hattn.info()
+    if device == "cpu":
+        return info
+    row: Dict[str, Any] = next(row for row in info["devices"] if row["name"] == _name_of(device))
+    return row
+
+
 def _kernels(device: str) -> List[Kernel]:
     """All that there are for the CPU or a device."""
-    info = hattn.info()
-    if device == "cpu":
-        kernels: List[Kernel] = info["kernels"]
-        return kernels
-    row = next(row for row in info["devices"] if row["name"] == _name_of(device))
-    kernels = row["kernels"]
+    kernels: List[Kernel] = _info_of(device)["kernels"]
     return kernels
 
 
 def _has_warpgroups(device: str) -> bool:
     """Whether it runs kernels of these; of one that is not there, no."""
-    found = next(row["found"] for row in hattn.info()["devices"] if row["name"] == _name_of(device))
+    found = _info_of(device)["found"]
     number = int(device.partition(":")[2] or 0)
     return number < len(found) and bool(found[number]["warpgroups"])
 

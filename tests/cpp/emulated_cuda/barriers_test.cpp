@@ -2,7 +2,6 @@
 // is left out.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "support/devices.h"
@@ -33,8 +32,7 @@ constexpr const char *kWithoutWait = "HATTN_EMULATED_CUDA_WITHOUT_WAIT";
 class Barriers : public testing::TestWithParam<Kernels> {
 protected:
     void SetUp() override {
-        const std::vector<std::string> &names = test::device_names();
-        if (std::find(names.begin(), names.end(), "cuda") == names.end()) {
+        if (!test::has_cuda_kernels()) {
             GTEST_SKIP() << "the build has no kernels for cuda";
         }
     }

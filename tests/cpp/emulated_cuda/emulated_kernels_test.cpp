@@ -22,11 +22,6 @@ const int kRoom = setenv("HATTN_STUB_CUDA_SHARED", "232448", 0) + setenv("HATTN_
 
 constexpr const char *kDevice = "cuda";
 
-bool has_cuda_kernels() {
-    const std::vector<std::string> &names = test::device_names();
-    return std::find(names.begin(), names.end(), kDevice) != names.end();
-}
-
 void expect_oracle(hattn_context *context, const cases::Case &c, hattn_algorithm algorithm) {
     test::Prepared data(c);
     data.problem.desc.device = HATTN_CUDA;
@@ -132,7 +127,7 @@ using CaseAndAlgorithm = std::tuple<test::CaseParam, hattn_algorithm>;
 
 std::vector<test::CaseParam> small_cases() {
     constexpr double kSmall = cases::kSmallWork / 4;  // takes milliseconds
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         return {};
     }
     return test::case_params([](const cases::Case &c) { return test::device_supports(c) && c.work() <= kSmall; });
@@ -156,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Small, EmulatedCase,
 
 // More tiles than the emulator's four multiprocessors and no more than two for each, which start in another order.
 TEST(EmulatedPairs, MatchOracle) {
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
     for (const cases::StoredTypes *types : {&types_of(nullptr), &types_of("bfloat16")}) {

@@ -2,7 +2,6 @@
 // with one of the algorithms.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <iterator>
 
 #include "support/case_param.h"
@@ -16,8 +15,7 @@ using namespace hattn;
 
 std::vector<test::CaseParam> small_cases() {
     constexpr double kSmall = cases::kSmallWork / 4;  // takes milliseconds
-    const std::vector<std::string> &names = test::device_names();
-    if (std::find(names.begin(), names.end(), "cuda") == names.end()) {
+    if (!test::has_cuda_kernels()) {
         return {};
     }
     return test::case_params([](const cases::Case &c) { return test::device_supports(c) && c.work() <= kSmall; });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "matrix_case.h"
 #include "support/devices.h"
 #include "support/json_text.h"
 #include "support/tuning_file.h"
@@ -17,23 +18,6 @@ constexpr cases::StoredTypes kFloat16 = {"float16", HATTN_FLOAT16, HATTN_FLOAT16
 constexpr cases::StoredTypes kBfloat16 = {"bfloat16", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16};
 constexpr hattn_algorithm kAlgorithms[] = {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV};
 
-// Heads that share a kv head.
-cases::Case base(const char *name) {
-    cases::Case c;
-    c.name = std::string("matrices_") + name;
-    c.query_heads = 4;
-    c.kv_heads = 2;
-    c.query_length = 70;
-    c.kv_length = 150;
-    c.key_dim = c.value_dim = 64;
-    return c;
-}
-
-bool has_cuda_kernels() {
-    const std::vector<std::string> &names = test::device_names();
-    return std::find(names.begin(), names.end(), "cuda") != names.end();
-}
-
 // Whether the GPU is one of them.
 bool has_warpgroups() {
     const auto info = test::info_of(test::device_context());
@@ -44,7 +28,7 @@ bool has_warpgroups() {
 
 // What tensor cores do not compute goes to the other kernels.
 TEST(MatrixKernelChoice, IsOfTypesThatAreAlike) {
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
     const auto matrix_type = [](const cases::Case &c, const cases::StoredTypes &types, hattn_algorithm algorithm) {
@@ -53,7 +37,7 @@ TEST(MatrixKernelChoice, IsOfTypesThatAreAlike) {
         problem.desc.algorithm = algorithm;
         return test::matrix_type(test::make_plan(test::device_context(), problem.desc).get());
     };
-    const cases::Case plain = base("choice");
+    const cases::Case plain = test::matrix_case("choice");
     EXPECT_EQ(matrix_type(plain, kFloat16, HATTN_ALGORITHM_AUTO), HATTN_FLOAT16);
     EXPECT_EQ(matrix_type(plain, kFloat16, HATTN_ALGORITHM_SPLIT_KV), HATTN_FLOAT16);
     EXPECT_EQ(matrix_type(plain, kFloat16, HATTN_ALGORITHM_UNFUSED), HATTN_FLOAT32);
@@ -69,12 +53,12 @@ TEST(MatrixKernelChoice, IsOfTypesThatAreAlike) {
 
 // Few rows of a kv head, if there are more keys than one split has; more rows, if flash would leave much idle.
 TEST(MatrixKernelChoice, SplitsKeysWhereTilesAreFew) {
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
     // Of two kv heads.
     const auto choice = [](int64_t heads, int64_t rows, int64_t keys, hattn_dtype type) {
-        cases::Case c = base("few_tiles");
+        cases::Case c = test::matrix_case("few_tiles");
         c.query_heads = heads;
         c.query_length = rows;
         c.kv_length = keys;
@@ -100,11 +84,11 @@ TEST(MatrixKernelChoice, SplitsKeysWhereTilesAreFew) {
 constexpr int kEmulatedMultiprocessors = 4;
 
 TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
     const auto split_keys = [](int64_t keys, const cases::StoredTypes &types = kFloat16) {
-        cases::Case c = base("splits");
+        cases::Case c = test::matrix_case("splits");
         c.query_length = 1;
         c.kv_length = keys;
         cases::TypedProblem problem(c, types);
@@ -133,12 +117,12 @@ TEST(MatrixKernelChoice, SplitsFewKeysIntoShortOnes) {
 
 // They are for GPUs of one capability, and plans take them there alone, by rule, by tunings and by force.
 TEST(MatrixKernelChoice, IsOfWarpgroupsWhereTheGpuHasThem) {
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
     const bool here = has_warpgroups();
     for (const int64_t head : {64, 80, 128, 192, 256}) {
-        cases::Case c = base("warpgroups");
+        cases::Case c = test::matrix_case("warpgroups");
         c.query_length = c.kv_length = 300;
         c.key_dim = c.value_dim = head;
         for (const cases::StoredTypes &types : {kFloat16, kBfloat16}) {
@@ -161,13 +145,13 @@ TEST(MatrixKernelChoice, IsOfWarpgroupsWhereTheGpuHasThem) {
 }
 
 TEST(MatrixKernelChoice, OfWarpgroupsIsRefusedElsewhere) {
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
     const bool here = has_warpgroups();
     const std::string name = "flash_cuda_r128k64s4t2h128_bfloat16_warpgroups";
     const test::ContextPtr forced = test::make_context(1, "kernel=" + name);
-    cases::TypedProblem problem(base("forced"), kBfloat16);
+    cases::TypedProblem problem(test::matrix_case("forced"), kBfloat16);
     problem.desc.device = HATTN_CUDA;
     hattn_plan *made = nullptr;
     const hattn_status status = hattn_plan_create(forced.get(), &problem.desc, &made);
@@ -185,11 +169,11 @@ TEST(MatrixKernelChoice, OfWarpgroupsIsRefusedElsewhere) {
 
 // Of two tiles for one size of heads the larger one, where it does not compute many rows that are not there.
 TEST(MatrixKernelChoice, IsOfTheTileWithLessWork) {
-    if (!has_cuda_kernels()) {
+    if (!test::has_cuda_kernels()) {
         GTEST_SKIP() << "the build has no kernels for cuda";
     }
     const auto tile_rows = [](int64_t rows, float softcap) {
-        cases::Case c = base("rows");
+        cases::Case c = test::matrix_case("rows");
         c.query_length = rows;
         c.softcap = softcap;
         cases::TypedProblem problem(c, kFloat16);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <tuple>
 
+#include "matrix_case.h"
 #include "support/devices.h"
 #include "support/json_text.h"
 #include "support/typed_run.h"
@@ -21,22 +22,10 @@ constexpr cases::StoredTypes kTypes[] = {
     {"bfloat16_to_float32", HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_BFLOAT16, HATTN_FLOAT32},
 };
 
-// More than a tile of rows and a chunk of keys, heads that share a kv head.
-cases::Case base(const char *name) {
-    cases::Case c;
-    c.name = std::string("matrices_") + name;
-    c.query_heads = 4;
-    c.kv_heads = 2;
-    c.query_length = 70;
-    c.kv_length = 150;
-    c.key_dim = c.value_dim = 64;
-    return c;
-}
-
 // Each hook alone and some together, over heads of every size.
 void add_hooks(std::vector<cases::Case> *list) {
     const auto add = [&](const char *name, int64_t dim, auto change) {
-        list->push_back(base(name));
+        list->push_back(test::matrix_case(name));
         list->back().key_dim = list->back().value_dim = dim;
         change(list->back());
     };
@@ -97,7 +86,7 @@ void add_hooks(std::vector<cases::Case> *list) {
 std::vector<cases::Case> all_cases() {
     std::vector<cases::Case> list;
     const auto add = [&](const char *name, auto change) {
-        list.push_back(base(name));
+        list.push_back(test::matrix_case(name));
         change(list.back());
     };
     add("plain", [](cases::Case &) {});
@@ -161,7 +150,7 @@ std::vector<cases::Case> all_cases() {
 std::vector<cases::Case> decode_cases() {
     std::vector<cases::Case> list;
     const auto add = [&](const char *name, int64_t heads, int64_t rows, int64_t dim, auto change) {
-        list.push_back(base(name));
+        list.push_back(test::matrix_case(name));
         list.back().query_heads = heads;
         list.back().query_length = rows;
         list.back().key_dim = list.back().value_dim = dim;
@@ -186,11 +175,6 @@ std::vector<cases::Case> decode_cases() {
     return list;
 }
 
-bool has_cuda_kernels() {
-    const std::vector<std::string> &names = test::device_names();
-    return std::find(names.begin(), names.end(), "cuda") != names.end();
-}
-
 constexpr hattn_algorithm kAlgorithms[] = {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV};
 
 // Partial states are float32 whatever the output is.
@@ -206,7 +190,7 @@ std::string name_of(const testing::TestParamInfo<Run> &run) {
 class MatrixKernels : public testing::TestWithParam<Run> {
 protected:
     void SetUp() override {
-        if (!has_cuda_kernels()) {
+        if (!test::has_cuda_kernels()) {
             GTEST_SKIP() << "the build has no kernels for cuda";
         }
     }
@@ -258,8 +242,8 @@ TEST_P(MatrixOutputs, MayLieAnywhere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixOutputs,
-                         testing::Combine(testing::Values(base("rows_of_odd_length")), testing::ValuesIn(kTypes),
-                                          testing::Values(HATTN_ALGORITHM_FLASH)),
+                         testing::Combine(testing::Values(test::matrix_case("rows_of_odd_length")),
+                                          testing::ValuesIn(kTypes), testing::Values(HATTN_ALGORITHM_FLASH)),
                          name_of);
 
 // A side in pages that lie in reverse order, with pages of NaN between them.
@@ -312,7 +296,7 @@ TEST_P(PagedMatrixKernels, MatchOracle) {
 }
 
 cases::Case paged_case() {
-    cases::Case c = base("paged");
+    cases::Case c = test::matrix_case("paged");
     c.batch = 2;
     c.causal = true;
     c.kv_lengths = {150, 77};

@@ -125,16 +125,18 @@ void Memory::write(Space space, uint64_t address, const uint8_t *data, size_t by
 }
 
 void Memory::hide_from_warpgroups(uint64_t address, size_t bytes, int thread) {
+    std::fill_n(writers_.begin() + static_cast<std::ptrdiff_t>(address), bytes, static_cast<uint16_t>(thread + 1));
+    std::fill_n(shown_before_.begin() + static_cast<std::ptrdiff_t>(address), bytes, times_shown(thread));
+}
+
+uint32_t &Memory::times_shown(int thread) {
     const auto writer = static_cast<size_t>(thread);
     shown_.resize(std::max(shown_.size(), writer + 1));
-    std::fill_n(writers_.begin() + static_cast<std::ptrdiff_t>(address), bytes, static_cast<uint16_t>(writer + 1));
-    std::fill_n(shown_before_.begin() + static_cast<std::ptrdiff_t>(address), bytes, shown_[writer]);
+    return shown_[writer];
 }
 
 void Memory::show_to_warpgroups(int thread) {
-    const auto writer = static_cast<size_t>(thread);
-    shown_.resize(std::max(shown_.size(), writer + 1));
-    ++shown_[writer];
+    ++times_shown(thread);
 }
 
 const uint8_t *Memory::for_reading_of_warpgroup(uint64_t address, size_t bytes, int thread, int lane) {

@@ -67,6 +67,7 @@ private:
     void check_arrived(const char *access, Space space, uint64_t address, size_t bytes, int lane) const;
     void next_interval();
     void hide_from_warpgroups(uint64_t address, size_t bytes, int thread);
+    uint32_t &times_shown(int thread);
 
     Allocations &allocations_;
     std::vector<uint8_t> shared_;

@@ -32,6 +32,11 @@ const std::vector<std::string> &device_names() {
     return names;
 }
 
+bool has_cuda_kernels() {
+    const std::vector<std::string> &names = device_names();
+    return std::find(names.begin(), names.end(), "cuda") != names.end();
+}
+
 std::vector<std::string> usable_devices() {
     std::vector<std::string> names = device_names();
     std::erase_if(names, [](const std::string &name) { return !device_unusable(name).empty(); });

@@ -11,6 +11,7 @@ namespace hattn::test {
 
 // Names of devices that the build has kernels for, as hattn_info() gives them.
 const std::vector<std::string> &device_names();
+bool has_cuda_kernels();
 std::vector<std::string> usable_devices();             // those that this machine has
 std::string device_unusable(const std::string &name);  // why; "" if this machine has one
 hattn_device device_of(const std::string &name);
