@@ -31,10 +31,11 @@ using namespace hattn;
 using namespace hattn::bench;
 
 constexpr const char *kUsage =
-    R"(usage: hattn-bench-builds [OPTION]... BUILD[@FORCE] BUILD[@FORCE]...
+    R"(usage: hattn-bench-builds [OPTION]... BUILD[+PACKS][@FORCE] BUILD[+PACKS][@FORCE]...
 
 BUILD is the library as a shared object, which the target hattn_snapshot makes: keep a copy, change something, make it
-again. FORCE is what HATTN_FORCE is for it, so that a build may be held against itself with another kernel.
+again. PACKS and FORCE are what HATTN_PACKS and HATTN_FORCE are for it, so that a build may be held against itself with
+another kernel.
 
   --filter=REGEX  benchmark cases in whose name it occurs
   --shape=SHAPE   a causal problem, BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128; both may be repeated
@@ -261,8 +262,10 @@ Builds load_builds(const Options &options) {
     Builds builds;
     for (const std::string &build : options.builds) {
         const size_t at = build.find('@');
-        builds.push_back(std::make_unique<LoadedBuild>(
-            build.substr(0, at), at == std::string::npos ? "" : build.substr(at + 1), options.threads));
+        const std::string files = build.substr(0, at), force = at == std::string::npos ? "" : build.substr(at + 1);
+        const size_t plus = files.rfind('+');
+        const std::string packs = plus == std::string::npos ? "" : files.substr(plus + 1);
+        builds.push_back(std::make_unique<LoadedBuild>(files.substr(0, plus), packs, force, options.threads));
     }
     return builds;
 }

@@ -1,4 +1,4 @@
-// HATTN_FORCE for as long as a context is made, which reads it then.
+// HATTN_FORCE, or HATTN_PACKS, for as long as a context is made, which reads them then.
 #pragma once
 
 #include <cstdlib>
@@ -10,8 +10,8 @@ namespace hattn::bench {
 class Forced {
 public:
     // Empty: it is not set.
-    explicit Forced(const std::string &value) {
-        if (const char *before = std::getenv(kName)) {
+    explicit Forced(const std::string &value, const char *name = "HATTN_FORCE") : name_(name) {
+        if (const char *before = std::getenv(name)) {
             before_ = before;
         }
         set(value.empty() ? std::nullopt : std::optional(value));
@@ -23,16 +23,15 @@ public:
     Forced &operator=(const Forced &) = delete;
 
 private:
-    static constexpr const char *kName = "HATTN_FORCE";
-
-    static void set(const std::optional<std::string> &value) {
+    void set(const std::optional<std::string> &value) const {
         if (value) {
-            setenv(kName, value->c_str(), 1);
+            setenv(name_, value->c_str(), 1);
         } else {
-            unsetenv(kName);
+            unsetenv(name_);
         }
     }
 
+    const char *name_;
     std::optional<std::string> before_;
 };
 

@@ -71,12 +71,13 @@ struct LoadedBuild::Functions {
     decltype(hattn_plan_explain) *plan_explain = nullptr;
 };
 
-LoadedBuild::LoadedBuild(const std::string &path, const std::string &force, int threads)
-    : name_(fs::path(path).filename().string() + (force.empty() ? "" : "@" + force)),
+LoadedBuild::LoadedBuild(const std::string &path, const std::string &packs, const std::string &force, int threads)
+    : name_(fs::path(path).filename().string() + (packs.empty() ? "" : "+" + packs) +
+            (force.empty() ? "" : "@" + force)),
       functions_(std::make_unique<Functions>(path)) {
     hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
     desc.threads = threads;
-    const Forced forced(force);
+    const Forced forced(force), with_packs(packs, "HATTN_PACKS");
     require(functions_->context_create(&desc, &context_));
 }
 

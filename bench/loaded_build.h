@@ -10,9 +10,10 @@ namespace hattn::bench {
 
 class LoadedBuild {
 public:
-    // path: of the shared object, of which a copy is loaded, so that the same may be loaded twice. force: HATTN_FORCE
-    // for its context. threads: 0 for one per core. Throws std::runtime_error where it is none, or refuses.
-    LoadedBuild(const std::string &path, const std::string &force, int threads);
+    // path: of the shared object, of which a copy is loaded, so that the same may be loaded twice. packs, force: what
+    // HATTN_PACKS and HATTN_FORCE are for its context. threads: 0 for one per core. Throws std::runtime_error where it
+    // is none, or refuses.
+    LoadedBuild(const std::string &path, const std::string &packs, const std::string &force, int threads);
     ~LoadedBuild();
     LoadedBuild(const LoadedBuild &) = delete;
     LoadedBuild &operator=(const LoadedBuild &) = delete;
@@ -23,7 +24,7 @@ public:
     void execute(const hattn_attention_args &args) const;
     std::string kernel() const;  // of the plan: its name
 
-    const std::string &name() const {  // of the file, and what is forced
+    const std::string &name() const {  // of the file, its packs, and what is forced
         return name_;
     }
 

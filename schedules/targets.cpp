@@ -46,9 +46,8 @@ TargetRow generic_target(const char *halide_target, const char *cpu_features) {
 }
 
 // Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}. Of flash the first is the usual one: what a small tile
-// computes above the diagonal is less, and what it reads again is asked for ahead. On Zen 3, two threads, causal, time
-// of 48x64 over that of 24x64: 1.02 to 1.04 at S = 1024, 1.08 to 1.10 at 4096, 1.14 to 1.16 for 256 rows over 4096
-// keys; of 24x80: 0.96 to 0.98. For AVX-512 see decision 0055.
+// computes above the diagonal is less, and what it reads again is asked for ahead: of AVX2 see decision 0091, of
+// AVX-512 0055.
 std::vector<TargetRow> x86_64_targets() {
     static const std::string generic = with_kernel_features("x86-64-linux-sse41");
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
@@ -77,9 +76,9 @@ std::vector<TargetRow> x86_64_targets() {
             .unfused_scores = {simd::schedule_scores_rows_in_lanes, simd::schedule_scores_head_in_lanes},
             .unfused_values = {simd::schedule_values_head_in_lanes, true},
             .naive_tiles = {{8, 0, 1, 8, 8}},
-            .flash_tiles = {{24, 64, 3, 4, 4}, {48, 64, 3, 4, 4}},
+            .flash_tiles = {{24, 128, 3, 4, 4}, {48, 128, 3, 4, 4}},
             .split_kv_tiles =
-                {{1, 32, 1, 2, 4}, {2, 32, 2, 2, 4}, {4, 32, 4, 2, 2}, {8, 32, 4, 2, 2}, {16, 32, 2, 4, 4}},
+                {{1, 64, 1, 2, 4}, {2, 64, 2, 2, 4}, {4, 32, 4, 2, 2}, {8, 32, 4, 2, 2}, {16, 32, 2, 4, 4}},
             .stored_split_kv_tiles = {{2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}, {16, 32, 2, 4, 4}},
             .one_type_split_kv_tiles = {{1, 64, 1, 4, 4}, {2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
             .halves_split_kv_tiles = {{1, 32, 1, 4, 4}, {2, 32, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},

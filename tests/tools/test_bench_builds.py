@@ -41,6 +41,16 @@ def test_a_forced_choice_is_another_kernel_and_named():
     assert float(difference) < 1e-4 and other != kernel and "_generic_" not in other
 
 
+def test_kernels_of_a_pack_beside_those_of_the_library(tmp_path):
+    kernel, pack = "flash_generic_r8k64v1u1d1", tmp_path / "pack.so"
+    subprocess.run([BENCH.parent / "generators" / "hattn-kernelgen", "pack", pack, kernel], check=True, capture_output=True)
+    finished = run("--shape=1x2x1x70x70x64", "--seconds=0", SNAPSHOT, f"{SNAPSHOT}+{pack}@kernel={kernel}")
+    (_, _, beside), = figures(finished).values()
+    assert beside.endswith(f"by {kernel}") and f"libhattn_snapshot.so+{pack}@kernel={kernel}" in finished.stdout
+    without = run("--shape=1x2x1x70x70x64", "--seconds=0", SNAPSHOT, f"{SNAPSHOT}@kernel={kernel}")
+    assert without.returncode == 1 and kernel in without.stderr
+
+
 @pytest.mark.parametrize("arguments, message", [
     ((), "BUILD: there are 0, but must be 2 or more"),
     ((SNAPSHOT, SNAPSHOT), "neither --filter nor --shape"),
