@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -258,12 +259,17 @@ Options parse_options(int argc, char **argv) {
     return options;
 }
 
+// Of a file whose own name has a plus nothing is cut off.
+size_t find_packs(const std::string &files) {
+    return std::filesystem::exists(files) ? std::string::npos : files.rfind('+');
+}
+
 Builds load_builds(const Options &options) {
     Builds builds;
     for (const std::string &build : options.builds) {
         const size_t at = build.find('@');
         const std::string files = build.substr(0, at), force = at == std::string::npos ? "" : build.substr(at + 1);
-        const size_t plus = files.rfind('+');
+        const size_t plus = find_packs(files);
         const std::string packs = plus == std::string::npos ? "" : files.substr(plus + 1);
         builds.push_back(std::make_unique<LoadedBuild>(files.substr(0, plus), packs, force, options.threads));
     }

@@ -269,8 +269,9 @@ bool multiplies_rows_of_bfloat16() {
 }
 
 TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
-    if (std::ranges::none_of(kernels(),
-                             [](const Kernel &kernel) { return kernel.name.find("_on_") == std::string::npos; })) {
+    // Those that stand in for kernels of another target are in no plan.
+    const auto is_planned = [](const Kernel &kernel) { return kernel.name.find("_on_") == std::string::npos; };
+    if (std::ranges::none_of(kernels(), is_planned)) {
         GTEST_SKIP() << "no kernel for one type runs on this machine";
     }
     for (const cases::StoredTypes &types : kOneType) {
@@ -281,8 +282,8 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
         EXPECT_TRUE(kernel_of(types, 80, false).starts_with("stored_split_kv_")) << kernel_of(types, 80, false);
         EXPECT_TRUE(kernel_of(types, 64, true).starts_with("stored_split_kv_")) << kernel_of(types, 64, true);
     }
-    const bool has_lines =
-        std::ranges::any_of(kernels(), [](const Kernel &kernel) { return kernel.whole == kWholeLine; });
+    const bool has_lines = std::ranges::any_of(
+        kernels(), [&](const Kernel &kernel) { return kernel.whole == kWholeLine && is_planned(kernel); });
     const auto expected = [&](const std::string &type, bool by_lines) {
         return type + (has_lines && by_lines ? "_lines_split_kv_" : "_split_kv_");
     };
