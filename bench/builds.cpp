@@ -16,6 +16,7 @@
 #include <regex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench_cases.h"
@@ -259,19 +260,19 @@ Options parse_options(int argc, char **argv) {
     return options;
 }
 
-// Of a file whose own name has a plus nothing is cut off.
-size_t find_packs(const std::string &files) {
-    return std::filesystem::exists(files) ? std::string::npos : files.rfind('+');
+// What stands before a place in a text, and what behind it.
+std::pair<std::string, std::string> parted(const std::string &text, size_t place) {
+    return {text.substr(0, place), place == std::string::npos ? "" : text.substr(place + 1)};
 }
 
 Builds load_builds(const Options &options) {
     Builds builds;
     for (const std::string &build : options.builds) {
-        const size_t at = build.find('@');
-        const std::string files = build.substr(0, at), force = at == std::string::npos ? "" : build.substr(at + 1);
-        const size_t plus = find_packs(files);
-        const std::string packs = plus == std::string::npos ? "" : files.substr(plus + 1);
-        builds.push_back(std::make_unique<LoadedBuild>(files.substr(0, plus), packs, force, options.threads));
+        const auto [files, force] = parted(build, build.find('@'));
+        // Of a file whose own name has a plus nothing is cut off.
+        const size_t plus = std::filesystem::exists(files) ? std::string::npos : files.rfind('+');
+        const auto [file, packs] = parted(files, plus);
+        builds.push_back(std::make_unique<LoadedBuild>(file, packs, force, options.threads));
     }
     return builds;
 }

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "forced.h"
+#include "scoped_variable.h"
 
 namespace hattn::bench {
 
@@ -77,7 +77,7 @@ LoadedBuild::LoadedBuild(const std::string &path, const std::string &packs, cons
       functions_(std::make_unique<Functions>(path)) {
     hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
     desc.threads = threads;
-    const Forced forced(force), with_packs(packs, "HATTN_PACKS");
+    const cases::ScopedVariable with_force("HATTN_FORCE", force), with_packs("HATTN_PACKS", packs);
     require(functions_->context_create(&desc, &context_));
 }
 

@@ -2,10 +2,10 @@
 
 #include <optional>
 
-#include "forced.h"
 #include "machine_limits.h"
 #include "measured_append.h"
 #include "measured_attention.h"
+#include "scoped_variable.h"
 
 namespace hattn::bench {
 
@@ -18,7 +18,10 @@ Context make_context(const BenchCase &bench_case, int threads) {
     if (bench_case.force_avx2) {
         force = "target=x86-avx2";
     }
-    const std::optional<Forced> forced = force.empty() ? std::nullopt : std::optional<Forced>(std::in_place, force);
+    std::optional<cases::ScopedVariable> forced;
+    if (!force.empty()) {
+        forced.emplace("HATTN_FORCE", force);
+    }
     return Context(desc);
 }
 

@@ -4,8 +4,7 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
-
+#include "scoped_variable.h"
 #include "support/devices.h"
 #include "support/json_text.h"
 #include "support/pack.h"
@@ -74,11 +73,10 @@ protected:
     test::ContextPtr context_with_sample(const std::string &force = "", const std::string &tuning = "rule") {
         const std::string file = folder_.file("pack_" + std::to_string(++files_) + ".so");
         test::write_bytes(file, test::read_bytes(test::sample_device_pack()));
-        setenv("HATTN_PACKS", file.c_str(), 1);
+        const cases::ScopedVariable packs("HATTN_PACKS", file);
         hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
         desc.tuning_database = tuning.c_str();
         test::NewContext made = test::new_context(force, &desc);
-        unsetenv("HATTN_PACKS");
         EXPECT_TRUE(made.outcome.ok()) << made.outcome.text();
         return std::move(made.context);
     }

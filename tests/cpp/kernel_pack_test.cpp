@@ -1,13 +1,13 @@
 // Loading kernel packs: their kernels run by force, nothing else changes, and a file that is not sound stays outside.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "case_list.h"
 #include "hattn/hattn.hpp"
 #include "runtime/kernel_registry.h"
 #include "runtime/pack_file.h"
+#include "scoped_variable.h"
 #include "support/json_text.h"
 #include "support/pack.h"
 #include "support/refusal.h"
@@ -18,17 +18,6 @@ namespace {
 
 using namespace hattn;
 
-// HATTN_PACKS for as long as it lives.
-class ScopedPacks {
-public:
-    explicit ScopedPacks(const std::string &paths) {
-        setenv("HATTN_PACKS", paths.c_str(), 1);
-    }
-    ~ScopedPacks() {
-        unsetenv("HATTN_PACKS");
-    }
-};
-
 class Packs : public testing::Test {
 protected:
     void SetUp() override {
@@ -38,7 +27,7 @@ protected:
     }
 
     test::ContextPtr context_with_sample(const std::string &force) {
-        ScopedPacks packs(test::sample_pack());
+        const cases::ScopedVariable packs("HATTN_PACKS", test::sample_pack());
         return test::make_context(1, force);  // further threads allocate when they start
     }
 
@@ -248,7 +237,7 @@ TEST_F(Packs, OfAFolderTheSoundOnesAreLoaded) {
 
 TEST_F(Packs, ListsHoldFilesAndFolders) {
     test::write_bytes(folder_.file("copy.so"), test::read_bytes(test::sample_pack()));
-    ScopedPacks packs(std::string(test::sample_pack()) + "::" + folder_.path());
+    const cases::ScopedVariable packs("HATTN_PACKS", std::string(test::sample_pack()) + "::" + folder_.path());
     EXPECT_EQ(test::info_of(test::make_context().get()).at("packs").size(), 2u);
 }
 
@@ -287,7 +276,7 @@ TEST(PackErrors, Arguments) {
 }
 
 TEST(PackErrors, TheEnvironmentNamesAFileThatIsNotThere) {
-    ScopedPacks packs("/nowhere/pack.so");
+    const cases::ScopedVariable packs("HATTN_PACKS", "/nowhere/pack.so");
     EXPECT_EQ(test::mismatch(test::new_context().outcome, {HATTN_INVALID_ARGUMENT, {"/nowhere/pack.so"}}), "");
 }
 

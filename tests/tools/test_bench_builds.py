@@ -51,6 +51,13 @@ def test_kernels_of_a_pack_beside_those_of_the_library(tmp_path):
     assert without.returncode == 1 and kernel in without.stderr
 
 
+def test_a_file_with_a_plus_in_its_name_is_a_build(tmp_path):
+    build = tmp_path / "c++.so"
+    build.symlink_to(SNAPSHOT)
+    (_, _, beside), = figures(run("--shape=1x2x1x70x70x64", "--seconds=0", SNAPSHOT, build)).values()
+    assert beside.endswith("same bits")
+
+
 @pytest.mark.parametrize("arguments, message", [
     ((), "BUILD: there are 0, but must be 2 or more"),
     ((SNAPSHOT, SNAPSHOT), "neither --filter nor --shape"),

@@ -1,26 +1,27 @@
-// HATTN_FORCE, or HATTN_PACKS, for as long as a context is made, which reads them then.
+// A variable of the environment for as long as something reads it: a context reads HATTN_FORCE and HATTN_PACKS when it
+// is made.
 #pragma once
 
 #include <cstdlib>
 #include <optional>
 #include <string>
 
-namespace hattn::bench {
+namespace hattn::cases {
 
-class Forced {
+class ScopedVariable {
 public:
     // Empty: it is not set.
-    explicit Forced(const std::string &value, const char *name = "HATTN_FORCE") : name_(name) {
+    ScopedVariable(const char *name, const std::string &value) : name_(name) {
         if (const char *before = std::getenv(name)) {
             before_ = before;
         }
         set(value.empty() ? std::nullopt : std::optional(value));
     }
-    ~Forced() {
+    ~ScopedVariable() {
         set(before_);
     }
-    Forced(const Forced &) = delete;
-    Forced &operator=(const Forced &) = delete;
+    ScopedVariable(const ScopedVariable &) = delete;
+    ScopedVariable &operator=(const ScopedVariable &) = delete;
 
 private:
     void set(const std::optional<std::string> &value) const {
@@ -35,4 +36,4 @@ private:
     std::optional<std::string> before_;
 };
 
-}  // namespace hattn::bench
+}  // namespace hattn::cases
