@@ -67,7 +67,10 @@ const float *pointer(const std::vector<float> &values) {
     return values.empty() ? nullptr : values.data();
 }
 
-void fill_desc(const Case &c, hattn_attention_desc &desc) {
+}  // namespace
+
+hattn_attention_desc desc_of(const Case &c) {
+    hattn_attention_desc desc;
     hattn_attention_desc_init(&desc);
     desc.batch = c.batch;
     desc.query_heads = c.query_heads;
@@ -86,9 +89,8 @@ void fill_desc(const Case &c, hattn_attention_desc &desc) {
     desc.has_alibi = c.alibi ? 1 : 0;
     desc.has_sinks = c.sinks != Sinks::kNone ? 1 : 0;
     desc.scores = c.scores;
+    return desc;
 }
-
-}  // namespace
 
 Problem::Problem(const Case &c) : spec(c) {
     if (spec.layout == Layout::kPackedQkv) {
@@ -97,7 +99,7 @@ Problem::Problem(const Case &c) : spec(c) {
         make_inputs();
     }
     make_outputs();
-    fill_desc(spec, desc);
+    desc = desc_of(spec);
     fill_inputs();
     fill_operands();
     bind();

@@ -9,6 +9,9 @@
 
 namespace hattn::cases {
 
+// Of the problem that a case is: all that a plan is made of.
+hattn_attention_desc desc_of(const Case &c);
+
 // Not copyable: args points into the members.
 class Problem {
 public:

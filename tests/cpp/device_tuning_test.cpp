@@ -36,7 +36,7 @@ protected:
                  bool on_cpu = false) const {
         test::ContextPtr context = test::context_with_tuning(database);
         EXPECT_STREQ(hattn_context_warning(context.get()), "");
-        hattn_attention_desc desc = cases::Problem(c).desc;
+        hattn_attention_desc desc = cases::desc_of(c);
         desc.device = on_cpu ? HATTN_CPU : test::device_of(GetParam());
         desc.algorithm = algorithm;
         return test::explanation_of(test::make_plan(context.get(), desc).get());

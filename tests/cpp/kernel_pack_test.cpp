@@ -113,7 +113,7 @@ TEST_F(Packs, LoadingChangesNoChoice) {
         for (int64_t rows : {1, 5, 45}) {
             cases::Case c = some_case(hooks);
             c.query_length = rows;
-            hattn_attention_desc desc = cases::Problem(c).desc;
+            hattn_attention_desc desc = cases::desc_of(c);
             test::ContextPtr with = context_with_sample("target=generic");
             test::ContextPtr without = test::make_context(1, "target=generic");
             EXPECT_EQ(choice_of(with.get(), desc), choice_of(without.get(), desc));

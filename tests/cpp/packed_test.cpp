@@ -211,7 +211,7 @@ TEST(PackedPlan, IsSizedByItsRows) {
     c.batch = 8;
     c.query_length = 256;
     c.kv_length = 500;
-    hattn_attention_desc desc = cases::Problem(c).desc;
+    hattn_attention_desc desc = cases::desc_of(c);
     size_t padded = 0, packed = 0;
     ASSERT_EQ(hattn_plan_workspace_size(test::make_plan(context.get(), desc).get(), &padded), HATTN_OK);
     desc.packed_queries = 300;

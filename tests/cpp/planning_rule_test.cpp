@@ -42,7 +42,7 @@ TEST(Rule, NaiveTakesFewRowsThatFillItsTileOverFewKeys) {
         if (mask) {
             c.mask = cases::varying("qk");
         }
-        return test::explanation_of(test::make_plan(context.get(), cases::Problem(c).desc).get()).at("algorithm");
+        return test::explanation_of(test::make_plan(context.get(), cases::desc_of(c)).get()).at("algorithm");
     };
     EXPECT_EQ(algorithm(2, 8, 512), "naive");
     EXPECT_EQ(algorithm(2, 5, 512), "naive");
@@ -122,8 +122,7 @@ TEST(Rule, HeadsOfAKvHeadFillTilesOfFlash) {
             c.kv_heads = 1;
             c.query_length = rows;
             c.kv_length = 100;
-            const nlohmann::json plan =
-                test::explanation_of(test::make_plan(context.get(), cases::Problem(c).desc).get());
+            const nlohmann::json plan = test::explanation_of(test::make_plan(context.get(), cases::desc_of(c)).get());
             const int64_t tile = plan.at("tile").at("rows"), heads = plan.at("heads_per_tile");
             // As many tiles as it takes to hold whole rows of heads, the last one of each direction not full.
             const int64_t per_tile = std::max<int64_t>(tile / rows, 1);

@@ -28,7 +28,7 @@ cases::Case some_case(int64_t rows, int64_t keys, int64_t query_heads = 4, int64
 }
 
 json explain(hattn_context *context, const cases::Case &c, hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO) {
-    hattn_attention_desc desc = cases::Problem(c).desc;
+    hattn_attention_desc desc = cases::desc_of(c);
     desc.algorithm = algorithm;
     return test::explanation_of(test::make_plan(context, desc).get());
 }
@@ -116,7 +116,7 @@ TEST(Tuning, EntriesWithoutHooksServeProblemsWithHooks) {
 
 // Of keys and values.
 json explain_stored(hattn_context *context, const cases::Case &c, hattn_dtype dtype) {
-    hattn_attention_desc desc = cases::Problem(c).desc;
+    hattn_attention_desc desc = cases::desc_of(c);
     desc.k_dtype = desc.v_dtype = dtype;
     return test::explanation_of(test::make_plan(context, desc).get());
 }

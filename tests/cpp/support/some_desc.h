@@ -10,7 +10,7 @@ inline hattn_attention_desc some_desc(int64_t query_length = 40, int64_t kv_leng
     c.name = "planned";
     c.query_length = query_length;
     c.kv_length = kv_length;
-    return cases::Problem(c).desc;
+    return cases::desc_of(c);
 }
 
 }  // namespace hattn::test
