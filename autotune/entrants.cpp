@@ -41,16 +41,6 @@ hattn_dtype weight_type_of(const json &info, const std::string &target, hattn_dt
     return dtype == HATTN_BFLOAT16 && runs_storage(info, target, "bfloat16") ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
-// Whether some multiply integers.
-bool multiplies_integers(const json &info, const std::string &target, hattn_dtype dtype) {
-    const std::string storage = dtype == HATTN_INT8 ? "all_int8" : dtype == HATTN_INT4 ? "all_int4" : "";
-    const json &kernels = info.at("kernels");
-    return std::any_of(kernels.begin(), kernels.end(), [&](const json &row) {
-        return row.at("target") == target && row.at("storage") == storage &&
-               !row.at("needs").get<std::string>().empty();
-    });
-}
-
 std::string plan_of(const Trial &trial, const Problems &problems) {
     std::string text;
     for (size_t i = 0; i < problems.size(); ++i) {
@@ -105,8 +95,9 @@ std::vector<Entrant> ranked(const Model &model, const Request &request, std::vec
 // Holds results against the oracle and, where asked for, against the default's bits.
 class Judge {
 public:
-    // weight_type: to which candidates may round weights. integers, two_terms: whether they may multiply these.
-    Judge(Problems &problems, hattn_dtype weight_type, bool integers, bool two_terms, bool invariant, Trial &usual)
+    // weight_type: to which candidates may round weights. integers, two_terms: what they may multiply.
+    Judge(Problems &problems, hattn_dtype weight_type, cases::IntegerProducts integers, bool two_terms, bool invariant,
+          Trial &usual)
         : problems_(problems), invariant_(invariant) {
         for (const auto &problem : problems) {
             verifications_.emplace_back(problem->twin, kOracleBudget,
@@ -192,7 +183,7 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
 
     const std::string target = field.usual.at("target");
     const hattn_dtype dtype = request.shapes.front().dtype;
-    Judge judge(problems, weight_type_of(bench.info, target, dtype), multiplies_integers(bench.info, target, dtype),
+    Judge judge(problems, weight_type_of(bench.info, target, dtype), cases::integer_products(target, dtype, dtype),
                 runs_storage(bench.info, target, "halves_matrices"), request.invariant, field.trials.front());
     std::vector<Candidate> space = space_of(request.shapes.front(), kernels_for(bench, request, problems));
     if (request.invariant) {

@@ -145,12 +145,12 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         stored_granule = min(stored_granule, granules(inputs.key_count) - 1);
     }
     Expr value_key = c * chunk_keys + granule * kGranuleKeys + slot;
-    Expr value = in_fragments()   ? value_of_row(inputs, stored_granule, value_key)
-                 : key_groups > 0 ? value_of_slice(inputs, stored_granule, value_key, options.head / options.slices)
-                 : in_words       ? value_of_words(inputs, stored_granule)
-                 : in_steps       ? value_of_steps(inputs, stored_granule)
-                 : by_row         ? nearest_element(inputs, clamped_element(inputs, d), slot, stored_granule)
-                                  : nearest_value(inputs, d, slot, stored_granule);
+    Expr value = in_fragments()    ? value_of_row(inputs, stored_granule, value_key)
+                 : key_groups > 0  ? value_of_slice(inputs, stored_granule, value_key, options.head / options.slices)
+                 : in_words        ? value_of_words(inputs, stored_granule)
+                 : values_in_steps ? value_of_steps(inputs, stored_granule)
+                 : by_row          ? nearest_element(inputs, clamped_element(inputs, d), slot, stored_granule)
+                                   : nearest_value(inputs, d, slot, stored_granule);
     if (only_in_slices) {
         value = inputs.in_blocks(inputs.stored_value, inputs.value, inputs.value_granules, d, stored_granule,
                                  nearest_slot(inputs, slot, stored_granule), nearest_key(inputs, value_key), value);
@@ -215,7 +215,7 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         multiply_value_matrices(inputs);
         return;
     }
-    if (in_integers) {
+    if (values_in_integers) {
         values_in_digits ? multiply_value_digits(inputs, options)
         : in_bytes       ? multiply_value_bytes(inputs, options)
                          : multiply_value_integers(inputs, options);
@@ -291,7 +291,7 @@ Expr AttentionStages::value_of_steps(const AttentionInputs &inputs, const Expr &
 
 Expr AttentionStages::value_weight(const AttentionInputs &inputs, const Expr &of_slot, const Expr &of_granule) {
     Expr weight = weights(r, of_granule * kGranuleKeys + of_slot, c);
-    if (!in_steps) {
+    if (!values_in_steps) {
         return weight;
     }
     const IntegerSteps steps = inputs.value_steps();
@@ -385,11 +385,11 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
         normalise(statistics(r)[0], in_bands ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
     Expr sum = in_words           ? state(r, unsafe_promise_clamped(inputs.words().position(d), 0, value_positions - 1))
-               : in_steps         ? inputs.value_steps().sum(at, d)
+               : values_in_steps  ? inputs.value_steps().sum(at, d)
                : values_in_digits ? inputs.value_digits().sum(at, d)
                : in_bytes         ? state(r, inputs.value_signed_bytes().position(d))
-               : in_integers      ? inputs.value_pairs().sum(at, d)
-                                  : state(r, d);
+               : values_in_integers ? inputs.value_pairs().sum(at, d)
+                                    : state(r, d);
     output_scale(d) = scaled_output(inputs, 1.0f, d);
     output(d, r) = sum * normaliser(r)[0] * output_scale(d);
     output.output_buffer().dim(0).set_min(0);

@@ -150,7 +150,9 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     bool in_words = false;                        // StageOptions::words: rows count their positions
     bool in_steps = false;                        // rows count positions, see IntegerSteps
     bool in_integers = false;                     // the same, see IntegerPairs, or, with in_digits, IntegerDigits
-    bool in_digits = false;                       // of scores
+    bool values_in_integers = false;              // values too: not with kScorePairs
+    bool in_digits = false;                       // scores
+    bool values_in_steps = false;                 // values: in_steps, and with kScorePairs
     bool values_in_digits = false;                // likewise, StageOptions::value_digits
     bool in_bytes = false;                        // and see IntegerBytes
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
@@ -267,12 +269,12 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     Halide::Func weight_pairs;    // (side, r, pair, c) weights; pairs count through granules. In_bands (side, r, pair,
                                   // term, c)
     Halide::Func weight_halves;   // (k, r, c) weights; in their place in_rows
-    // (side, d, pair, c) value rows, likewise. In_rows (side, d, pair, granule, c), and in_integers (side, lane, panel,
-    // pair, granule, c) of value_integers, in the order of sums.
+    // (side, d, pair, c) value rows, likewise. In_rows (side, d, pair, granule, c), and values_in_integers (side, lane,
+    // panel, pair, granule, c) of value_integers, in the order of sums.
     Halide::Func value_pairs;
     Halide::Var panel{"panel"};    // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
     Halide::Expr value_positions;  // of a row; defined with in_words, in_steps, in_integers
-    // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; defined with in_steps. By
+    // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; with values_in_steps. By
     // itself, lest scales multiply every element.
     Halide::Func scaled_weights;
     Halide::Func value_words;  // (lane, step, slot, granule, c) defined with IntegerSteps::in_words

@@ -222,7 +222,7 @@ void AttentionStages::fetch_next_values(const AttentionInputs &inputs, const Sta
         Expr line_of_row = first_line + i;
         asked += inputs.prefetch_value(next_start(turn, c), inputs.value_line_of_slot(slot, line_of_row));
     }
-    if (!values_in_digits && !in_integers && options.fetch_pass < kUsualHead) {
+    if (!values_in_digits && !values_in_integers && options.fetch_pass < kUsualHead) {
         // Of rows that start within a line a pass reads one more, which the next would ask for.
         Expr end = inputs.value_line_of_slot(slot, first_line + lines) - 1;
         asked += inputs.prefetch_value(next_start(turn, c), end);

@@ -57,8 +57,10 @@ IntegerProducts integer_products(const KernelSpec &spec, const TargetRow &target
     return storage_bits(type_of_all(spec.storage)) < 16 ? target.integers.products : IntegerProducts::kNone;
 }
 
+// Values among them.
 bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
-    return integer_products(spec, target) != IntegerProducts::kNone;
+    const IntegerProducts products = integer_products(spec, target);
+    return products != IntegerProducts::kNone && products != IntegerProducts::kScorePairs;
 }
 
 constexpr int kRowsOfDigits = 2;  // of int4, for which values are multiplied as bytes: decision 0078

@@ -44,14 +44,16 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       any_storage(inputs.any_storage),
       whole_heads(inputs.whole_heads()),
       all_type(inputs.all_type),
-      step_elements(options.integer_products == IntegerProducts::kBytes   ? inputs.key_signed_bytes().elements
-                    : options.integer_products == IntegerProducts::kPairs ? inputs.key_pairs().elements
-                                                                          : generators::step_elements(all_type)),
+      step_elements(options.integer_products == IntegerProducts::kNone    ? generators::step_elements(all_type)
+                    : options.integer_products == IntegerProducts::kBytes ? inputs.key_signed_bytes().elements
+                                                                          : inputs.key_pairs().elements),
       steps_of_line(storage_bits(HATTN_FLOAT32) / storage_bits(all_type)),
       in_words(options.words),
       in_steps(inputs.in_steps() && options.integer_products == IntegerProducts::kNone),
       in_integers(options.integer_products != IntegerProducts::kNone),
+      values_in_integers(in_integers && options.integer_products != IntegerProducts::kScorePairs),
       in_digits(inputs.in_lines()),
+      values_in_steps(inputs.in_steps() && !values_in_integers),
       values_in_digits(options.value_digits),
       in_bytes(options.integer_products == IntegerProducts::kBytes),
       one_key_scale(inputs.stored_key.one_scale()),

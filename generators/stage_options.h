@@ -7,11 +7,12 @@ namespace hattn::generators {
 
 inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most models' heads
 
-// Of integers both products are of them, for instructions that sum up as well.
+// Of integers both products are of them, or that for scores alone, for instructions that sum up as well.
 enum class IntegerProducts {
-    kNone,   // they are brought into float32
-    kPairs,  // sums of two, see IntegerPairs; of lines scores, and of int4 some values, of four, see IntegerDigits
-    kBytes,  // sums of four with signs, see IntegerBytes
+    kNone,        // they are brought into float32
+    kPairs,       // sums of two, see IntegerPairs; of lines scores, and of int4 some values, of four, see IntegerDigits
+    kScorePairs,  // sums of two, of scores; values are brought into float32
+    kBytes,       // sums of four with signs, see IntegerBytes
 };
 
 struct StageOptions {

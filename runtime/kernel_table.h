@@ -145,8 +145,11 @@ inline constexpr int kWholeLines = 128;
 constexpr bool fills_lines(hattn_dtype type, int64_t dim) {
     return type == HATTN_INT8 ? dim == kWholeLines : dim % kWholeLines == 0;
 }
-// And the longest, of integers of one scale, whose sums have 32 bits, see docs/decisions/0057.
-inline constexpr int kLongestHead = 8192;
+// And the longest: of integers of one scale, sums have 32 bits, one for each of eight lanes at least, see
+// docs/decisions/0057 and 0093.
+constexpr int longest_head(hattn_dtype type) {
+    return type == HATTN_INT8 || type == HATTN_INT4 ? 4096 : 8192;
+}
 
 struct KernelInfo {
     const char *name;

@@ -36,7 +36,7 @@ uint32_t hooks_of_values(uint32_t hooks) {
 // Whether kernels for this type alone take keys and values.
 bool takes_all(hattn_dtype type, const Problem &problem) {
     const auto takes = [&](int64_t dim) {
-        return dim % kWholeHead == 0 && dim >= shortest_head(type) && dim <= kLongestHead;
+        return dim % kWholeHead == 0 && dim >= shortest_head(type) && dim <= longest_head(type);
     };
     return problem.stored_as(type) && takes(problem.key_dim) && takes(problem.value_dim);
 }
@@ -82,7 +82,7 @@ std::string taken_storage(const KernelInfo &kernel) {
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + (kernel.storage == KeyStorage::kBfloat16Rows ? " queries, keys" : " keys") +
                " and values in heads of multiples of " + std::to_string(kWholeHead) + " elements, from " +
-               std::to_string(shortest_head(all)) + " to " + std::to_string(kLongestHead);
+               std::to_string(shortest_head(all)) + " to " + std::to_string(longest_head(all));
     }
     if (kernel.storage == KeyStorage::kHalvesMatrices) {
         return "queries, keys and outputs of 16 bits and values of 16 or fewer";

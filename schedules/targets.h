@@ -72,7 +72,8 @@ struct CpuTiles {
     std::vector<Tile> stored_flash_tiles = {};  // of any storage; likewise
 };
 
-// Kernels that multiply integers, where a CPU has an instruction for that which sums up as well.
+// Kernels that multiply integers, in scores alone or in both products, where a CPU has an instruction for that which
+// sums up as well.
 struct IntegerKernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";

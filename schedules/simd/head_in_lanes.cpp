@@ -60,14 +60,14 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
 
 // `block`: the loop over blocks of the state's elements.
 void schedule_value_steps(AttentionStages &s, const Var &block, const Tile &tile, int lanes) {
-    if (!s.in_steps) {
+    if (!s.values_in_steps) {
         return;
     }
     s.state.bound(s.d, 0, s.value_positions);
     s.chunk_output.update().specialize(s.one_value_scale);
     s.scaled_weights.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes).unroll(s.r);
     if (s.value_words.defined()) {
-        unroll_parts(s, block, s.step_elements / (lanes * tile.value_unroll));
+        unroll_parts(s, block, generators::step_elements(s.all_type) / (lanes * tile.value_unroll));
         s.value_words.compute_at(s.chunk_output, s.over_keys.x).vectorize(s.lane, lanes);
     }
 }
@@ -147,7 +147,7 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
         } else if (s.in_bytes) {
             schedule_byte_values(s, block, rows, tile, lanes);
             schedule_next(s, s.integer_output, s.value_digits.over_key_quads.y, s.value_digits.over_key_quads.z);
-        } else if (s.in_integers) {
+        } else if (s.values_in_integers) {
             elements = output_elements(s, lanes);
             schedule_integer_values(s, block, rows, tile, lanes);
             schedule_next(s, s.integer_output, s.over_key_pairs.y, s.over_key_pairs.z);
@@ -350,7 +350,7 @@ void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar 
     }
     s.next_start.compute_at(values, granule).bound_extent(s.turn, 1);
     s.asked_next.compute_at(values, key).bound_extent(s.turn, 1);
-    const bool in_pairs = s.in_rows || (s.in_integers && s.by_row);
+    const bool in_pairs = s.in_rows || (s.values_in_integers && s.by_row);
     const int keys = s.values_in_digits ? generators::kSides - generators::kValuesWithScores : in_pairs ? 2 : 1;
     s.asked_next.bound_extent(s.slot, keys).unroll(s.slot);
 }

@@ -236,10 +236,21 @@ TypedProblem::TypedProblem(const Case &c, const StoredTypes &types) : twin(with_
     }
 }
 
-Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers, bool two_terms) const {
+IntegerProducts integer_products(std::string_view name, hattn_dtype k, hattn_dtype v) {
+    const auto is_of = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+    if (k != v || (k != HATTN_INT8 && k != HATTN_INT4) || is_of("generic")) {
+        return IntegerProducts::kNone;
+    }
+    return is_of("avx512") || is_of("neon") ? IntegerProducts::kBoth : IntegerProducts::kScores;
+}
+
+Rounding TypedProblem::rounding(hattn_dtype weight_type, IntegerProducts integers, bool two_terms) const {
     Rounding rounding{args.out.dtype, weight_type, {}, two_terms && may_have_two_terms(args)};
-    if (integers) {
-        const bool of_channels = k_scale.given() && k_scale.view.extent[3] == desc.key_dim;
+    const bool of_channels = k_scale.given() && k_scale.view.extent[3] == desc.key_dim;
+    const double key_ratio = of_channels ? ratio_of(k_scale.view) : 1.0;
+    if (integers == IntegerProducts::kScores) {
+        rounding.integers.keys = key_ratio;
+    } else if (integers == IntegerProducts::kBoth) {
         const int64_t *values = v_scale.view.extent;  // per channel, one key has as many as several
         const bool of_blocks = v_scale.given() && values[3] < desc.value_dim && values[2] * values[3] > 1;
         constexpr int64_t kLine = 128;
@@ -248,13 +259,12 @@ Rounding TypedProblem::rounding(hattn_dtype weight_type, bool integers, bool two
         const auto fills = [&](int64_t dim) { return of_int4 ? dim % kLine == 0 : dim == kLine; };
         const bool lines = fills(desc.key_dim) && fills(desc.value_dim);
         const double key_unit = lines ? kUnitOfLines : 1.0, value_unit = lines && of_int4 ? kUnitOfLines : 1.0;
-        rounding.integers = {key_unit * (of_channels ? ratio_of(k_scale.view) : 1.0),
-                             value_unit * (of_blocks ? ratio_of(v_scale.view) : 1.0)};
+        rounding.integers = {key_unit * key_ratio, value_unit * (of_blocks ? ratio_of(v_scale.view) : 1.0)};
     }
     return rounding;
 }
 
-Expected TypedProblem::evaluate(hattn_dtype weight_type, bool integers, bool two_terms) const {
+Expected TypedProblem::evaluate(hattn_dtype weight_type, IntegerProducts integers, bool two_terms) const {
     return cases::evaluate(twin.desc, twin.args, rounding(weight_type, integers, two_terms));
 }
 

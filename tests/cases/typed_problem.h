@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "oracle.h"
 #include "problem.h"
@@ -30,6 +31,11 @@ struct Rounding {
 // 2^-16 of weights, 2^-16 for the products, 2^-15 of values.
 inline constexpr double kTwoTerms = 1.0 / (1 << 14);
 
+// Which products kernels round to integers of 16 bits, over keys and values that are both int8 or both int4.
+enum class IntegerProducts { kNone, kScores, kBoth };
+// May do, those of a target or one by name, see docs/decisions/0057, 0076 and 0093.
+IntegerProducts integer_products(std::string_view name, hattn_dtype k, hattn_dtype v);
+
 // The oracle's numbers, with bounds that allow for it.
 Expected evaluate(const hattn_attention_desc &desc, const hattn_attention_args &args, const Rounding &rounding);
 
@@ -39,8 +45,9 @@ public:
     TypedProblem(const Case &c, const StoredTypes &types);
 
     // As kernels that round weights to a type, multiply integers, or sums of two bfloat16 numbers, may have it.
-    Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32, bool integers = false, bool two_terms = false) const;
-    Rounding rounding(hattn_dtype weight_type, bool integers, bool two_terms = false) const;
+    Expected evaluate(hattn_dtype weight_type = HATTN_FLOAT32, IntegerProducts integers = IntegerProducts::kNone,
+                      bool two_terms = false) const;
+    Rounding rounding(hattn_dtype weight_type, IntegerProducts integers, bool two_terms = false) const;
     // Every byte of the twin's outputs, and NaN into the one in its type.
     void fill_outputs();
     // Brings the output into the twin's, where difference() looks for it.

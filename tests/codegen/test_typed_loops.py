@@ -75,18 +75,22 @@ def test_there_are_kernels_for_one_type():
     assert found == {(dtype, target) for dtype in BITS for target in REGISTERS}
 
 
+def has_integers(name):
+    return BITS[TYPED_NAME.match(name)["dtype"]] < 16
+
+
 def multiplies_integers(name):
-    match = TYPED_NAME.match(name)
-    return BITS[match["dtype"]] < 16 and match["target"] == "x86_avx512"
+    return has_integers(name) and TYPED_NAME.match(name)["target"] == "x86_avx512"
 
 
 INTEGER_PRODUCT = r"\bvpdpwssd\b.*%zmm\d+$"
+SCORE_PRODUCT = r"\bvpmaddwd\b.*%ymm\d+$"
 INTO_FLOAT32 = r"\bvcvtdq2ps\b"  # sums of a block of a key's elements, which have a scale; others are brought behind the products
 
 
-def expect_block(name, blocks, products, clean, what):
+def expect_block(name, blocks, products, clean, what, product=INTEGER_PRODUCT):
     found = "\n".join(block.text() for block in blocks)
-    assert any(block.count(INTEGER_PRODUCT) == products and clean(block) for block in blocks), f"{name}: no {what} of {products} products:\n{found}"
+    assert any(block.count(product) == products and clean(block) for block in blocks), f"{name}: no {what} of {products} products:\n{found}"
 
 
 def expect_integer_keys_by_row(name, match, runs, isa):
@@ -159,35 +163,62 @@ def test_kernels_for_one_type_go_by_row(name, emit):
     expect_rows_one_by_one(name, match, text, isa, BITS[match["dtype"]], CONVERSIONS[match["dtype"]])
 
 
-@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if not multiplies_integers(name) and not converts_by_row(name)])
-def test_kernels_for_one_type(name, emit):
-    """A pass over a line of float32 asks for the part of a line that these keys have, and no element is gathered or inserted.
+def without_inserts(loops, isa):
+    return [loop for loop in loops if loop.fmas == loop.count(isa.whole_fma) > 0 and not loop.count(r"\bvp?(insr|insert|extr)[bwdqp]")]
 
-    With one or two rows over 16 bits it does so for values alone; keys of the next chunk are asked for with each value that is multiplied."""
+
+def expect_values_converted_once(name, match, loops, isa, asked):
+    _, values = expected_blocks(match)
+    products = [loop for loop in without_inserts(loops, isa) if loop.count(isa.fetch) == asked and not loop.count(isa.vector_stack)]
+    conversion = CONVERSIONS[match["dtype"]]
+    once = any(loop.count(conversion) * values == int(match["d"]) * loop.fmas for loop in products if loop.fmas % values == 0)
+    found = "\n".join(loop.text() for loop in loops if loop.fmas)
+    assert once, f"{name}: no loop of {values} FMAs that converts values once for all rows:\n{found}"
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if has_integers(name) and not multiplies_integers(name)])
+def test_kernels_whose_scores_are_of_integers(name, emit):
+    """Two products of 16 bits and their sum are one instruction, on sums in registers; a block's sums come into float32 with their scales, others behind
+    the loop. Values are converted once for all rows."""
     match = TYPED_NAME.match(name)
     isa = INSTRUCTION_SETS[match["target"]]
     text = emit(name, isa)
     assert "gather" not in text, f"{name} gathers"
     assert asks_for_bytes(text)
-    _, values = expected_blocks(match)
+    rows, keys = int(match["v"]), int(match["u"])
+    loops = innermost_loops(text, isa)
+    of_scores = [loop for loop in loops if loop.count(SCORE_PRODUCT)]
+    products = rows * keys * 2  # of 32 elements
+
+    def expect(clean, what):
+        expect_block(name, of_scores, products, lambda loop: clean(loop) and not loop.count(isa.vector_stack), what, SCORE_PRODUCT)
+
+    expect(lambda loop: not loop.fmas and not loop.count(INTO_FLOAT32), "clean loop")
+    expect(lambda loop: loop.fmas == loop.count(isa.whole_fma) == loop.count(INTO_FLOAT32) == rows * keys, "loop with scales")
+    expect_values_converted_once(name, match, loops, isa, asked=0)
+
+
+@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if not has_integers(name) and not converts_by_row(name)])
+def test_kernels_for_one_type(name, emit):
+    """A pass over a line of float32 asks for the part of a line that these keys have, and no element is gathered or inserted.
+
+    With one or two rows it does so for values alone; keys of the next chunk are asked for with each value that is multiplied."""
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    assert asks_for_bytes(text)
     step = elements_of_pass(match["dtype"], isa)
     vectors = step // isa.lanes  # of a key, in a pass
     keys = int(match["u"])
-    in_passes = BITS[match["dtype"]] == 16 and int(match["rows"]) <= 2
+    in_passes = int(match["rows"]) <= 2
     asked = (1 if in_passes else 2) * max(1, keys * step * BITS[match["dtype"]] // LINE_BITS)
     conversion = CONVERSIONS[match["dtype"]]
     loops = innermost_loops(text, isa)
     found = "\n".join(loop.text() for loop in loops if loop.fmas)
-    whole = [loop for loop in loops if loop.fmas == loop.count(isa.whole_fma) > 0 and not loop.count(r"\bvp?(insr|insert|extr)[bwdqp]")]
     # Each vector of keys is converted once for all rows.
-    passes = [loop for loop in whole if (loop.count(conversion), loop.count(isa.fetch)) == (keys * vectors, asked)]
+    passes = [loop for loop in without_inserts(loops, isa) if (loop.count(conversion), loop.count(isa.fetch)) == (keys * vectors, asked)]
     assert passes, f"{name}: no loop of {keys * vectors} conversions and {asked} fetches; loops with FMAs:\n{found}"
     fmas = int(match["v"]) * keys * vectors
-    if match["dtype"] in ("float16", "bfloat16"):
-        assert any(loop.fmas == fmas and not loop.count(isa.vector_stack) for loop in passes), f"{name}: no loop of {fmas} FMAs:\n{found}"
-    else:  # with one scale for all keys, which multiplies nothing here; some numbers find no register
-        assert any(loop.fmas == fmas and not loop.count(r"\bvmulps\b") for loop in passes), f"{name}: no loop of {fmas} FMAs alone:\n{found}"
-        assert not any(loop.count(r"\bvpsr\w+d\b") for loop in passes), f"{name} shifts words down:\n{found}"
-    products = [loop for loop in whole if loop.count(isa.fetch) == in_passes and not loop.count(isa.vector_stack)]
-    once = any(loop.count(conversion) * values == int(match["d"]) * loop.fmas for loop in products if loop.fmas % values == 0)
-    assert once, f"{name}: no loop of {values} FMAs that converts values once for all rows:\n{found}"
+    assert any(loop.fmas == fmas and not loop.count(isa.vector_stack) for loop in passes), f"{name}: no loop of {fmas} FMAs:\n{found}"
+    expect_values_converted_once(name, match, loops, isa, asked=in_passes)

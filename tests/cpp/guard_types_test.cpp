@@ -82,7 +82,7 @@ TEST_P(GuardedTypes, TouchNothingOutside) {
                     ASSERT_TRUE(outcome.ok()) << outcome.text();
                     problem.read_output();
                     const hattn_dtype weight_type = test::weight_type_on(std::get<0>(GetParam()), types);
-                    const bool integers = test::multiplies_integers(std::get<0>(GetParam()), types);
+                    const auto integers = test::integer_products(std::get<0>(GetParam()), types);
                     const bool two_terms = test::multiplies_two_terms(plan);
                     ASSERT_EQ(cases::difference(problem.twin, problem.evaluate(weight_type, integers, two_terms)), "")
                         << types.name << ' ' << cases::describe(c);

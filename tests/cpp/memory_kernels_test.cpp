@@ -156,7 +156,7 @@ TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {
             test::ContextPtr context = test::make_context(1, "kernel=" + forced);
             cases::TypedProblem problem(c, *types);
             const hattn_dtype weights = storage == "bfloat16_rows" ? HATTN_BFLOAT16 : HATTN_FLOAT32;
-            test::expect_oracle(context.get(), problem, weights, test::multiplies_integers(forced, *types));
+            test::expect_oracle(context.get(), problem, weights, test::integer_products(forced, *types));
             return test::output_values(problem.twin);
         };
         EXPECT_TRUE(test::same_bits(values(name), values(name.substr(kPrefix.size())))) << name;

@@ -24,11 +24,14 @@ using namespace hattn;
 using cases::ScaleKind;
 
 // As docs/decisions/0039, 0041, 0073 and 0078 say, whatever the library has.
-constexpr int64_t kWholeHead = 32, kWholeLine = 128, kLongestHead = 8192;
+constexpr int64_t kWholeHead = 32, kWholeLine = 128;
 constexpr std::string_view kLines = "_lines";  // heads of kWholeLine, of int4 of multiples
 
 int64_t shortest_head(const std::string &type) {
     return type == "int4" ? 64 : kWholeHead;
+}
+int64_t longest_head(const std::string &type) {
+    return type.starts_with("int") ? 4096 : 8192;
 }
 
 // Each type on both sides, beside queries and outputs of several, with every kind of scale.
@@ -54,7 +57,7 @@ struct Kernel {
     std::string type;  // of keys and values
     int64_t whole;     // heads are multiples of it
     int64_t shortest;  // and have no fewer elements
-    int64_t longest = kLongestHead;
+    int64_t longest = 0;
     bool of_pairs = false;  // of queries too
 
     std::vector<cases::StoredTypes> types() const {
@@ -81,12 +84,12 @@ std::vector<Kernel> kernels() {
         const std::string storage = row.at("storage"), prefix = "all_";
         if (storage.starts_with(prefix) && row.at("runnable")) {
             const std::string type = storage.substr(prefix.size());
-            list.push_back({row.at("name"), type, kWholeHead, shortest_head(type)});
+            list.push_back({row.at("name"), type, kWholeHead, shortest_head(type), longest_head(type)});
         } else if (storage == "bfloat16_rows" && row.at("runnable")) {
-            list.push_back({row.at("name"), "bfloat16", kWholeHead, kWholeHead, kLongestHead, true});
+            list.push_back({row.at("name"), "bfloat16", kWholeHead, kWholeHead, longest_head("bfloat16"), true});
         } else if (storage.ends_with(kLines) && row.at("runnable")) {
             const std::string type = storage.substr(0, storage.size() - kLines.size());
-            const int64_t longest = type == "int8" ? kWholeLine : kLongestHead;
+            const int64_t longest = type == "int8" ? kWholeLine : longest_head(type);
             list.push_back({row.at("name"), type, kWholeLine, kWholeLine, longest});
         }
     }
@@ -133,7 +136,7 @@ TEST_P(OneTypeKernel, MatchesOracle) {
         for (const cases::StoredTypes &types : GetParam().types()) {
             SCOPED_TRACE(cases::describe(c));
             cases::TypedProblem problem(c, types);
-            const bool integers = test::multiplies_integers(GetParam().name, types);
+            const auto integers = test::integer_products(GetParam().name, types);
             const hattn_dtype weights = GetParam().of_pairs ? HATTN_BFLOAT16 : HATTN_FLOAT32;
             ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, weights, integers));
             ++runs;
@@ -147,7 +150,8 @@ TEST_P(OneTypeKernel, MatchesOracle) {
 TEST_P(OneTypeKernel, SumsUpLongHeads) {
     test::ContextPtr context = test::make_context(1, "kernel=" + GetParam().name);
     for (cases::StoredTypes types : GetParam().types()) {
-        if (!test::multiplies_integers(GetParam().name, types)) {
+        const auto integers = test::integer_products(GetParam().name, types);
+        if (integers == cases::IntegerProducts::kNone) {
             continue;
         }
         types.k_scales = ScaleKind::kTensor;
@@ -161,7 +165,7 @@ TEST_P(OneTypeKernel, SumsUpLongHeads) {
             c.value_dim = kWholeLine;
             SCOPED_TRACE(cases::describe(c));
             cases::TypedProblem problem(c, types);
-            ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32, true));
+            ASSERT_NO_FATAL_FAILURE(test::expect_oracle(context.get(), problem, HATTN_FLOAT32, integers));
         }
     }
     cases::Case c;

@@ -41,7 +41,7 @@ TEST_P(TypedCase, MatchesOracle) {
         cases::TypedProblem problem(*spec, types);
         problem.desc.algorithm = algorithm;
         test::expect_oracle(implementation.context.get(), problem, test::weight_type_on(target, types),
-                            test::multiplies_integers(target, types));
+                            test::integer_products(target, types));
     }
 }
 

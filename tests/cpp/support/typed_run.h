@@ -26,12 +26,8 @@ inline hattn_dtype weight_type_on(const std::string &target, const cases::Stored
     return all_bfloat16 && is_native ? HATTN_BFLOAT16 : HATTN_FLOAT32;
 }
 
-// Whether kernels of a target may multiply integers, see docs/decisions/0057 and 0076. The name may also be that of a
-// kernel.
-inline bool multiplies_integers(const std::string &target, const cases::StoredTypes &types) {
-    const bool integers = types.k == types.v && (types.k == HATTN_INT8 || types.k == HATTN_INT4);
-    const auto is_of = [&](const char *name) { return target.find(name) != std::string::npos; };
-    return integers && (is_of("x86-avx512") || is_of("x86_avx512") || is_of("arm-neon") || is_of("arm_neon"));
+inline cases::IntegerProducts integer_products(const std::string &name, const cases::StoredTypes &types) {
+    return cases::integer_products(name, types.k, types.v);
 }
 
 // Whether a plan multiplies sums of two bfloat16 numbers, see docs/decisions/0068.
@@ -42,7 +38,7 @@ inline bool multiplies_two_terms(const hattn_plan *plan) {
 // Plans and executes `problem`, whose outputs are as the oracle has them, within what rounding weights to `weight_type`
 // adds, or to what tensor cores multiply, and that of integers; on the CPU nothing is allocated meanwhile.
 inline void expect_oracle(hattn_context *context, cases::TypedProblem &problem, hattn_dtype weight_type,
-                          bool integers = false) {
+                          cases::IntegerProducts integers = cases::IntegerProducts::kNone) {
     problem.fill_outputs();
     hattn_plan *plan = nullptr;
     ASSERT_EQ(hattn_plan_create(context, &problem.desc, &plan), HATTN_OK) << hattn_last_error(context);
