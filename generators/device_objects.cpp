@@ -5,7 +5,9 @@
 #include <stdexcept>
 
 #include "device_kernels.h"
+#include "files.h"
 #include "packed_code.h"
+#include "runtime/device/early_start.h"
 
 namespace hattn::generators {
 
@@ -37,12 +39,18 @@ bool has_fat_binaries(const DeviceTarget &target) {
 }
 
 LaunchNeeds write_device_object(const DeviceKernelSpec &spec, const DeviceTarget &target, const std::string &object,
-                                const std::string &ptx) {
+                                bool with_ptx) {
     Module module = compile_kernel(spec, target);
     LaunchShape shape;
     module.functions().front().body.accept(&shape);
-    if (!ptx.empty()) {
+    if (with_ptx) {
+        const std::string base = object.substr(0, object.rfind('.')), ptx = base + ".ptx";
         module.compile({{OutputFileType::device_code, ptx}});
+        const std::string early = with_early_start(read_file(ptx));
+        if (early.empty()) {
+            throw std::runtime_error(ptx + ": is no kernel that can start early");
+        }
+        write_file(base + ".early.ptx", early);
     }
     with_packed_code(module).compile({{OutputFileType::object, object}});
     return shape.needs;
@@ -55,8 +63,7 @@ void write_device_objects(const std::string &device, KernelKind kind, const std:
     std::ofstream list(directory + "/objects.rsp"), launches(directory + "/launches.txt");
     for (const DeviceKernelSpec &spec : kernels_of(choice, kind)) {
         const std::string name = spec.name(target.name), path = directory + "/" + name;
-        const LaunchNeeds needs =
-            write_device_object(spec, target, path + ".o", has_fat_binaries(target) ? path + ".ptx" : "");
+        const LaunchNeeds needs = write_device_object(spec, target, path + ".o", has_fat_binaries(target));
         list << path << ".o\n";
         launches << name << " " << needs.threads << " " << needs.shared_bytes << "\n";
     }

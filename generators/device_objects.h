@@ -18,10 +18,10 @@ struct LaunchNeeds {
     int64_t threads = 1, shared_bytes = 0;
 };
 
-// A kernel as an object of its own, since Halide gives the device code of every kernel the same name. `ptx`: a file
-// for that; empty: none.
+// A kernel as an object of its own, since Halide gives the device code of every kernel the same name. with_ptx: beside
+// `name.o` that, as name.ptx, and name.early.ptx for GPUs on which it starts early (runtime/device/early_start.h).
 LaunchNeeds write_device_object(const DeviceKernelSpec &spec, const DeviceTarget &target, const std::string &object,
-                                const std::string &ptx = "");
+                                bool with_ptx = false);
 
 // Kernels of a kind for a device, a word of DeviceChoice: their objects; a response file that names them, for a linker;
 // what their launches ask for, for the table and for tests; and their PTX.

@@ -65,6 +65,9 @@ void describe_device_kernels(std::ostream &text) {
     for (const auto &[name, column] : columns.offsets) {
         text << ", " << name << " " << column;
     }
+    for (const std::string &name : columns.optional) {
+        text << ", " << name << " or none";
+    }
     const TensorTypes types;
     text << "\ndevice tile {rows, keys, head, slices, thread_rows, warpgroups}\n"
          << "device user context {copy_to_device, initialize_kernels, finalize_kernels, run, ...}\n"

@@ -45,7 +45,8 @@ UnitColumns attention_columns(const AttentionInputs &in, const std::string &outp
                     {in.stored_key.scale_granules.name(), column(offsetof(Record, key_granules))},
                     {in.stored_value.scale_granules.name(), column(offsetof(Record, value_granules))},
                     {output + ".0", column(offsetof(Record, output))},
-                    {output + ".1", column(offsetof(Record, lse))}}};
+                    {output + ".1", column(offsetof(Record, lse))}},
+        .optional = {in.sinks.name()}};
     add_side(columns, in.stored_key, column(offsetof(Record, key)), column(offsetof(Record, key_channel_scales)),
              column(offsetof(Record, key_block_scales)));
     add_side(columns, in.stored_value, column(offsetof(Record, value)), column(offsetof(Record, value_channel_scales)),
@@ -61,7 +62,8 @@ UnitColumns merge_columns(const MergeInputs &in, const std::string &output) {
                         {in.partial_lse.name(), column(offsetof(Record, partial_lse))},
                         {in.sinks.name(), column(offsetof(Record, sinks))},
                         {output + ".0", column(offsetof(Record, output))},
-                        {output + ".1", column(offsetof(Record, lse))}}};
+                        {output + ".1", column(offsetof(Record, lse))}},
+            .optional = {in.sinks.name()}};
 }
 
 }  // namespace hattn::generators

@@ -41,6 +41,7 @@ Api load_api() {
         find(api.destroy_event, "cuEventDestroy_v2") && find(api.load_module, "cuModuleLoadData") &&
         find(api.module_function, "cuModuleGetFunction") && find(api.set_function_attribute, "cuFuncSetAttribute") &&
         find(api.launch, "cuLaunchKernel");
+    find(api.launch_with, "cuLaunchKernelEx");
     int version = 0;
     if (api.driver_version) {
         api.driver_version(&version);

@@ -14,6 +14,23 @@ using DevicePointer = unsigned long long;
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNoBinaryForGpu = 209,
                         kUnsupportedPtxVersion = 222, kInvalidHandle = 400, kNotReady = 600;
 
+inline constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+
+// CUlaunchConfig, and a CUlaunchAttribute of it.
+struct LaunchAttribute {
+    int id;
+    union alignas(8) {
+        int value;
+        char bytes[64];
+    };
+};
+struct LaunchConfig {
+    unsigned blocks[3], threads[3], shared_bytes;
+    void *stream;
+    LaunchAttribute *attributes;
+    unsigned attribute_count;
+};
+
 struct Api {
     Result (*init)(unsigned);
     Result (*driver_version)(int *);
@@ -44,6 +61,7 @@ struct Api {
     Result (*set_function_attribute)(void *, int, int);
     Result (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                      void **);
+    Result (*launch_with)(const LaunchConfig *, void *, void **, void **);  // null: not in this driver
 
     std::string unusable;  // why there is no driver to call; "" if there is
 };

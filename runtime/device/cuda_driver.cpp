@@ -18,7 +18,7 @@ using cuda::api;
 using cuda::Result;
 
 // CUdevice_attribute.
-constexpr int kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76, kSharedBytesOptIn = 97;
+constexpr int kMultiprocessors = 16, kCapabilityMinor = 76, kSharedBytesOptIn = 97;
 constexpr int kOldestCapability = 8;
 // Handles up to this one are default streams, which belong to whatever context is current.
 constexpr uintptr_t kLastDefaultStream = 2;
@@ -96,7 +96,7 @@ public:
                                 : "GPU " + std::to_string(device_id) + " is one of " + std::to_string(count());
         }
         const int device = device_of(device_id);
-        if (attribute_of(device, kCapabilityMajor) < kOldestCapability) {
+        if (attribute_of(device, cuda::kCapabilityMajor) < kOldestCapability) {
             const DeviceIdentity gpu = identity(device_id);
             return "GPU " + std::to_string(device_id) + " (" + gpu.name + ") has compute capability " + gpu.capability +
                    ", but kernels need " + std::to_string(kOldestCapability) + ".0";
@@ -113,7 +113,7 @@ public:
         check_result(api().device_memory(&bytes, device), "cuDeviceTotalMem");
         check_result(api().driver_version(&version), "cuDriverGetVersion");
         return {name,
-                std::to_string(attribute_of(device, kCapabilityMajor)) + "." +
+                std::to_string(attribute_of(device, cuda::kCapabilityMajor)) + "." +
                     std::to_string(attribute_of(device, kCapabilityMinor)),
                 std::to_string(version), attribute_of(device, kMultiprocessors), static_cast<int64_t>(bytes)};
     }

@@ -1,6 +1,6 @@
 // Loading and launching kernels, in place of Halide's functions: those compile PTX for at most 64 registers, never ask
-// for more shared memory than the 48 KiB that a launch has by default (both of Halide 21.0.0), know no fat binaries,
-// and take memory from the heap.
+// for more shared memory than the 48 KiB that a launch has by default (both of Halide 21.0.0), know no fat binaries and
+// no early starts, and take memory from the heap.
 #include <HalideRuntime.h>
 
 #include <array>
@@ -12,6 +12,7 @@
 #include "device.h"
 #include "device_launch.h"
 #include "device_queue.h"
+#include "early_start.h"
 
 namespace hattn {
 
@@ -22,12 +23,23 @@ using cuda::Result;
 
 constexpr int kDefaultSharedBytes = 48 * 1024;
 constexpr int kMaxDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr int kStartsEarly = 6;            // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+// Whether kernels do so on the GPU of the current context.
+bool has_early_starts() {
+    int device = 0, major = 0, driver = 0;
+    return api().launch_with && api().driver_version(&driver) == cuda::kSuccess && driver >= kEarlyStartDriver &&
+           api().context_device(&device) == cuda::kSuccess &&
+           api().device_attribute(&major, cuda::kCapabilityMajor, device) == cuda::kSuccess &&
+           major >= kEarlyStartCapability;
+}
 
 // A kernel in one context. A module has one kernel, see generators/device_objects.h.
 struct LoadedKernel {
     void *module = nullptr;
     void *function = nullptr;
     int shared_bytes = kDefaultSharedBytes;  // that a launch may ask for
+    bool starts_early = false;
 };
 
 // By context and packed PTX.
@@ -40,12 +52,18 @@ public:
         if (kernel.module) {
             return cuda::kSuccess;
         }
+        kernel.starts_early = has_early_starts();
         const void *fat = queue.kernel ? queue.kernel->fat_binary : nullptr;
         if (fat && api().load_module(&kernel.module, fat) == cuda::kSuccess) {
             return cuda::kSuccess;
         }
         kernel.module = nullptr;
-        const std::string ptx = device_table().unpack_code(packed, bytes);
+        std::string ptx = device_table().unpack_code(packed, bytes);
+        if (kernel.starts_early) {
+            std::string early = with_early_start(ptx);
+            kernel.starts_early = !early.empty();
+            ptx = kernel.starts_early ? std::move(early) : ptx;
+        }
         const Result result = api().load_module(&kernel.module, ptx.c_str());
         if (result != cuda::kSuccess) {
             kernel.module = nullptr;
@@ -54,7 +72,8 @@ public:
     }
 
     // One that is loaded, and may be launched with so much shared memory.
-    Result prepare(const DeviceQueue &queue, const void *packed, const char *name, int shared_bytes, void **function) {
+    Result prepare(const DeviceQueue &queue, const void *packed, const char *name, int shared_bytes,
+                   LoadedKernel &ready) {
         const std::lock_guard lock(mutex_);
         LoadedKernel &kernel = kernels_[{queue.context, packed}];
         Result result = cuda::kSuccess;
@@ -68,7 +87,7 @@ public:
             result = api().set_function_attribute(kernel.function, kMaxDynamicSharedBytes, shared_bytes);
             kernel.shared_bytes = result == cuda::kSuccess ? shared_bytes : kernel.shared_bytes;
         }
-        *function = kernel.function;
+        ready = kernel;
         return result;
     }
 
@@ -133,8 +152,8 @@ int halide_cuda_run(void *user_context, void *state, const char *name, int block
     if (current.result() != cuda::kSuccess) {
         return report(current.result(), "cuCtxPushCurrent");
     }
-    void *function = nullptr;
-    if (const Result result = loaded_kernels().prepare(queue, state, name, shared_bytes, &function);
+    LoadedKernel kernel;
+    if (const Result result = loaded_kernels().prepare(queue, state, name, shared_bytes, kernel);
         result != cuda::kSuccess) {
         return report(result, "cuModuleGetFunction or cuFuncSetAttribute");
     }
@@ -146,8 +165,20 @@ int halide_cuda_run(void *user_context, void *state, const char *name, int block
         }
         pointers[i] = is_buffer[i] ? &static_cast<halide_buffer_t *>(arguments[i])->device : arguments[i];
     }
-    return report(api().launch(function, blocks_x, blocks_y, blocks_z, threads_x, threads_y, threads_z, shared_bytes,
-                               queue.queue, pointers.data(), nullptr),
+    const auto count = [](int number) { return static_cast<unsigned>(number); };
+    if (kernel.starts_early) {
+        cuda::LaunchAttribute early = {kStartsEarly, {1}};
+        const cuda::LaunchConfig config = {{count(blocks_x), count(blocks_y), count(blocks_z)},
+                                           {count(threads_x), count(threads_y), count(threads_z)},
+                                           count(shared_bytes),
+                                           queue.queue,
+                                           &early,
+                                           1};
+        return report(api().launch_with(&config, kernel.function, pointers.data(), nullptr), "cuLaunchKernelEx");
+    }
+    return report(api().launch(kernel.function, count(blocks_x), count(blocks_y), count(blocks_z), count(threads_x),
+                               count(threads_y), count(threads_z), count(shared_bytes), queue.queue, pointers.data(),
+                               nullptr),
                   "cuLaunchKernel");
 }
 

@@ -1,6 +1,7 @@
 #include "device_execute.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <memory_resource>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "device_launch.h"
 #include "device_units.h"
+#include "runtime/kernel_registry.h"
 #include "runtime/tensor.h"
 
 namespace hattn {
@@ -47,10 +49,9 @@ hattn_tensor or_else(const hattn_tensor &given, const void *neutral, hattn_dtype
     return tensor;
 }
 
-// Per head: given values or zeros, or for sinks none, with room for a tile of sinks that are none behind them.
-std::pmr::vector<float> per_head(const Problem &problem, const float *given, float neutral, int64_t more,
-                                 std::pmr::memory_resource *memory) {
-    std::pmr::vector<float> values(problem.query_heads + more, neutral, memory);
+// Per head: given values or zeros.
+std::pmr::vector<float> per_head(const Problem &problem, const float *given, std::pmr::memory_resource *memory) {
+    std::pmr::vector<float> values(problem.query_heads, 0.0f, memory);
     if (given) {
         std::copy(given, given + problem.query_heads, values.begin());
     }
@@ -70,8 +71,8 @@ public:
           lse_(lse_tensor(args)),
           bias_(or_else(args.bias, &kNoBias, HATTN_FLOAT32)),
           mask_(or_else(args.mask, &kNoMask, HATTN_BOOL)),
-          slopes_(per_head(problem, args.alibi_slopes, 0.0f, 0, &host_)),
-          sinks_(per_head(problem, args.sinks, kNegativeInfinity, plan.attention->tile.rows, &host_)),
+          slopes_(per_head(problem, args.alibi_slopes, &host_)),
+          sinks_(per_head(problem, args.sinks, &host_)),
           alibi_slopes_(queue_, slopes_, "alibi_slopes"),
           sink_logits_(queue_, sinks_, "sinks"),
           tensors_{{queue_, args.q, "q"},
@@ -108,15 +109,35 @@ private:
         return plan_.scores ? &scores_.emplace(queue_, args_.scores, "scores") : nullptr;
     }
 
-    // In the order in which parts of the workspace were taken, so that neighbours go together.
+    // Whether one of the kernels does.
+    template<typename Predicate>
+    bool any_kernel(const Predicate &predicate) const {
+        const DeviceKernelInfo *const kernels[] = {plan_.attention, plan_.values, plan_.scores};
+        return std::any_of(std::begin(kernels), std::end(kernels),
+                           [&](const DeviceKernelInfo *kernel) { return kernel && predicate(*kernel); });
+    }
+    bool any_has(const char *hook) const {
+        return any_kernel([&](const DeviceKernelInfo &kernel) { return (kernel.hooks & hook_bit(hook)) != 0; });
+    }
+
+    // What a kernel reads, in the order in which parts of the workspace were taken, so that neighbours go together.
     void upload() {
-        alibi_slopes_.upload();
-        sink_logits_.upload();
+        const bool scales = any_kernel([](const DeviceKernelInfo &kernel) { return takes_scales(kernel); });
+        if (any_has("alibi")) {
+            alibi_slopes_.upload();
+        }
+        if (args_.sinks) {
+            sink_logits_.upload();
+        }
         tensors_.query.upload();
-        tensors_.key.upload();
-        tensors_.value.upload();
-        tensors_.bias.upload();
-        tensors_.mask.upload();
+        tensors_.key.upload(scales);
+        tensors_.value.upload(scales);
+        if (any_has("bias")) {
+            tensors_.bias.upload();
+        }
+        if (any_has("mask")) {
+            tensors_.mask.upload();
+        }
         if (looks_granules_up()) {
             tensors_.key.upload_tables(&host_);
             tensors_.value.upload_tables(&host_);

@@ -29,7 +29,9 @@ struct UnitTable {
           listed(units.listed()),
           memory(queue, units.words(), "units"),
           view(memory, {{static_cast<int64_t>(units.words().size()), 1}}) {
-        memory.upload();
+        if (!units.words().empty()) {
+            memory.upload();
+        }
     }
 
     UnitOrder order;
@@ -43,14 +45,17 @@ struct UnitTable {
 template<typename... Arguments>
 void launch(DeviceQueue &queue, const DeviceKernelInfo &kernel, UnitTable &units, Arguments &&...arguments) {
     void *context = queue.user_context();
-    constexpr size_t kOfTable = 7;  // beside steps
-    static_assert(kOfTable + PackedUnits::kSteps * PackedUnits::kMostColumns + sizeof...(arguments) <= kMostArguments);
+    constexpr size_t kOfTable = 7;  // beside columns
+    static_assert(kOfTable + (PackedUnits::kSteps + 1) * PackedUnits::kMostColumns + sizeof...(arguments) <=
+                  kMostArguments);
     UnitOrder &order = units.order;
     std::array<void *, kMostArguments> all = {&context,     units.view,    &order.inner, &order.middle,
                                               &order.outer, &order.turned, &units.listed};
     size_t count = kOfTable;
-    for (const int32_t &step : units.units.steps()) {
-        all[count++] = const_cast<int32_t *>(&step);
+    for (const auto values : {units.units.first(), units.units.steps()}) {
+        for (const int32_t &value : values) {
+            all[count++] = const_cast<int32_t *>(&value);
+        }
     }
     ((all[count++] = arguments), ...);
     queue.kernel = &kernel;

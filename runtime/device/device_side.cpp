@@ -81,9 +81,11 @@ DeviceSide::DeviceSide(DeviceQueue &queue, const Problem &problem, const hattn_a
       table_(memory),
       scale_table_(memory) {}
 
-void DeviceSide::upload() {
-    for (DeviceMemory *memory : {&rows_, &channels_, &blocks_}) {
-        memory->upload();
+void DeviceSide::upload(bool scales) {
+    rows_.upload();
+    if (scales) {
+        channels_.upload();
+        blocks_.upload();
     }
 }
 

@@ -17,7 +17,7 @@ public:
     DeviceSide(DeviceQueue &queue, const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                const hattn_tensor &scale, const char *name, std::pmr::memory_resource *memory);
 
-    void upload();
+    void upload(bool scales);
     // After everything else of an execute that is on the host: where granules are, for kernels that look it up.
     void upload_tables(std::pmr::memory_resource *memory);
 

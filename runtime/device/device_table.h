@@ -60,6 +60,11 @@ inline bool columns_grow(const DeviceKernelInfo &kernel) {
                         kernel.tile.warpgroups);
 }
 
+// Whether it reads scales of keys and values, of the number 1 where there are none.
+constexpr bool takes_scales(const DeviceKernelInfo &kernel) {
+    return kernel.matrix_type == HATTN_FLOAT32 && !kernel.any_float;
+}
+
 struct DeviceTargetInfo {
     const char *name;
     hattn_device device;

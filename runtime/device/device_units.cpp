@@ -114,7 +114,7 @@ private:
         UnitRecord first = unit_of(head, heads, row, rows, keys);
         first.output = narrow(first_row * problem_.value_dim);
         first.lse = narrow(first_row);
-        first.sinks = no_sinks(problem_);
+        first.sinks = kNoSinks;
         for (int64_t split = 0; split < states; ++split) {
             UnitRecord &unit = units_.attention.emplace_back(first);
             const int64_t key = split * plan_.split_keys;
@@ -132,7 +132,7 @@ private:
     void add_empty(int64_t head, int64_t row, int64_t rows) {
         if (plan_.split_keys > 0) {
             for (int64_t i = row; i < row + rows; ++i) {
-                add_merge(head, i, 0, 0, no_sinks(problem_));
+                add_merge(head, i, 0, 0, kNoSinks);
             }
             return;
         }
@@ -141,7 +141,7 @@ private:
         unit.heads = 1;
         unit.output = output_offset(head, row);
         unit.lse = lse_offset(head, row);
-        unit.sinks = no_sinks(problem_);
+        unit.sinks = kNoSinks;
         units_.attention.push_back(unit);
     }
 
@@ -231,7 +231,7 @@ private:
         return narrow(tensors_.lse.offset(lse_, sequence_.queries.batch, head, sequence_.queries.first + row));
     }
     int32_t sink_index(int64_t head) const {
-        return narrow(head);
+        return args_.sinks ? narrow(head) : kNoSinks;
     }
     static int32_t narrow(int64_t value) {
         require(value <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, "partial states: there are ", value,

@@ -29,10 +29,8 @@ struct DeviceUnits {
     UnitOrder attention_order = {}, merge_order = {};
 };
 
-// Index of a sink that is none, behind those of all heads.
-inline int32_t no_sinks(const Problem &problem) {
-    return static_cast<int32_t>(problem.query_heads);
-}
+// Where sinks of a unit start that has none (UnitColumns::optional).
+inline constexpr int32_t kNoSinks = -1;
 
 // lse: as in args, or of memory that nobody reads. scores: the score output, or null.
 DeviceUnits make_device_units(const Problem &problem, const DevicePlan &plan, const hattn_attention_args &args,

@@ -6,11 +6,17 @@
 
 namespace hattn {
 
+namespace {
+
+// Bytes between parts that go together: of parts that no kernel of an execute reads.
+constexpr uint64_t kMostGap = 4096;
+
+}  // namespace
+
 // Makes room for a part behind what is gathered, if it lies there.
 bool DeviceUploads::extend(const DeviceQueue &queue, uint64_t part, size_t bytes) {
-    const size_t alignment = queue.driver.part_alignment();
     const uint64_t end = first_ ? part_ + static_cast<size_t>(next_ - first_) : part;
-    if (part < end || part >= end + alignment) {
+    if (part < end || part >= end + kMostGap) {
         flush(queue);
     }
     if (!first_) {
@@ -22,7 +28,9 @@ bool DeviceUploads::extend(const DeviceQueue &queue, uint64_t part, size_t bytes
         flush(queue);
         return false;
     }
+    char *const before = next_;
     next_ = first_ + needed;
+    std::memset(before, 0, static_cast<size_t>(next_ - before) - bytes);
     return true;
 }
 

@@ -9,7 +9,9 @@ namespace hattn {
 struct DeviceQueue;
 
 // Parts that lie one after the other go as one copy, of staging memory of the host, in which their contents are
-// gathered. Without staging memory, or where it is used up, each goes by itself.
+// gathered. Between them may be less than kMostGap bytes that become zeros: of parts that are not copied, since nobody
+// reads them, and nobody has written them before in the same execute. Without staging memory, or where it is used up,
+// each goes by itself.
 class DeviceUploads {
 public:
     void use(void *staging, size_t bytes) {

@@ -108,10 +108,10 @@ DeviceWorkspace lay_out_device_workspace(const Problem &problem, const DevicePla
             sizes->add(1, kFloatBytes);  // scales of channels that are none
             sizes->add(1, kFloatBytes);  // scales of keys that are none
         }
-        sizes->add(problem.query_heads, kFloatBytes);                              // slopes
-        sizes->add(problem.query_heads + plan.attention->tile.rows, kFloatBytes);  // sinks
-        sizes->add(1, kFloatBytes);                                                // bias that is none
-        sizes->add(1, 1);                                                          // mask that is none
+        sizes->add(problem.query_heads, kFloatBytes);  // slopes
+        sizes->add(problem.query_heads, kFloatBytes);  // sinks
+        sizes->add(1, kFloatBytes);                    // bias that is none
+        sizes->add(1, 1);                              // mask that is none
     }
     device.add(checked_multiply(problem.query_heads, problem.total_rows(), kWhat),
                kFloatBytes);  // log-sum-exp, if not wanted

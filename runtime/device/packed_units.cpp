@@ -124,9 +124,11 @@ PackedUnits::PackedUnits(const int32_t *records, size_t count, size_t columns, c
         const auto steps = growth.steps(c);
         std::copy(steps.begin(), steps.end(), steps_.begin() + static_cast<ptrdiff_t>(kSteps * c));
     }
-    words_.resize(columns + count * width);
-    std::copy_n(records, count > 0 ? columns : 0, words_.begin());
-    int32_t *to = words_.data() + columns;
+    std::copy_n(records, count > 0 ? columns : 0, first_.begin());
+    const size_t before = order.grow ? 0 : columns;
+    words_.resize(before + count * width);
+    std::copy_n(first_.begin(), before, words_.begin());
+    int32_t *to = words_.data() + before;
     for (size_t n = 0; n < count && width > 0; ++n) {
         for (size_t i = 0; i < width; ++i) {
             *to++ = records[n * columns + taken[i]];

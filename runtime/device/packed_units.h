@@ -22,9 +22,11 @@ struct UnitOrder {
     static UnitOrder of(size_t count, int64_t inner, int64_t middle);
 };
 
-// The first record, then of every record the columns that are not the same in all, or do not grow by the same from each
-// unit to the next in each of the three dimensions of an order. Most do, and the table is copied to the device with
-// each execute. Kernels are told how columns grow, and which are listed instead (schedules/gpu/unit_launch.h).
+// Of every record the columns that are not the same in all, or do not grow by the same from each unit to the next in
+// each of the three dimensions of an order. Most are or do, and the table, if there is anything in it, is copied to the
+// device with each execute. Kernels are told where columns start, how they grow, and which are listed instead
+// (schedules/gpu/unit_launch.h). For kernels whose columns may not grow, the whole first record comes before: to be
+// told of it costs registers, of which these have none to spare (decision 0092).
 class PackedUnits {
 public:
     static constexpr size_t kSteps = 3;  // of a column: from one inner, middle, outer unit to the next
@@ -45,6 +47,10 @@ public:
     int32_t listed() const {
         return static_cast<int32_t>(listed_);
     }
+    // Of the first record, every column.
+    std::span<const int32_t> first() const {
+        return {first_.data(), columns_};
+    }
     // kSteps for each column, 0 for those that are listed.
     std::span<const int32_t> steps() const {
         return {steps_.data(), kSteps * columns_};
@@ -63,6 +69,7 @@ private:
 
     const size_t columns_;
     uint32_t listed_ = 0;
+    std::array<int32_t, kMostColumns> first_ = {};
     std::array<int32_t, kSteps *kMostColumns> steps_ = {};
     std::pmr::vector<int32_t> words_;
 };

@@ -17,7 +17,7 @@ enum RowLayout : int32_t {
 // to the unit's part of it, those of int4 in bytes.
 struct UnitRecord {
     int32_t query, key, value, bias, mask, output, lse;
-    int32_t key_granules, value_granules, alibi_slopes, sinks;
+    int32_t key_granules, value_granules, alibi_slopes, sinks;  // sinks below 0: none
     int32_t key_channel_scales, value_channel_scales;
     int32_t key_block_scales, value_block_scales;
     int32_t rows, heads, tile_rows;  // tile_rows = rows * heads
@@ -51,7 +51,7 @@ struct QuantizeRecord {
     int32_t count;  // of rows
 };
 
-// Of merge kernels, see generators/merge.h: one row of one head.
+// Of merge kernels, see generators/merge.h: one row of one head, whose sink may be none as well.
 struct MergeRecord {
     int32_t partial_output, partial_lse, sinks, output, lse;
     int32_t states;  // 0: the row sees no key

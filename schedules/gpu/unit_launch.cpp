@@ -27,9 +27,17 @@ Expr variable(const std::string &name) {
     return Variable::make(Int(32), name);
 }
 
+// A load where there is something to load.
+Expr if_there(const Expr &condition, const Expr &load, const Expr &otherwise) {
+    return Call::make(load.type(), Call::if_then_else, {condition, load, otherwise}, Call::PureIntrinsic);
+}
+
 }  // namespace
 
 DeviceUnits::DeviceUnits(int columns) {
+    for (int i = 0; i < columns; ++i) {
+        first.emplace_back("unit_first_" + std::to_string(i));
+    }
     for (int i = 0; i < kSteps * columns; ++i) {
         steps.emplace_back("unit_step_" + std::to_string(i));
     }
@@ -37,6 +45,7 @@ DeviceUnits::DeviceUnits(int columns) {
 
 std::vector<Argument> DeviceUnits::arguments() const {
     std::vector<Argument> all = {table, inner, middle, outer, turned, listed};
+    all.insert(all.end(), first.begin(), first.end());
     all.insert(all.end(), steps.begin(), steps.end());
     return all;
 }
@@ -84,10 +93,15 @@ Expr UnitLaunch::column(int index, const std::string &block) const {
         unit = unit * extents[i] + number;
         grown += columns_.grow ? Expr(units_.steps[kSteps * index + i]) * number : 0;
     }
-    const Expr at = select((listed & (1 << index)) != 0, columns_.count + unit * width + before, index);
-    return Load::make(Int(32), units_.table.name(), at, Buffer<>(), units_.table.parameter(), const_true(),
-                      ModulusRemainder()) +
-           grown;
+    const Expr is_listed = (listed & (1 << index)) != 0;
+    const auto load_at = [&](const Expr &word) {
+        return Load::make(Int(32), units_.table.name(), word, Buffer<>(), units_.table.parameter(), const_true(),
+                          ModulusRemainder());
+    };
+    if (!columns_.grow) {
+        return load_at(select(is_listed, columns_.count + unit * width + before, index));
+    }
+    return if_there(is_listed, load_at(unit * width + before), Expr(units_.first[index])) + grown;
 }
 
 Stmt UnitLaunch::visit(const For *loop) {
@@ -130,8 +144,20 @@ Expr UnitLaunch::visit(const Load *load) {
     if (!in_block_ || !columns_.offsets.count(op->name)) {
         return result;
     }
-    return Load::make(op->type, op->name, shifted(op->name, op->index), op->image, op->param, op->predicate,
-                      ModulusRemainder());
+    const auto load_at = [&](const Expr &index) {
+        return Load::make(op->type, op->name, index, op->image, op->param, op->predicate, ModulusRemainder());
+    };
+    if (!columns_.optional.count(op->name)) {
+        return load_at(shifted(op->name, op->index));
+    }
+    if (op->type != Float(32)) {
+        throw std::runtime_error("what a unit may be without is no float32 number: " + op->name);
+    }
+    // As bits: of numbers LLVM is told that they are finite. Something is loaded in any case, so that it is once.
+    constexpr uint32_t kNegativeInfinity = 0xff800000;
+    const Expr offset = variable(offset_name(op->name));
+    return reinterpret(Float(32), select(offset >= 0, reinterpret(UInt(32), load_at(op->index + max(offset, 0))),
+                                         make_const(UInt(32), kNegativeInfinity)));
 }
 
 Stmt UnitLaunch::visit(const Store *store) {

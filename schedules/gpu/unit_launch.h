@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,12 @@ struct UnitColumns {
     bool grow = false;                   // whether columns may grow, see columns_grow()
     std::map<std::string, int> values;   // scalar arguments, and extents like "query.extent.1"
     std::map<std::string, int> offsets;  // buffers: where the unit's part starts, in elements
+    // Of the buffers, float32 ones that a unit may be without: where its part starts below 0, all there is is -inf.
+    std::set<std::string> optional = {};
 };
 
-// The table: the first unit's row, then of every row the columns that are listed; and how the others grow
-// (runtime/device/packed_units.h).
+// The table: of every unit's row the columns that are listed, and where the others start and how they grow; where
+// columns do not grow, the first unit's row before that (runtime/device/packed_units.h).
 struct DeviceUnits {
     explicit DeviceUnits(int columns);
     std::vector<Halide::Argument> arguments() const;
@@ -28,7 +31,8 @@ struct DeviceUnits {
     Halide::Param<int> inner{"unit_inner"}, middle{"unit_middle"}, outer{"unit_outer"};  // how units follow each other
     Halide::Param<int> turned{"unit_turned"};  // of the outermost ones, that start in reverse
     Halide::Param<int> listed{"unit_listed"};  // bit c: column c is listed
-    std::vector<Halide::Param<int>> steps;  // of each column, to the next inner, middle, outer unit
+    std::vector<Halide::Param<int>> first;     // of each column, the first unit's
+    std::vector<Halide::Param<int>> steps;     // of each column, to the next inner, middle, outer unit
 };
 
 // The pipeline's loop over blocks, of one tile, becomes three over the units of a launch: block n takes every value

@@ -32,9 +32,13 @@ _COUNTED_OF_MATRICES = {  # in kernels for tensor cores alone
 _OF_WARPGROUPS = ("warpgroup_products", "proxy_fences")  # not counted where there are none
 
 
-def ptx_of(path):
-    """The PTX of a file, which ends with a null, behind newlines where it has become shorter."""
-    return pathlib.Path(path).read_bytes().rstrip(b"\0\n").decode()
+def ptx_of(path, capability="sm_80"):
+    """The PTX of a file, which ends with a null, behind newlines where it has become shorter; or of the one beside it that GPUs take
+    which start kernels early (runtime/device/early_start.h)."""
+    path = pathlib.Path(path)
+    early = path.with_suffix(".early.ptx")
+    starts_early = not capability.startswith("sm_8") and early.exists()
+    return (early if starts_early else path).read_bytes().rstrip(b"\0\n").decode()
 
 
 def counts(ptx):

@@ -35,9 +35,9 @@ def with_capabilities(names):
 
 # All for tensor cores, and of those in float32 some, without hooks.
 RECORDED = re.compile(r"(?:flash|split_kv)_cuda_r\d+k\d+s\d+t\d+h(?:64|128|256|\d+_b?float16\w*)$")
-_COUNTED = ("HMMA", "HGMMA", "FFMA", "MUFU", "LDSM", "LDS", "STS", "LDG", "LDGSTS", "STG", "BAR")
-_BY_WIDTH = ("LDS", "STS", "LDG", "LDGSTS", "STG")
 _LOCAL = ("LDL", "STL")
+_COUNTED = ("HMMA", "HGMMA", "FFMA", "MUFU", "LDSM", "LDS", "STS", "LDG", "LDGSTS", "STG", "BAR", *_LOCAL)
+_BY_WIDTH = ("LDS", "STS", "LDG", "LDGSTS", "STG")
 
 
 def assemble(ptx, capability, cubin):
@@ -121,9 +121,11 @@ def measured(cubin, report):
     return {"registers": registers(report), **counts(cubin)}
 
 
-def measure(ptx, capability):
+def measure(path, capability):
+    """Of a file as ptx_of() takes it."""
     with tempfile.TemporaryDirectory() as directory:
-        cubin = pathlib.Path(directory, "kernel.cubin")
+        ptx, cubin = (pathlib.Path(directory, f"kernel.{kind}") for kind in ("ptx", "cubin"))
+        ptx.write_text(ptx_of(path, capability))
         return measured(cubin, assemble(ptx, capability, cubin))
 
 
@@ -138,10 +140,7 @@ def main(directories):
     kernels = {name: rows for name, rows in golden()["kernels"].items() if RECORDED.match(name)}
     for name, launch in sorted(launches(directories).items()):
         if RECORDED.match(name):
-            with tempfile.NamedTemporaryFile("w", suffix=".ptx") as ptx:
-                ptx.write(ptx_of(launch["ptx"]))
-                ptx.flush()
-                kernels[name] = {capability: measure(ptx.name, capability) for capability in capabilities_of(name)}
+            kernels[name] = {capability: measure(launch["ptx"], capability) for capability in capabilities_of(name)}
     rows = ",\n".join(
         f'  "{name}": {{\n' + ",\n".join(f'    "{capability}": {json.dumps(row)}' for capability, row in of.items()) + "}"
         for name, of in sorted(kernels.items())

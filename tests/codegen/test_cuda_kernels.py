@@ -32,16 +32,15 @@ pytestmark = pytest.mark.skipif(not KERNELGEN.exists(), reason="the build has no
 
 @pytest.fixture(scope="module")
 def ptx(tmp_path_factory):
-    """Path of the PTX of a kernel."""
+    """Path of the PTX of a kernel; one that the build has not is there without its early start."""
     directory = tmp_path_factory.mktemp("ptx")
 
     def path_of(name):
+        if name in BUILT:
+            return BUILT[name]["ptx"]
         path = directory / name
         if not path.exists():
-            if name in BUILT:
-                path.write_text(ptx_of(BUILT[name]["ptx"]))
-            else:
-                subprocess.run([KERNELGEN, "emit", name, directory], check=True)
+            subprocess.run([KERNELGEN, "emit", name, directory], check=True)
         return path
 
     return path_of
@@ -108,8 +107,11 @@ def test_matrices_are_loaded_once_for_several_products(name):
 
 
 # What is known to be spilled, in bytes of loads in the text: float32 flash over heads of 128 whose rows lie in columns
-# lacks registers for hooks (decision 0044).
+# lacks registers for hooks (decision 0044), others for a word that is used behind the loop over chunks alone (0092).
 SPILLED = {
+    "split_kv_cuda_r2k64s16t2h128": 4,
+    "flash_cuda_r128k64s4t4h96_bfloat16": 4,
+    "flash_cuda_r128k64s4t4h96_float16": 4,
     "flash_cuda_r64k64s16t8h128_softcap": 40,
     "flash_cuda_r64k64s16t8h128_bias_alibi_mask": 120,
     "flash_cuda_r64k64s16t8h128_softcap_bias_alibi_mask": 120,
@@ -119,7 +121,7 @@ SPILLED = {
 @pytest.mark.skipif(PTXAS is None, reason="there is no ptxas")
 @pytest.mark.parametrize(("name", "capability"), with_capabilities(sorted(ROWS)))
 def test_ptxas_spills_nothing(ptx, name, capability):
-    _, report = assembled(name, ptx_of(ptx(name)), capability, ASSEMBLED)
+    _, report = assembled(name, ptx_of(ptx(name), capability), capability, ASSEMBLED)
     spilled = int(re.search(r"(\d+) bytes spill loads", report)[1])
     assert spilled <= SPILLED.get(name, 0), report
     assert registers(report) * ROWS[name]["threads"] <= REGISTERS, report

@@ -23,11 +23,12 @@ using test::some_keys;
 using CudaWorkspace = test::CudaQueue;
 
 TEST_F(CudaWorkspace, AnExecuteTakesNoMemoryAndWaitsForNothing) {
-    // Its tables go in one copy, whatever memory of the device alone there is: of log-sum-exps, states, weights.
-    for (const auto &[rows, algorithm, launches] :
-         {std::tuple(100, HATTN_ALGORITHM_FLASH, 1u), std::tuple(3000, HATTN_ALGORITHM_FLASH, 1u),
-          std::tuple(1, HATTN_ALGORITHM_SPLIT_KV, 2u), std::tuple(3, HATTN_ALGORITHM_NAIVE, 2u),
-          std::tuple(3, HATTN_ALGORITHM_UNFUSED, 3u)}) {
+    // Its tables, if there are any, go in one copy, whatever memory of the device alone there is: of log-sum-exps,
+    // states, weights.
+    for (const auto &[rows, algorithm, launches, copies] :
+         {std::tuple(100, HATTN_ALGORITHM_FLASH, 1u, 1u), std::tuple(3000, HATTN_ALGORITHM_FLASH, 1u, 1u),
+          std::tuple(1, HATTN_ALGORITHM_SPLIT_KV, 2u, 0u), std::tuple(3, HATTN_ALGORITHM_NAIVE, 2u, 1u),
+          std::tuple(3, HATTN_ALGORITHM_UNFUSED, 3u, 1u)}) {
         Execute execute(some_keys(rows), algorithm);
         void *const stream = new_stream(new_context(0));
         ASSERT_TRUE(execute.run(stream).ok());  // loads kernels
@@ -38,7 +39,7 @@ TEST_F(CudaWorkspace, AnExecuteTakesNoMemoryAndWaitsForNothing) {
             EXPECT_NE(line.find(in_stream(stream)), std::string::npos) << line;
         }
         EXPECT_EQ(log_lines("launch").size(), launches);
-        EXPECT_EQ(log_lines("upload").size(), 1u) << launches;
+        EXPECT_EQ(log_lines("upload").size(), copies) << test::algorithm_name(algorithm);
         unsetenv("HATTN_STUB_CUDA_LOG");
         EXPECT_EQ(execute.run(stream).allocations, 0u);
     }
@@ -105,8 +106,8 @@ TEST_F(CudaWorkspace, PagesAndRingsFitTheirWorkspaces) {
     }
 }
 
-// Units of decode, and where keys side by side are, kernels compute: nothing is copied for each split or granule.
-TEST_F(CudaWorkspace, DecodeCopiesAsMuchForManyKeysAsForFew) {
+// Units of decode, and where keys side by side are, kernels compute from what a launch tells them.
+TEST_F(CudaWorkspace, DecodeCopiesNothing) {
     void *const stream = new_stream(new_context(0));
     const auto bytes_of = [&](const cases::StoredTypes &types, int64_t keys) {
         cases::Case c = some_keys(1);
@@ -116,13 +117,14 @@ TEST_F(CudaWorkspace, DecodeCopiesAsMuchForManyKeysAsForFew) {
         start_log();
         EXPECT_TRUE(execute.run(stream).ok()) << types.name;
         const std::vector<std::string> uploads = log_lines("upload bytes=");
-        EXPECT_EQ(uploads.size(), 1u);
+        EXPECT_LE(uploads.size(), 1u);
         return uploads.empty() ? 0 : std::stol(uploads[0].substr(std::string("upload bytes=").size()));
     };
     constexpr int64_t kFew = 1024, kMany = 16384, kGranule = 16;
     const cases::StoredTypes whole = {"float32", HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32, HATTN_FLOAT32};
     for (const cases::StoredTypes &types : {whole, test::kStoredTypes[0], test::kStoredTypes[1]}) {
-        EXPECT_EQ(bytes_of(types, kMany), bytes_of(types, kFew)) << types.name;
+        EXPECT_EQ(bytes_of(types, kFew), 0) << types.name;
+        EXPECT_EQ(bytes_of(types, kMany), 0) << types.name;
     }
     // Keys and values of two types have no loops of their own: their kernels look up where both are.
     const cases::StoredTypes mixed = {"mixed", HATTN_FLOAT32, HATTN_BFLOAT16, HATTN_FLOAT16, HATTN_FLOAT32};

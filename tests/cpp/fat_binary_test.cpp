@@ -77,7 +77,7 @@ TEST(FatBinaryDeathTest, EachGpuGetsItsMachineCodeOrThePtx) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     for (const auto &[capability, image] :
          {std::pair{"80", "sm_80"}, std::pair{"86", "sm_80"}, std::pair{"89", "sm_80"}, std::pair{"90", "sm_90"},
-          std::pair{"100", "sm_100"}, std::pair{"110", "ptx_80"}, std::pair{"120", "sm_120"}}) {
+          std::pair{"100", "sm_100"}, std::pair{"110", "ptx_90"}, std::pair{"120", "sm_120"}}) {
         EXPECT_EXIT(print_modules("HATTN_STUB_CUDA_CAPABILITY", capability), testing::ExitedWithCode(0),
                     std::string("loaded: fat=0 ptx=1, fat=1 image=") + image + "\\.");
     }

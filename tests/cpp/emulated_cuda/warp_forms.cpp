@@ -117,6 +117,9 @@ void vote_any(const Instruction &instruction, Warp &warp) {
     std::fill_n(warp.lanes<uint32_t>(instruction.operands[0]), kLanes, any ? 1u : 0u);
 }
 
+// Of launches that follow one another: here each is done when the next one begins.
+void nothing(const Instruction &, Warp &) {}
+
 // Four matrices of 8 x 8 from shared memory, a row from each lane's address.
 template<bool transposed>
 void load_matrices(const Instruction &instruction, Warp &warp) {
@@ -165,6 +168,7 @@ void add_warp_forms(Forms &forms) {
     forms["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {load_matrices<true>, loaded};
     forms["shfl.sync.bfly.b32"] = {exchange_lanes, loaded};
     forms["vote.sync.any.pred"] = {vote_any, {4, 4, 4}};
+    forms["griddepcontrol.launch_dependents"] = forms["griddepcontrol.wait"] = {nothing, {}};
 }
 
 }  // namespace hattn::emulated_cuda

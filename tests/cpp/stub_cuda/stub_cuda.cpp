@@ -56,9 +56,11 @@ struct Function {
     Context *context = nullptr;
     void *kernel = nullptr;
     int shared_limit = 48 * 1024;  // cuFuncSetAttribute raises it
+    bool waits = false;            // for the kernel before, as one has to that starts early
 };
 struct Module {
     Context *context;
+    bool waits;
     void *of_engine = nullptr;
     std::map<std::string, Function> functions = {};
 };
@@ -71,17 +73,23 @@ Result load(void **module, const void *image) {
     if (!current()) {
         return kInvalidContext;
     }
+    bool waits = false;
     if (engine::is_fat_binary(image)) {
         const std::string chosen = engine::image_for(image, setting("HATTN_STUB_CUDA_CAPABILITY", 80));
         log("module fat=1 image=%s context=%p\n", chosen.c_str(), static_cast<void *>(current()));
         if (chosen.empty() || unless_failing("fat", kNoBinary) != kSuccess) {
             return kNoBinary;
         }
+        waits = chosen != "sm_80" && chosen != "ptx_80";
     } else {
-        log("module fat=0 ptx=%d context=%p\n",
-            std::strstr(static_cast<const char *>(image), ".target sm_80") != nullptr, static_cast<void *>(current()));
+        const auto has = [&](const char *text) {
+            return std::strstr(static_cast<const char *>(image), text) != nullptr;
+        };
+        waits = has("griddepcontrol.wait;");
+        log("module fat=0 ptx=%d context=%p\n", has(".target sm_80") || (waits && has(".target sm_90")),
+            static_cast<void *>(current()));
     }
-    auto loading = std::make_unique<Module>(Module{current()});
+    auto loading = std::make_unique<Module>(Module{current(), waits});
     const Result result = engine::load_module(&loading->of_engine, static_cast<const char *>(image));
     *module = result == kSuccess ? loading.release() : nullptr;
     return result;
@@ -94,6 +102,41 @@ Result copy(void *to, const void *from, size_t bytes) {
 
 void *memory(DevicePointer pointer) {
     return reinterpret_cast<void *>(pointer);
+}
+
+// CUlaunchConfig, and a CUlaunchAttribute of it.
+struct LaunchAttribute {
+    int id, padding, value;
+    char rest[60];
+};
+struct LaunchConfig {
+    unsigned blocks[3], threads[3], shared_bytes;
+    void *stream;
+    const LaunchAttribute *attributes;
+    unsigned attribute_count;
+};
+
+// What is launched has to be of the current context, as has its stream.
+Result launch(void *launched, const engine::LaunchSizes &shape, void *stream, void **arguments, bool early) {
+    const auto &function = *static_cast<const Function *>(launched);
+    const auto count = [](const auto &each) { return each[0] * each[1] * each[2]; };
+    log("launch blocks=%u threads=%u shared=%u context=%p stream=%p early=%d\n", count(shape.blocks),
+        count(shape.threads), shape.shared_bytes, static_cast<void *>(current()), stream, early);
+    const bool fits = shape.shared_bytes <= static_cast<unsigned>(function.shared_limit);
+    constexpr uintptr_t kLastDefaultStream = 2;  // these are no pointers
+    const bool ours = function.context == current() && (reinterpret_cast<uintptr_t>(stream) <= kLastDefaultStream ||
+                                                        static_cast<Stream *>(stream)->context == current());
+    if (!fits || !ours || (early && !function.waits)) {
+        return kLaunchFailed;
+    }
+    std::string message;
+    const Result result = engine::launch(function.kernel, shape, arguments, message);
+    if (result != kSuccess) {
+        log("fault %s\n", message.c_str());
+        std::fprintf(stderr, "CUDA: %s\n", message.c_str());
+        return result;
+    }
+    return unless_failing("cuLaunchKernel", kLaunchFailed);
 }
 
 }  // namespace
@@ -208,6 +251,7 @@ Result cuModuleGetFunction(void **function, void *module, const char *name) {
     const std::lock_guard lock(driver_mutex);
     Function &found = loaded.functions[name];
     found.context = loaded.context;
+    found.waits = loaded.waits;
     *function = &found;
     return engine::find_kernel(&found.kernel, loaded.of_engine, name);
 }
@@ -258,29 +302,21 @@ Result cuMemcpy3D_v2(const void *) {
 Result cuPointerGetAttribute(void *, int, DevicePointer) {
     return kSuccess;
 }
-// What is launched has to be of the current context, as has its stream.
 Result cuLaunchKernel(void *launched, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
                       unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void *stream, void **arguments,
                       void **) {
-    const auto &function = *static_cast<const Function *>(launched);
-    log("launch blocks=%u threads=%u shared=%u context=%p stream=%p\n", blocks_x * blocks_y * blocks_z,
-        threads_x * threads_y * threads_z, shared_bytes, static_cast<void *>(current()), stream);
-    const bool fits = shared_bytes <= static_cast<unsigned>(function.shared_limit);
-    constexpr uintptr_t kLastDefaultStream = 2;  // these are no pointers
-    const bool ours = function.context == current() && (reinterpret_cast<uintptr_t>(stream) <= kLastDefaultStream ||
-                                                        static_cast<Stream *>(stream)->context == current());
-    if (!fits || !ours) {
-        return kLaunchFailed;
+    return launch(launched, {{blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, shared_bytes}, stream,
+                  arguments, false);
+}
+// With one attribute: that the kernel starts early.
+Result cuLaunchKernelEx(const LaunchConfig *config, void *launched, void **arguments, void **) {
+    constexpr int kProgrammaticStreamSerialization = 6;
+    if (config->attribute_count != 1 || config->attributes->id != kProgrammaticStreamSerialization) {
+        return kInvalidValue;
     }
-    std::string message;
-    const Result result = engine::launch(
-        function.kernel, {{blocks_x, blocks_y, blocks_z}, {threads_x, threads_y, threads_z}, shared_bytes}, arguments,
-        message);
-    if (result != kSuccess) {
-        log("fault %s\n", message.c_str());
-        std::fprintf(stderr, "CUDA: %s\n", message.c_str());
-        return result;
-    }
-    return unless_failing("cuLaunchKernel", kLaunchFailed);
+    const auto &blocks = config->blocks, &threads = config->threads;
+    return launch(launched,
+                  {{blocks[0], blocks[1], blocks[2]}, {threads[0], threads[1], threads[2]}, config->shared_bytes},
+                  config->stream, arguments, config->attributes->value == 1);
 }
 }
