@@ -120,7 +120,7 @@ private:
         return any_kernel([&](const DeviceKernelInfo &kernel) { return (kernel.hooks & hook_bit(hook)) != 0; });
     }
 
-    // What a kernel reads, in the order in which parts of the workspace were taken, so that neighbours go together.
+    // What a kernel reads, in the order in which parts of the workspace were taken: neighbours go together.
     void upload() {
         const bool scales = any_kernel([](const DeviceKernelInfo &kernel) { return takes_scales(kernel); });
         if (any_has("alibi")) {

@@ -62,7 +62,7 @@ inline bool columns_grow(const DeviceKernelInfo &kernel) {
 
 // Whether it reads scales of keys and values, of the number 1 where there are none.
 constexpr bool takes_scales(const DeviceKernelInfo &kernel) {
-    return kernel.matrix_type == HATTN_FLOAT32 && !kernel.any_float;
+    return kernel.matrix_type == HATTN_FLOAT32;
 }
 
 struct DeviceTargetInfo {
