@@ -120,8 +120,8 @@ struct LaunchConfig {
 Result launch(void *launched, const engine::LaunchSizes &shape, void *stream, void **arguments, bool early) {
     const auto &function = *static_cast<const Function *>(launched);
     const auto count = [](const auto &each) { return each[0] * each[1] * each[2]; };
-    log("launch blocks=%u threads=%u shared=%u context=%p stream=%p early=%d\n", count(shape.blocks),
-        count(shape.threads), shape.shared_bytes, static_cast<void *>(current()), stream, early);
+    log("launch blocks=%u threads=%u shared=%u early=%d context=%p stream=%p\n", count(shape.blocks),
+        count(shape.threads), shape.shared_bytes, early, static_cast<void *>(current()), stream);
     const bool fits = shape.shared_bytes <= static_cast<unsigned>(function.shared_limit);
     constexpr uintptr_t kLastDefaultStream = 2;  // these are no pointers
     const bool ours = function.context == current() && (reinterpret_cast<uintptr_t>(stream) <= kLastDefaultStream ||
