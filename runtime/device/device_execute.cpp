@@ -1,7 +1,6 @@
 #include "device_execute.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <memory_resource>
 #include <optional>
@@ -109,21 +108,16 @@ private:
         return plan_.scores ? &scores_.emplace(queue_, args_.scores, "scores") : nullptr;
     }
 
-    // Whether one of the kernels does.
-    template<typename Predicate>
-    bool any_kernel(const Predicate &predicate) const {
-        const DeviceKernelInfo *const kernels[] = {plan_.attention, plan_.values, plan_.scores};
-        return std::any_of(std::begin(kernels), std::end(kernels),
-                           [&](const DeviceKernelInfo *kernel) { return kernel && predicate(*kernel); });
-    }
-    bool any_has(const char *hook) const {
-        return any_kernel([&](const DeviceKernelInfo &kernel) { return (kernel.hooks & hook_bit(hook)) != 0; });
-    }
-
     // What a kernel reads, in the order in which parts of the workspace were taken: neighbours go together.
     void upload() {
-        const bool scales = any_kernel([](const DeviceKernelInfo &kernel) { return takes_scales(kernel); });
-        if (any_has("alibi")) {
+        static const uint32_t alibi = hook_bit("alibi"), bias = hook_bit("bias"), mask = hook_bit("mask");
+        uint32_t hooks = 0;  // of all kernels
+        bool scales = false;
+        for (const DeviceKernelInfo *kernel : {plan_.attention, plan_.values, plan_.scores}) {
+            hooks |= kernel ? kernel->hooks : 0;
+            scales = scales || (kernel && takes_scales(*kernel));
+        }
+        if (hooks & alibi) {
             alibi_slopes_.upload();
         }
         if (args_.sinks) {
@@ -132,10 +126,10 @@ private:
         tensors_.query.upload();
         tensors_.key.upload(scales);
         tensors_.value.upload(scales);
-        if (any_has("bias")) {
+        if (hooks & bias) {
             tensors_.bias.upload();
         }
-        if (any_has("mask")) {
+        if (hooks & mask) {
             tensors_.mask.upload();
         }
         if (looks_granules_up()) {

@@ -246,11 +246,14 @@ IntegerProducts integer_products(std::string_view name, hattn_dtype k, hattn_dty
 
 Rounding TypedProblem::rounding(hattn_dtype weight_type, IntegerProducts integers, bool two_terms) const {
     Rounding rounding{args.out.dtype, weight_type, {}, two_terms && may_have_two_terms(args)};
+    if (integers == IntegerProducts::kNone) {
+        return rounding;
+    }
     const bool of_channels = k_scale.given() && k_scale.view.extent[3] == desc.key_dim;
     const double key_ratio = of_channels ? ratio_of(k_scale.view) : 1.0;
     if (integers == IntegerProducts::kScores) {
         rounding.integers.keys = key_ratio;
-    } else if (integers == IntegerProducts::kBoth) {
+    } else {
         const int64_t *values = v_scale.view.extent;  // per channel, one key has as many as several
         const bool of_blocks = v_scale.given() && values[3] < desc.value_dim && values[2] * values[3] > 1;
         constexpr int64_t kLine = 128;

@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Wrong, PackedErrors, testing::ValuesIn(all_wrong()),
 // Score outputs are for padded batches only, so far.
 TEST(PackedPlan, HasNoScoreOutput) {
     test::ContextPtr context = test::make_context();
-    hattn_attention_desc desc = cases::Problem(packed_case()).desc;
+    hattn_attention_desc desc = cases::desc_of(packed_case());
     desc.packed_queries = 8;
     desc.scores = HATTN_SCORES_MASKED;
     hattn_plan *plan = nullptr;

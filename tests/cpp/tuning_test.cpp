@@ -363,7 +363,7 @@ TEST(Tuned, APlanHasRoomForWhatAnyEntryDecides) {
     choice["split_keys"] = 16;
     const test::TuningFile file(database_for(small, choice));
     test::ContextPtr context = test::context_with_tuning(file.path());
-    test::PlanPtr plan = test::make_plan(context.get(), cases::Problem(large).desc);
+    test::PlanPtr plan = test::make_plan(context.get(), cases::desc_of(large));
     for (int64_t keys : {1, 64, 90, 200, 360, 5000}) {
         test::Prepared data(some_case(1, keys));
         const test::Outcome outcome = test::execute(plan.get(), data.problem.args);

@@ -65,7 +65,7 @@ TEST_P(WorkspaceOf, IsASmallPartOfTheInputs) {
 }
 
 TEST_P(WorkspaceOf, ServesAnyLengthUpToTheCapacity) {
-    hattn_attention_desc desc = cases::Problem(base(70, 800)).desc;
+    hattn_attention_desc desc = cases::desc_of(base(70, 800));
     desc.algorithm = GetParam();
     test::PlanPtr plan = test::make_plan(context_.get(), desc);
     for (auto [query_length, kv_length] :
@@ -102,7 +102,7 @@ TEST_P(WorkspaceOf, WhatItHeldDoesNotMatter) {
 TEST_P(WorkspaceOf, TwoThreadsExecuteOnePlanAtOnce) {
     constexpr int kRounds = 20;
     test::Prepared first(base(40, 300)), second(base(1, 900));
-    hattn_attention_desc desc = cases::Problem(base(40, 900)).desc;
+    hattn_attention_desc desc = cases::desc_of(base(40, 900));
     desc.algorithm = GetParam();
     test::PlanPtr plan = test::make_plan(context_.get(), desc);
     std::string failures[2];
