@@ -1,8 +1,10 @@
 #include "context.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -28,12 +30,18 @@ int run_halide_task(void *, int index, uint8_t *loop) {
     return 0;
 }
 
+// A child of fork() has none of the pool's threads, and nobody who would open the locks that they held.
+std::atomic<bool> lost_thread_pool = false;
+
 // The pool is shared by all contexts, so it only grows.
 void grow_thread_pool(int32_t threads) {
     static std::mutex mutex;
     static int32_t size = 0;
     const std::lock_guard<std::mutex> lock(mutex);
     if (threads > size) {
+        if (size == 0) {
+            pthread_atfork(nullptr, nullptr, [] { lost_thread_pool = true; });
+        }
         size = threads;
         halide_set_num_threads(size);
     }
@@ -53,12 +61,12 @@ void load_tuned_kernels(hattn_context &context) {
 }  // namespace
 
 void Executor::run(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) const {
-    if (workers <= 1) {
-        if (workers == 1) {
-            work(closure, 0);
-        }
-    } else if (parallel_for) {
+    if (parallel_for && workers > 1) {
         parallel_for(user, workers, work, closure);
+    } else if (workers <= 1 || lost_thread_pool) {
+        for (int32_t worker = 0; worker < workers; ++worker) {
+            work(closure, worker);
+        }
     } else {
         grow_thread_pool(workers);
         ParallelLoop loop{work, closure};

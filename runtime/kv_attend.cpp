@@ -12,16 +12,24 @@ namespace hattn {
 
 namespace {
 
+// Of a sequence; what is no number of rows is the execute's to refuse.
+int64_t query_rows(const hattn_attention_args &args, int64_t sequence) {
+    const int64_t rows = args.q_lengths      ? args.q_lengths[sequence]
+                         : args.cu_seqlens_q ? int64_t{args.cu_seqlens_q[sequence + 1]} - args.cu_seqlens_q[sequence]
+                                             : args.q.extent[2];
+    return std::clamp<int64_t>(rows, 0, kMaxExtent);
+}
+
 // What the checks of an execute cannot know: the cache's window, and keys replaced before a truncation.
 void check_window(const hattn_kv_cache &cache, const hattn_attention_desc &desc, const hattn_attention_args &args) {
     require(desc.window_left >= 0 && desc.window_left < cache.desc.window, HATTN_INVALID_ARGUMENT, "window_left: is ",
             desc.window_left, ", but must be from 0 to below the cache's window, which is ", cache.desc.window);
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         const int64_t kept = cache.kept_from[static_cast<size_t>(b)], length = cache.lengths[static_cast<size_t>(b)];
-        const int64_t rows = args.q_lengths ? args.q_lengths[b] : std::clamp<int64_t>(args.q.extent[2], 0, kMaxExtent);
+        const int64_t rows = query_rows(args, b);
         const int64_t position = args.causal_offsets ? args.causal_offsets[b] : length - rows;
         const int64_t first = position - desc.window_left;
-        require(first >= kept || kept == 0 || rows <= 0 || length == 0, HATTN_INVALID_ARGUMENT,
+        require(first >= kept || kept == 0 || rows == 0 || length == 0, HATTN_INVALID_ARGUMENT,
                 "q: its first row in sequence ", b, " stands at position ", position, " and sees keys from ", first,
                 " on, but the ring keeps them from ", kept, " on");
     }

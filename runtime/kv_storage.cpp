@@ -1,6 +1,7 @@
 #include "kv_storage.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t
         elements = checked_multiply(elements, extent[d], "size of the cache");
         elements = d == 3 ? round_up(elements, row_multiple(desc, dtype)) : elements;
     }
-    checked_multiply(elements, sizeof(float), "size of the cache");
+    checked_multiply(elements, dtype_bits(HATTN_FLOAT32), "size of the cache");
     return tensor;
 }
 
@@ -62,11 +63,14 @@ void check_given_scales(const hattn_tensor &scale, const char *name, const hattn
     }
 }
 
-std::vector<float> dense_scales(const hattn_tensor &from) {
+std::vector<float> dense_scales(const hattn_tensor &from, const char *name) {
     std::vector<float> scales;
     for (int64_t h = 0; h < from.extent[1]; ++h) {
         for (int64_t d = 0; d < from.extent[3]; ++d) {
-            scales.push_back(element<const float>(from, 0, h, 0)[d * from.stride[3]]);
+            const float scale = element<const float>(from, 0, h, 0)[d * from.stride[3]];
+            require(std::isfinite(scale) && scale > 0.0f, HATTN_INVALID_ARGUMENT, name, ": of kv head ", h,
+                    " and channel ", d, " is ", scale, ", but must be positive and finite: numbers are divided by it");
+            scales.push_back(scale);
         }
     }
     return scales;
@@ -109,7 +113,7 @@ CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim
         side.scales = storage(desc, HATTN_FLOAT32, ceil_div(dim, kScaleBlock));
         side.computes_scales = true;
     }
-    take_memory(cache, given.data ? dense_scales(given) : std::vector<float>(), side);
+    take_memory(cache, given.data ? dense_scales(given, name) : std::vector<float>(), side);
     return side;
 }
 

@@ -26,6 +26,7 @@ void check_state(const hattn_tensor &out, const hattn_tensor &lse, const std::st
     const std::string out_name = "out" + index, lse_name = "lse" + index;
     check_tensor(out, out_name.c_str(), out.dtype);
     check_float_dtype(out.dtype, (out_name + ": dtype").c_str());
+    check_tensor_extents(out, out_name.c_str());
     check_tensor(lse, lse_name.c_str(), HATTN_FLOAT32);
     for (int d = 0; d < 4; ++d) {
         check_tensor_extent(out, out_name.c_str(), kQueryDimensions, d, shape.extent[d], "that of out");

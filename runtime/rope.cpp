@@ -42,6 +42,11 @@ void turn_pairs(float *x, float *y, const double *cosines, const double *sines, 
 
 }  // namespace
 
+void check_rope(const hattn_rope &rope, int64_t head_dim) {
+    checked_pairs(rope, head_dim);
+    check_members(rope);
+}
+
 size_t rope_memory_bytes(int64_t head_dim, int64_t workers) {
     return static_cast<size_t>((1 + 2 * workers) * (head_dim / 2)) * sizeof(double);
 }

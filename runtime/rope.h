@@ -9,6 +9,9 @@
 
 namespace hattn {
 
+// Throws unless rows of heads of `head_dim` can be turned so.
+void check_rope(const hattn_rope &rope, int64_t head_dim);
+
 // Memory that turning rows of heads of `head_dim` takes on so many workers.
 size_t rope_memory_bytes(int64_t head_dim, int64_t workers);
 

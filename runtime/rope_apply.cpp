@@ -25,6 +25,7 @@ void check_tensors(const hattn_tensor &x, const hattn_tensor &out, bool in_place
         check_tensor(*tensor, name, x.dtype);
         check_unit_stride(*tensor, name);
     }
+    check_tensor_extents(x, "x");
     for (int d = 0; d < 4; ++d) {
         check_tensor_extent(out, "out", kQueryDimensions, d, x.extent[d], "that of x");
     }
@@ -93,13 +94,14 @@ void apply(const hattn_context &context, const hattn_rope &given, const hattn_te
     check_tensors(x, out, in_place);
     const RowCounts rows{lengths, x.extent[2]};
     check_counts(x, rows);
+    if (is_empty(x)) {
+        check_rope(given, x.extent[3]);
+        return;
+    }
     const int64_t row_elements = x.extent[1] * x.extent[3], count = x.extent[0] * x.extent[2];
     const int32_t threads = context.executor.threads;
     const ContextMemory memory(context, rope_memory_bytes(x.extent[3], threads), kScratchAlignment);
     const Rope rope(given, x.extent[3], x.extent[0], rows, offsets, memory.data());
-    if (is_empty(x)) {
-        return;
-    }
     const WideRows wide(context, x, out);
     const auto turn_row = [&](int64_t index, int32_t worker) {
         const int64_t b = index / x.extent[2], i = index % x.extent[2];

@@ -136,6 +136,13 @@ void check_float_dtype(hattn_dtype dtype, const char *name) {
             ", but must be float32, float16 or bfloat16");
 }
 
+void check_tensor_extents(const hattn_tensor &tensor, const char *name) {
+    for (int d = 0; d < 4; ++d) {
+        require(tensor.extent[d] <= kMaxExtent, HATTN_OVERFLOW, name, ": extent[", d, "] is ", tensor.extent[d],
+                ", but the kernels count up to ", kMaxExtent);
+    }
+}
+
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
                          int64_t expected, const char *expected_name) {
     require(tensor.extent[dimension] == expected, HATTN_INVALID_ARGUMENT, name, ": extent[", dimension, "] (",

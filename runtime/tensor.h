@@ -27,6 +27,8 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
 void check_storage_dtype(hattn_dtype dtype, const char *name);
 void check_float_dtype(hattn_dtype dtype, const char *name);
 
+// Kernels count up to kMaxExtent.
+void check_tensor_extents(const hattn_tensor &tensor, const char *name);
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
                          int64_t expected, const char *expected_name);
 void check_unit_stride(const hattn_tensor &tensor, const char *name);

@@ -1,7 +1,10 @@
 // Every argument of the KV cache's functions, wrong in each way: exact status, the sentence, and nothing written.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <sstream>
+#include <string>
 
 #include "support/cache_model.h"
 #include "support/refusal.h"
@@ -91,8 +94,33 @@ TEST_F(CacheErrors, Create) {
                        +[](D &d) {
                            d.page_size = 16;
                            d.batch = d.capacity = int64_t{1} << 28;
+                       },
+                       // 2^60 elements, whose bits do not fit.
+                       +[](D &d) {
+                           d.batch = d.capacity = int64_t{1} << 20;
+                           d.kv_heads = d.key_dim = int64_t{1} << 10;
                        }}) {
         EXPECT_EQ(create_refused(spoil, {HATTN_OVERFLOW, {}}), "");
+    }
+}
+
+TEST_F(CacheErrors, FixedScales) {
+    for (const float scale : {0.0f, -1.0f, NAN, INFINITY}) {
+        std::ostringstream text;
+        text << scale;
+        for (const char *name : {"k_scale", "v_scale"}) {
+            cases::TensorData scales = cases::make_tensor(HATTN_FLOAT32, {1, 3, 1, 1});
+            cases::fill_bytes(scales, 0x3f);  // 0.7
+            static_cast<float *>(scales.view.data)[scales.view.stride[1]] = scale;
+            hattn_kv_cache_desc desc = test::cache_desc(2, 3, 10, 8, 4);
+            desc.dtype = desc.value_dtype = HATTN_INT8;
+            (name[0] == 'k' ? desc.k_scale : desc.v_scale) = scales.view;
+            hattn_kv_cache *cache = nullptr;
+            const hattn_status status = hattn_kv_cache_create(context_.get(), &desc, &cache);
+            EXPECT_EQ(test::mismatch(test::outcome_of(status, context_.get()),
+                                     {kInvalid, {name, "kv head 1", text.str(), "positive and finite"}}),
+                      "");
+        }
     }
 }
 

@@ -81,6 +81,16 @@ TEST_F(RopeErrors, Members) {
     EXPECT_EQ(spoilt([](hattn_rope &r) { r.table_positions = -1; }, {kInvalid, {"table_positions", "-1"}}), "");
 }
 
+TEST_F(RopeErrors, MembersAreCheckedWhereThereIsNothingToTurn) {
+    x_.view.extent[2] = out_.view.extent[2] = 0;
+    EXPECT_EQ(hattn_rope_apply(context_.get(), &rope_, &x_.view, &out_.view, nullptr, nullptr), HATTN_OK);
+    rope_.rotary_dim = 3;
+    EXPECT_EQ(refused({kInvalid, {"rotary_dim", "3", "8"}}), "");
+    rope_.rotary_dim = 0;
+    rope_.base = -1;
+    EXPECT_EQ(refused({kInvalid, {"rope.base", "-1"}}), "");
+}
+
 TEST_F(RopeErrors, Vectors) {
     const int32_t offsets[2] = {0, -3}, far[2] = {std::numeric_limits<int32_t>::max(), 0};
     const int32_t lengths[2] = {4, 5}, negative[2] = {-1, 0};
@@ -108,6 +118,13 @@ TEST_F(RopeErrors, Tensors) {
     EXPECT_EQ(spoilt([](T &, T &out) { out.dtype = HATTN_FLOAT16; }, {kInvalid, {"out", "float16", "float32"}}), "");
     EXPECT_EQ(spoilt([](T &x, T &) { x.stride[3] = 2; }, {kInvalid, {"x", "2"}}), "");
     EXPECT_EQ(spoilt([](T &, T &out) { out.stride[1] = 0; }, {kInvalid, {"out", "0"}}), "");
+    for (const int d : {0, 2, 3}) {
+        const auto stretch = [d](T &x, T &out) {
+            x.extent[1] = out.extent[1] = 0;
+            x.extent[d] = out.extent[d] = int64_t{1} << 62;
+        };
+        EXPECT_EQ(spoilt(stretch, {HATTN_OVERFLOW, {"x", "4611686018427387904", "536870912"}}), "");
+    }
     EXPECT_EQ(spoilt([](T &, T &out) { out.extent[2] = 3; }, {kInvalid, {"out", "3", "4"}}), "");
     EXPECT_EQ(
         spoilt([](T &x, T &out) { out.data = static_cast<float *>(x.data) + 8; }, {kInvalid, {"out", "overlaps"}}), "");

@@ -279,6 +279,14 @@ TEST_F(MergeErrors, Tensors) {
     }
 }
 
+TEST_F(MergeErrors, Extents) {
+    for (hattn_tensor *tensor : {&out_, &lse_, &outs_[0], &outs_[1], &lses_[0], &lses_[1]}) {
+        tensor->extent[0] = 0;
+        tensor->extent[2] = int64_t{1} << 30;
+    }
+    EXPECT_EQ(refused(2, {HATTN_OVERFLOW, {"out", "1073741824", "536870912"}}), "");
+}
+
 TEST_F(MergeErrors, Overlap) {
     out_.stride[1] = 0;
     EXPECT_EQ(refused(2, {kInvalid, {"out"}}), "");

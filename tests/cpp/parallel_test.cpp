@@ -2,8 +2,11 @@
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -36,6 +39,37 @@ TEST(Parallel, OneWorkerKnowsItsNextTask) {
     });
     EXPECT_EQ(said.back(), 9);
     EXPECT_EQ(said.size(), 10u);
+}
+
+// A child has none of the threads that its parent's pool had, and some of these may have been in the middle of it.
+TEST(Parallel, ChildrenOfForkDoWithoutThePool) {
+    const auto sum = [] {
+        std::atomic<int64_t> total{0};
+        hattn::for_each_task(Executor{.threads = 4}, 100, false, [&](int64_t i, int32_t) { total += i; });
+        return total.load();
+    };
+    ASSERT_EQ(sum(), 4950);
+    std::atomic<bool> done = false;
+    std::thread busy([&] {
+        while (!done) {
+            sum();
+        }
+    });
+    for (int i = 0; i < 100; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            _exit(sum() == 4950 ? 0 : 1);
+        }
+        int status = -1;
+        EXPECT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0) << "the child of fork " << i;
+        if (status != 0) {
+            break;
+        }
+    }
+    done = true;
+    busy.join();
 }
 
 }  // namespace

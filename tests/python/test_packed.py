@@ -120,6 +120,24 @@ def test_prefill_and_decoding_over_a_cache(rng):
         assert_close(out[:, :, rows], expected.out)
 
 
+def test_rows_over_a_ring_are_those_of_each_sequence(rng):
+    batch, window = 8, 14
+    cache = hattn.KVCache(batch, KV_HEADS, 16, DIM, window=window)
+    _, k, v = random_qkv(rng, batch, HEADS, KV_HEADS, 1, 40, DIM)
+    for first in range(0, 40, 8):
+        cache.append(k[:, :, first : first + 8], v[:, :, first : first + 8])
+    q = rng.standard_normal((batch, HEADS, 1, DIM), np.float32)
+    padded = cache.attend(q, causal=True, window=(window - 1, 0))
+    packed = cache.attend(
+        pack(q, [1] * batch), cu_seqlens_q=ends([1] * batch), causal=True, window=(window - 1, 0)
+    )
+    assert_same_bits(pack(padded, [1] * batch), packed)
+    with pytest.raises(ValueError, match="q: its first row in sequence 1 stands at position 30"):
+        rows = [1, 10] + [0] * (batch - 2)
+        long = rng.standard_normal((1, HEADS, 11, DIM), np.float32)
+        cache.attend(long, cu_seqlens_q=ends(rows), causal=True, window=(window - 1, 0))
+
+
 def test_no_sequence_and_no_row():
     empty = np.empty((1, HEADS, 0, DIM), np.float32)
     keys = np.empty((1, KV_HEADS, 0, DIM), np.float32)
