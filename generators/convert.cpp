@@ -9,7 +9,7 @@ using namespace Halide;
 
 namespace {
 
-constexpr int32_t kLargestFloatBits = 0x7f7fffff;
+constexpr int32_t kLargestFloatBits = 0x7f7fffff, kInfinityBits = 0x7f800000;
 
 // The largest integer in use. One less than the most negative has no counterpart.
 Expr largest_integer(const Expr &type) {
@@ -43,11 +43,12 @@ BlockScales::BlockScales()
       largest("largest"),
       output("block_scales") {
     Expr d = min(block * kScaleBlock + in_block, rows.dim(0).extent() - 1);
-    largest(block, i) = 0.0f;
-    largest(block, i) = max(largest(block, i), abs(rows(d, i)));
-    // Compared as integers: an infinity is nothing that arithmetic has to expect.
-    Expr finite = reinterpret<float>(min(reinterpret<int32_t>(largest(block, i)), kLargestFloatBits));
-    output(block, i) = finite / cast<float>(largest_integer(type));
+    // Compared as integers: infinities and NaNs, which are above these, are nothing that arithmetic has to expect.
+    largest(block, i) = 0;
+    largest(block, i) = max(largest(block, i), reinterpret<int32_t>(rows(d, i)) & 0x7fffffff);
+    Expr finite = reinterpret<float>(min(largest(block, i), kLargestFloatBits));
+    Expr scale = reinterpret<int32_t>(finite / cast<float>(largest_integer(type)));
+    output(block, i) = reinterpret<float>(select(largest(block, i) > kInfinityBits, largest(block, i), scale));
 }
 
 std::vector<Argument> BlockScales::arguments() const {
@@ -68,7 +69,9 @@ Quantize::Quantize()
     Expr scale = channel_scales(within) * block_scales(within / kScaleBlock, i);
     Expr limit = cast<float>(largest_integer(type));
     Expr ratio = round(clamp(rows(within, i) / scale, -limit, limit));
-    integers(d, i) = select(d <= last && scale > 0.0f, cast<int>(ratio), 0);
+    Expr scale_bits = reinterpret<int32_t>(scale);
+    Expr scales = scale_bits > 0 && scale_bits < kInfinityBits;
+    integers(d, i) = select(d <= last && scales, cast<int>(ratio), 0);
 
     Expr pair = (integers(2 * byte, i) & 15) | (integers(2 * byte + 1, i) << 4);
     output(byte, i) = cast<uint8_t>(select(type == HATTN_INT8, integers(byte, i), pair) & 255);

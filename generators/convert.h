@@ -33,7 +33,7 @@ struct Narrow {
 };
 
 // The scale of every kScaleBlock elements of a row, with which the largest becomes the largest integer:
-// output(block, i). Infinities count as the largest finite number.
+// output(block, i). Infinities count as the largest finite number; of a block with a NaN the scale is one.
 struct BlockScales {
     BlockScales();
 
@@ -41,14 +41,14 @@ struct BlockScales {
     Halide::ImageParam rows;  // (d, i) float32
     Halide::Var block{"block"}, i{"i"};
     Halide::RDom in_block;
-    Halide::Func largest;  // (block, i) magnitude
+    Halide::Func largest;  // (block, i) int32, the bits of the largest magnitude
     Halide::Func output;
 
     std::vector<Halide::Argument> arguments() const;
 };
 
 // float32 to integers, to nearest even and within +-127 or +-7: output(byte, i) uint8. An integer n stands for
-// n * channel_scales(d) * block_scales(d / kScaleBlock, i). A scale of zero makes zeros.
+// n * channel_scales(d) * block_scales(d / kScaleBlock, i). A scale of zero makes zeros, and so does a NaN.
 struct Quantize {
     Quantize();
 

@@ -45,7 +45,7 @@ typedef enum hattn_status HATTN_ENUM_BASE {
 } hattn_status;
 
 /* Queries and outputs are float32, float16 or bfloat16, keys and values besides int8 or int4, which come with scales.
- * Whatever the types, everything is computed and accumulated in float32. */
+ * Everything is accumulated in float32, and computed in it but for the exceptions of docs/semantics.md. */
 typedef enum hattn_dtype HATTN_ENUM_BASE {
     HATTN_FLOAT32 = 1,
     HATTN_FLOAT16 = 2,  /* IEEE 754 binary16 */
@@ -339,8 +339,8 @@ HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
 HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn_kv_cache_desc *desc,
                                              hattn_kv_cache **cache);
 HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
-/* Appends k, v [B, Hkv, S, D], each float32, float16, bfloat16 or, unless rope is given, of the cache's own type if that has no
- * scales. They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
+/* Appends k, v [B, Hkv, S, D], each float32, float16 or bfloat16.
+ * They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
  * On a device k and v are there, or each on the host, from where it is copied; keys are turned in float32, by angles
  * computed in double precision. The work is put into the cache's queue, in which it comes before what follows there: when the queue
  * is done rows are there, and k and v of the device have to stay until then. k or v of the host are waited for, and have been read

@@ -120,6 +120,25 @@ def test_infinities_and_subnormals_are_kept_in_bounds():
     assert np.all(np.abs(integers.astype(np.int32)) <= 127)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+@pytest.mark.parametrize("side", ["k", "v"])
+def test_a_nan_is_the_scale_of_its_block(rng, dtype, side):
+    """Other rows are not lost, and of values those that see it are; of keys nothing is promised."""
+    k, v = rows(rng, 20), rows(rng, 20)
+    {"k": k, "v": v}[side][:, 1, 3, 5] = np.nan
+    cache = make(dtype)
+    cache.append(k, v)
+    scales = cache.scales[("k", "v").index(side)]
+    expected = np.zeros(scales.shape, bool)
+    expected[:, 1, 3, 0] = True
+    np.testing.assert_array_equal(np.isnan(scales[:, :, :20]), expected[:, :, :20])
+    q = rng.standard_normal((BATCH, HEADS, 1, DIM), np.float32)
+    lost = np.isnan(cache.attend(q)).any(axis=(0, 2, 3))
+    assert not lost[: HEADS // KV_HEADS].any()
+    assert side == "k" or lost[HEADS // KV_HEADS :].all()
+    assert np.all(np.isfinite(cache.attend(q, causal=True, window=(8, 0))))
+
+
 def test_mixed_types_rope_and_16_bit_rows(rng):
     """Keys are turned before they are rounded."""
     rope = hattn.Rope()
