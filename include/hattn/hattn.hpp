@@ -219,6 +219,11 @@ public:
         });
     }
 
+    /* What was wrong with the tuning database or its kernels, "" if nothing was. */
+    std::string warning() const {
+        return hattn_context_warning(handle());
+    }
+
     /* A kernel pack, or a folder of them. */
     void load_kernels(const std::string &path) {
         check(hattn_context_load_kernels(handle(), path.c_str()), handle());

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <fstream>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "hattn/hattn.hpp"
@@ -100,6 +103,17 @@ TEST_F(CppCache, RefusalsAreErrors) {
     hattn::KvCache contiguous(context_, desc_);
     EXPECT_EQ(status_of([&] { contiguous.pages(); }), HATTN_INVALID_ARGUMENT);
     EXPECT_EQ(status_of([&] { contiguous.block_table(); }), HATTN_INVALID_ARGUMENT);
+}
+
+TEST(CppContext, SaysWhatIsWrongWithItsTunings) {
+    EXPECT_EQ(hattn::Context().warning(), "");
+    const std::string path = testing::TempDir() + "no_database.json";
+    std::ofstream(path) << "{";
+    hattn::ContextDesc desc;
+    desc.tuning_database = path.c_str();
+    const std::string warning = hattn::Context(desc).warning();
+    EXPECT_NE(warning.find(path), std::string::npos) << warning;
+    std::remove(path.c_str());
 }
 
 }  // namespace
