@@ -152,7 +152,7 @@ class KVCache:
 
     @property
     def scales(self) -> Tuple[Optional[np.ndarray], Optional[np.ndarray]]:
-        """Scales of keys and values, read-only and not copied; None where the type has none.
+        """Scales of keys and values, read-only and not copied; None where the type has none. Like view(), of the host alone.
 
         [1, 1 or Hkv, 1, 1 or D] as given, or [B or pages, Hkv, rows, ceil(D / 32)], those of every key.
         """

@@ -37,6 +37,11 @@ nb::object read_only(const hattn_tensor &tensor, nb::handle owner) {
     }
 }
 
+void require_host(const hattn_tensor &storage, const std::string &what) {
+    if (storage.device != HATTN_CPU)
+        raise(PyExc_NotImplementedError, what + ": the cache is on a device, of whose memory there are no arrays");
+}
+
 // A shared lock taken without the GIL; destroyed with it held.
 std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
     nb::gil_scoped_release release;
@@ -144,14 +149,15 @@ nb::tuple KvCache::view(nb::handle self) {
     const KvCache &cache = *nb::cast<const KvCache *>(self);
     hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
     check(hattn_kv_cache_view(cache.cache_.get(), &k, &v), cache.context_.get());
-    if (k.device != HATTN_CPU)
-        raise(PyExc_NotImplementedError, "view: the cache is on a device, of whose memory there are no arrays");
+    require_host(k, "view");
     return nb::make_tuple(read_only(k, self), read_only(v, self));
 }
 
 nb::tuple KvCache::scales(nb::handle self) {
     const KvCache &cache = *nb::cast<const KvCache *>(self);
     hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
+    check(hattn_kv_cache_view(cache.cache_.get(), &k, &v), cache.context_.get());
+    require_host(k, "scales");
     check(hattn_kv_cache_scales(cache.cache_.get(), &k, &v), cache.context_.get());
     return nb::make_tuple(read_only(k, self), read_only(v, self));
 }

@@ -137,8 +137,9 @@ def test_caches(rng, device, storage):
             cache.append(k, v, rope=hattn.Rope())
             outs.append(cache.attend(q, causal=True, window=window))
         np.testing.assert_allclose(outs[1], outs[0], rtol=1e-5, atol=1e-5)
-    with pytest.raises(NotImplementedError, match="view: the cache is on a device"):
-        caches[1].view()
+    for name, read in (("view", lambda: caches[1].view()), ("scales", lambda: caches[1].scales)):
+        with pytest.raises(NotImplementedError, match=f"{name}: the cache is on a device"):
+            read()
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,8 @@ def test_caches_of_other_types(rng, device, storage):
         for cache in (host, there):
             cache.append(k, v.astype(np.float16), lengths=[rows, rows // 2])
         assert_same_bits(there.attend(q, causal=True), host.attend(q, causal=True, device=device))
+    with pytest.raises(NotImplementedError, match="scales: the cache is on a device"):
+        there.scales
     there.fork(0, 1)
     host.fork(0, 1)
     assert_same_bits(there.attend(q, causal=True), host.attend(q, causal=True, device=device))
