@@ -8,11 +8,14 @@ import pathlib
 import subprocess
 import sys
 import warnings
+import zipfile
+import zlib
 from typing import Any, Dict, List, Optional, TextIO, Type, Union
 
 import numpy as np
 
 import hattn
+from hattn._arrays import typed_view
 from hattn._options import ALGORITHMS, LAYOUTS, SCORES
 from hattn._tuning import command as tuning
 
@@ -27,7 +30,12 @@ _ARRAY_OPTIONS = (
     "cu_seqlens_q",
     "cu_seqlens_k",
     "causal_offset",
+    "block_table",
+    "k_scale",
+    "v_scale",
 )
+# Those that may be one number.
+_NUMBERS = ("causal_offset", "k_scale", "v_scale")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
         help="compute attention on the arrays of an .npz file",
         description="Reads the arrays q, k, v and, where present, "
         + ", ".join(_ARRAY_OPTIONS)
-        + " and writes out, and lse and scores where asked for. Options are those of hattn.attention().",
+        + " and writes out, and lse and scores where asked for. Options are those of hattn.attention(). Elements of two bytes "
+        "without a type, as which NumPy saves bfloat16, are bfloat16, in the file written too.",
     )
     run.add_argument("file", type=pathlib.Path, metavar="FILE.npz")
     run.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("out.npz"), help="default: out.npz")
@@ -85,30 +94,51 @@ def _bench(options: List[str]) -> int:
     raise ValueError(f"bench: needs a build tree, but {package} is an installed package; see ./dev bench")
 
 
-def _read_arrays(path: pathlib.Path) -> Dict[str, np.ndarray]:
+def _typed(name: str, array: np.ndarray) -> Any:
+    """An array of the file as attention() takes it: numbers as such, and bfloat16, whose type NumPy does not write."""
+    if array.dtype == np.dtype("V2"):
+        typed = typed_view(array.view(np.uint16), "bfloat16")
+        if typed.dtype == np.uint16:
+            raise ValueError(f"{name}: is bfloat16, for which NumPy needs the package ml_dtypes")
+        return typed
+    return array.item() if array.ndim == 0 and name in _NUMBERS else array
+
+
+def _read_arrays(path: pathlib.Path) -> Dict[str, Any]:
     if path.suffix != ".npz":
-        raise ValueError(f"{path}: only .npz files are supported")
+        raise ValueError("only .npz files are supported")
+    if path.exists() and not zipfile.is_zipfile(path):
+        raise ValueError("is no .npz file")
     with np.load(path, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+        arrays = {name: _typed(name, archive[name]) for name in archive.files}
     missing = [name for name in ("q", "k", "v") if name not in arrays]
     unknown = sorted(set(arrays) - {"q", "k", "v", *_ARRAY_OPTIONS})
     if missing or unknown:
-        raise ValueError(f"{path}: missing arrays: {missing}; arrays with an unknown name: {unknown}")
+        raise ValueError(f"missing arrays: {missing}; arrays with an unknown name: {unknown}")
     return arrays
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _compute(arguments: argparse.Namespace) -> Any:
+    """What attention() gives, or with --explain explain(); errors name the file."""
     options: Dict[str, Any] = vars(arguments).copy()
     for name in ("command", "file", "output", "explain"):
         del options[name]
-    arrays = _read_arrays(arguments.file)
-    if "causal_offset" in arrays and arguments.causal_offset is not None:
-        raise ValueError(f"--causal-offset: {arguments.file} holds causal_offset as well")
-    options.update(arrays)
+    try:
+        arrays = _read_arrays(arguments.file)
+        if "causal_offset" in arrays and arguments.causal_offset is not None:
+            raise ValueError("--causal-offset: is given, but the file holds causal_offset as well")
+        options.update(arrays)
+        return hattn.explain(**options) if arguments.explain else hattn.attention(**options)
+    except (TypeError, ValueError, NotImplementedError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        kind = type(error) if isinstance(error, (TypeError, NotImplementedError)) else ValueError
+        raise kind(f"{arguments.file}: {error}") from None
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    result = _compute(arguments)
     if arguments.explain:
-        print(json.dumps(hattn.explain(**options), indent=2))
+        print(json.dumps(result, indent=2))
         return
-    result = hattn.attention(**options)
     names = ["out"] + ["lse"] * arguments.return_lse + ["scores"] * bool(arguments.return_scores)
     results = result if isinstance(result, tuple) else (result,)
     np.savez(arguments.output, **dict(zip(names, results)))

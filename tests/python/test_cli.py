@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -55,7 +56,7 @@ def test_explain(problem, tmp_path, capsys):
     [
         ({"k": None}, [], "missing arrays: ['k']"),
         ({"extra": np.ones(1)}, [], "unknown name: ['extra']"),
-        ({"q": np.ones((1, 2, 3))}, [], "q: rank is 3"),
+        ({"q": np.ones((1, 2, 3), np.float32)}, [], "q: rank is 3"),
         ({"q": np.ones((2, 4, 5, 16))}, [], "q: dtype is float64"),
         ({"causal_offset": np.array([1, 2])}, ["--causal-offset", "1"], "--causal-offset: "),
         ({}, ["--softcap", "-1"], "softcap"),
@@ -68,11 +69,48 @@ def test_bad_files(problem, tmp_path, capsys, change, flags, pattern):
     np.savez(path, **arrays)
     assert cli.main(["run", str(path), "--output", str(output), *flags]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("hattn: ") and pattern in error and error.count("\n") == 1
+    assert error.startswith(f"hattn: {path}: ") and pattern in error and error.count("\n") == 1
     assert not output.exists()
 
 
+def test_run_over_quantised_pages(rng, tmp_path):
+    """A table, scales and an offset, the numbers as arrays without dimensions."""
+    q, k, v = random_qkv(rng, batch=1, keys=32)
+    arrays = {
+        "q": q,
+        "k": np.int8(30 * k.reshape(1, 2, 2, 16, 16).swapaxes(1, 2)[0]),
+        "v": np.int8(30 * v.reshape(1, 2, 2, 16, 16).swapaxes(1, 2)[0]),
+        "block_table": np.array([[1, 0]]),
+        "kv_lengths": np.array([20]),
+    }
+    numbers = {"causal_offset": 9, "k_scale": 0.05, "v_scale": np.float32(0.02)}
+    path, output = tmp_path / "pages.npz", tmp_path / "result.npz"
+    np.savez(path, **arrays, **numbers)
+    assert cli.main(["run", str(path), "--output", str(output), "--causal"]) == 0
+    with np.load(output) as results:
+        assert_same_bits(results["out"], hattn.attention(**arrays, **numbers, causal=True))
+
+
+def test_run_over_bfloat16(rng, tmp_path, capsys):
+    """NumPy writes and reads it as two bytes without a type."""
+    arrays = {name: array.astype(ml_dtypes.bfloat16) for name, array in zip("qkv", random_qkv(rng))}
+    path, output = tmp_path / "bfloat16.npz", tmp_path / "result.npz"
+    np.savez(path, **arrays)
+    assert cli.main(["run", str(path), "--output", str(output)]) == 0
+    assert "out [2, 4, 5, 16] bfloat16" in capsys.readouterr().out
+    with np.load(output) as results:
+        assert results["out"].tobytes() == hattn.attention(**arrays).tobytes()
+
+
 def test_missing_and_foreign_files(tmp_path, capsys):
+    array, damaged = tmp_path / "array.npz", tmp_path / "damaged.npz"
+    with array.open("wb") as file:
+        np.save(file, np.ones(3))
+    np.savez(damaged, q=np.ones(100), k=np.array([{}], object))
+    for path, pattern in ((array, "is no .npz file"), (damaged, "allow_pickle")):
+        assert cli.main(["run", str(path)]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"hattn: {path}: ") and pattern in error
     assert cli.main(["run", str(tmp_path / "none.npz")]) == 1
     assert "none.npz" in capsys.readouterr().err
     assert cli.main(["run", str(tmp_path / "model.gguf")]) == 1
