@@ -11,6 +11,9 @@ namespace hattn {
 namespace {
 
 int64_t checked_pairs(const hattn_rope &rope, int64_t head_dim) {
+    require(rope.rotary_dim != 0 || head_dim % 2 == 0, HATTN_INVALID_ARGUMENT,
+            "rope.rotary_dim: is 0, for all of the head, but the head dimension is odd, ", head_dim,
+            ", so that an even one must be given");
     const int64_t dim = rope.rotary_dim == 0 ? head_dim : rope.rotary_dim;
     require(dim >= 2 && dim <= head_dim && dim % 2 == 0, HATTN_INVALID_ARGUMENT, "rope.rotary_dim: is ",
             rope.rotary_dim, ", but must be even, from 2 to the head dimension, ", head_dim, ", or 0 for all of it");

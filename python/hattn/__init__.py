@@ -3,7 +3,7 @@
 NumPy arrays or DLPack tensors in, the same kind out; shapes, dtypes and semantics are those of docs/semantics.md.
 
 Errors, for every function:
-    TypeError            an argument of the wrong Python type or dtype
+    TypeError            an argument of the wrong Python type or dtype, or an unknown dtype
     ValueError           a value, rank, shape, stride or length that is wrong; the message names the argument
     NotImplementedError  something legal that this version or this build does not support yet
     MemoryError          the outputs or the workspace do not fit into memory

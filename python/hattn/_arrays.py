@@ -1,4 +1,4 @@
-"""Array kinds: where an argument lives, and how a NumPy result becomes the caller's kind of array."""
+"""Array kinds: what may be taken, where it lives, and how a NumPy result becomes the caller's kind of array."""
 
 from __future__ import annotations
 
@@ -11,35 +11,78 @@ import numpy as np
 HOST_DEVICES = (1, 3)
 
 
-def device_of(array: Any) -> Optional[Tuple[int, int]]:
+def _is_torch(array: Any) -> bool:
+    return isinstance(array, getattr(sys.modules.get("torch"), "Tensor", ()))
+
+
+def detached(array: Any) -> Any:
+    """`array`, of PyTorch without the history that DLPack does not take."""
+    return array.detach() if _is_torch(array) and array.requires_grad else array
+
+
+def _check_torch(name: str, tensor: Any) -> None:
+    """Raises ValueError for a tensor whose numbers are not those in its memory, or that wants a gradient."""
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise ValueError(
+            f"{name}: requires a gradient, but there is no backward pass; use {name}.detach() or torch.no_grad()"
+        )
+    for bit, is_set in (("neg", tensor.is_neg()), ("conj", tensor.is_conj())):
+        if is_set:
+            raise ValueError(f"{name}: is_{bit}() is true, so that its memory holds other numbers; use resolve_{bit}()")
+
+
+def check_kind(name: str, array: Any) -> None:
+    """Raises TypeError or ValueError for an array that means something else than what its memory holds."""
+    if array is None or type(array) is np.ndarray:
+        return
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got MaskedArray; use filled()")
+    if _is_torch(array):
+        _check_torch(name, array)
+
+
+def device_of(name: str, array: Any) -> Optional[Tuple[int, int]]:
     """DLPack's type and number of the device that an array lives on; None: it does not say, and is in host memory."""
     if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
         return None
-    device_type, device_id = array.__dlpack_device__()
+    try:
+        device_type, device_id = array.__dlpack_device__()
+    except Exception as error:  # of any kind: PyTorch's for tensors without memory, which DLPack has no device for
+        raise ValueError(f"{name}: the {type(array).__name__} cannot be read through DLPack: {error}") from None
     return int(device_type), int(device_id)
 
 
-def on_device(array: Any) -> bool:
-    where = device_of(array)
+def on_device(name: str, array: Any) -> bool:
+    where = device_of(name, array)
     return where is not None and where[0] not in HOST_DEVICES
 
 
 def check_host(**arrays: Any) -> None:
-    """Raises NotImplementedError for a tensor that lives on a device, before its memory is asked for."""
+    """As check_kind(), and raises NotImplementedError for a tensor on a device, before its memory is asked for."""
     for name, array in arrays.items():
-        if on_device(array):
+        check_kind(name, array)
+        if on_device(name, array):
             raise NotImplementedError(
-                f"{name}: the {type(array).__name__} lives on DLPack device {device_of(array)}, "
+                f"{name}: the {type(array).__name__} lives on DLPack device {device_of(name, array)}, "
                 "but only arrays on the CPU are supported here"
             )
 
 
-def as_numpy(name: str, value: Any) -> Any:
-    """A host array as a NumPy array that shares its memory; anything that is no array as it is."""
+def as_numpy(name: str, value: Any, wanted: str) -> Any:
+    """A host array as a NumPy array that shares its memory; anything that is no array as it is.
+
+    wanted: what messages say that the dtype must be.
+    """
     check_host(**{name: value})
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
         return value
-    return np.from_dlpack(value)
+    try:
+        return np.from_dlpack(detached(value))
+    except BufferError as error:
+        raise ValueError(f"{name}: the {type(value).__name__} cannot be read through DLPack: {error}") from None
+    except RuntimeError:  # a dtype that NumPy does not have
+        dtype = getattr(value, "dtype", "unknown to NumPy")
+        raise TypeError(f"{name}: dtype is {dtype}, but must be {wanted}") from None
 
 
 def _from_dlpack(like: Any) -> Optional[Callable[[np.ndarray], Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hattn import _devices, _hattn
 from hattn._arrays import check_host, output_kind, same_kind
-from hattn._options import attention_options, flag
+from hattn._options import attention_options, check_names, flag
 
 
 def results(like: Any, given_out: Any, outputs: Tuple[np.ndarray, Optional[np.ndarray], Optional[np.ndarray]]) -> Any:
@@ -91,7 +91,7 @@ def attention(
         device: "cpu", or "opencl", "cuda" or "cuda:1" where the library was built for them and the machine has one (see
             info()). Arrays in host memory are copied there and back; default: "cpu". For arrays on a device (CUDA, OpenCL), which
             q, k, v, out, bias, mask and scales then all are, it is theirs, and results are there too; lengths, tables, slopes and
-            sinks stay on the host. Devices compute with flash and split_kv, heads of up to 256 elements, and no scores.
+            sinks stay on the host. Devices take heads of up to 256 elements; of arrays on a device there are no scores.
         stream: of arrays on a device, a CUDA stream (an int, or one of PyTorch or CuPy) or an OpenCL command queue: work is put
             there, and of CUDA not waited for. Memory for it, and for results, comes from the library of q, and belongs to that
             stream. Arrays of PyTorch may go meanwhile; others have to stay until the stream is done. A library that is neither
@@ -158,20 +158,25 @@ def explain(
         out: as in attention(); its dtype matters.
         return_lse: accepted, so that a call of attention() can be explained as it is; it changes nothing.
         **options: every other option of attention(). Lengths do not change a plan, only the tasks of one execution.
+            A stream is not looked at.
 
     Returns:
         A dict with the algorithm, kernel, target, tile parameters, tasks, workspace bytes, and why they were chosen.
 
     Raises:
-        As attention(), for what does not depend on values.
+        As attention(), for types, dtypes and options, for the heads and head dimensions of q, the heads of k, the lengths of
+        sinks, slopes and vectors of lengths, and for what is not supported. Not looked at are values, the extents and strides
+        of bias, mask, scales and out, the batch and head dimension of k, all of v but its head dimension, and whether scales
+        are there: attention() may refuse those.
     """
     flag("return_lse", return_lse)
     options.pop("stream", None)
+    check_names("explain", options)
     problem = attention_options(**options)
     if _devices.choose_home(problem, q):
-        _devices.check_together(q, k=k, v=v, bias=problem.bias, mask=problem.mask)
+        _devices.check_together(q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)
     else:
-        check_host(q=q, k=k, v=v, bias=problem.bias, mask=problem.mask)
+        check_host(q=q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)
     plan: Dict[str, Any] = json.loads(_hattn.explain(q, k, v, out, problem))
     return plan
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from hattn import _hattn
-from hattn._arrays import HOST_DEVICES, device_of
+from hattn._arrays import HOST_DEVICES, check_kind, detached, device_of
 
 # Device types of DLPack, kDLCUDA and kDLOpenCL, as the names of options.
 _DEVICES = {2: "cuda", 4: "opencl"}
@@ -20,7 +20,8 @@ _DEFAULT_STREAM = 1
 
 def home(q: Any) -> Optional[Tuple[str, int]]:
     """The device that q lives on, a name and a number; None: the host. Raises NotImplementedError for others."""
-    where = device_of(q)
+    check_kind("q", q)
+    where = device_of("q", q)
     if where is None or where[0] in HOST_DEVICES:
         return None
     if where[0] not in _DEVICES:
@@ -43,12 +44,14 @@ def choose_home(problem: _hattn.Problem, q: Any) -> bool:
 
 def check_together(q: Any, **arrays: Any) -> None:
     """Raises ValueError for an array that lives elsewhere than q does."""
+    place = device_of("q", q)
     for name, array in arrays.items():
-        if array is not None and device_of(array) != device_of(q):
-            where = device_of(array)
+        check_kind(name, array)
+        where = device_of(name, array)
+        if array is not None and where != place:
             raise ValueError(
                 f"{name}: the {type(array).__name__} lives on "
-                f"{'the host' if where is None else f'DLPack device {where}'}, but q lives on DLPack device {device_of(q)}"
+                f"{'the host' if where is None else f'DLPack device {where}'}, but q lives on DLPack device {place}"
             )
 
 
@@ -66,10 +69,10 @@ class _InStream:
     """An array whose contents are ready in a stream."""
 
     def __init__(self, array: Any, stream: Optional[int]) -> None:
-        self._array, self._stream = array, stream
+        self._array, self._stream = detached(array), stream
 
     def __dlpack__(self, **_: Any) -> Any:
-        where = device_of(self._array)
+        where = device_of("array", self._array)
         if where is None or _DEVICES[where[0]] != "cuda":
             return self._array.__dlpack__()
         return self._array.__dlpack__(stream=self._stream or _DEFAULT_STREAM)
@@ -96,7 +99,7 @@ class _Streams:
 
     def __init__(self, cuda: Any, like: Any, given: Any) -> None:
         self._cuda, self._given, self._handle = cuda, given, stream_handle(given)
-        where = device_of(like)
+        where = device_of("q", like)
         self._device_id = 0 if where is None else where[1]
         self._is_torch = callable(getattr(cuda, "stream", None))  # of CuPy it is a module
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, NoReturn, Optional, Tuple
 
 import numpy as np
 
@@ -66,22 +66,27 @@ class KVCache:
         for name, value in optional.items():
             if value is not None and _options.integer(name, value, 64) == 0:
                 raise ValueError(f"{name}: is 0, but must be positive")  # the library would take it for "not given"
+        value_dtype = dtype if value_dtype is None else value_dtype
+        self._dtypes = _options.dtype_name("dtype", dtype), _options.dtype_name("value_dtype", value_dtype)
         self._cache = _hattn.KvCache(
             _options.integer("batch", batch, 64),
             _options.integer("kv_heads", kv_heads, 64),
             _options.integer("capacity", capacity, 64),
             _options.integer("head_dim", head_dim, 64),
             value_dim or 0,
-            _options.dtype(dtype),
+            _options.dtype("dtype", dtype),
             page_size or 0,
             page_count or 0,
             window or 0,
-            None if value_dtype is None else _options.dtype(value_dtype),
+            _options.dtype("value_dtype", value_dtype),
             _options.scale_array("k_scale", k_scale, of_keys=False),
             _options.scale_array("v_scale", v_scale, of_keys=False),
             *(_options.device_number(device) if device is not None else (_hattn.Device.cpu, 0)),
         )
-        self._dtypes = tuple(_options.dtype_name(given) for given in (dtype, value_dtype or dtype))
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        # For copy and pickle. Their copies would share the rows, so that changes of one were changes of the other.
+        raise TypeError("KVCache: cannot be copied; fork() copies sequences within a cache")
 
     def append(
         self,
@@ -119,6 +124,8 @@ class KVCache:
         """
         if length is not None and _options.integer("length", length, 64) < 0:
             raise ValueError(f"length: is {length}, but must be at least 0")  # the library would take -1 for "all"
+        if source == target:
+            raise ValueError(f"target: is {target}, but must differ from source")
         self._cache.fork(
             _options.integer("source", source, 64),
             _options.integer("target", target, 64),
@@ -162,7 +169,7 @@ class KVCache:
         """hattn.attention() of q [B, Hq, Sq, Dk] over the cached keys of each sequence.
 
         Takes the options of hattn.attention() except kv_lengths, cu_seqlens_k, block_table, k_scale and v_scale, which
-        the cache settles; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths)
+        the cache settles, and stream; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths)
         keys. By default the queries are the last ones of each sequence (causal_offset = length - queries): append the
         new keys first, then attend. A ring needs a window whose left side is below its own, and takes no
         return_scores.
@@ -176,6 +183,7 @@ class KVCache:
         for name in ("kv_lengths", "cu_seqlens_k", "block_table", "k_scale", "v_scale"):
             if name in options:
                 raise TypeError(f"{name}: is settled by the cache and cannot be given")
+        _options.check_names("attend", options)
         problem = _options.attention_options(**options)
         check_host(q=q, out=out, bias=problem.bias, mask=problem.mask)
         return results(q, out, self._cache.attend(q, out, problem, _options.flag("return_lse", return_lse)))

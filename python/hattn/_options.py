@@ -40,7 +40,10 @@ def device_number(value: Any) -> Tuple[_hattn.Device, int]:
     device = _choice("device", name, _DEVICES)
     if colon and not number_text.isdecimal():
         raise ValueError(f'device: is "{value}", but behind the colon must be a number')
-    return device, integer("device", int(number_text or 0), 32)
+    number = integer("device", int(number_text or 0), 32)
+    if number and name != "cuda":
+        raise ValueError(f'device: is "{value}", but there is one of {name} only')
+    return device, number
 
 
 def choose_layout(value: Any) -> _hattn.Layout:
@@ -60,7 +63,10 @@ def number(name: str, value: Any) -> float:
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name}: is beyond float64, but must be finite and fit float32") from None
     if number != 0 and not _FLOAT32_RANGE[0] <= abs(number) <= _FLOAT32_RANGE[1]:
         raise ValueError(f"{name}: is {number}, but must be finite and fit float32")
     return number
@@ -90,35 +96,46 @@ def lengths(name: str, value: Any) -> Any:
     return np.array([integer(f"{name}[{i}]", entry, 64) for i, entry in enumerate(value)], np.int64)
 
 
-def int32_array(name: str, value: Any, ranks: Sequence[int], dimensions: str) -> np.ndarray:
-    """Integers of any kind as a contiguous int32 array of one of the ranks; one that is so already is not copied."""
+def _rectangular(name: str, value: Any, dimensions: str) -> np.ndarray:
+    """An array, or lists of numbers as one."""
     try:
-        array = np.asarray(as_numpy(name, value))
+        return np.asarray(value)
     except ValueError:  # lists of different lengths
         raise ValueError(f"{name}: is ragged, but must be an array {dimensions}") from None
-    if array.ndim not in ranks:
-        raise ValueError(f"{name}: rank is {array.ndim}, but must be {' or '.join(map(str, ranks))} {dimensions}")
+
+
+def int32_array(name: str, value: Any, ranks: Sequence[int], dimensions: str) -> np.ndarray:
+    """Integers of any kind as a contiguous int32 array of one of the ranks; one that is so already is not copied."""
+    array = _rectangular(name, as_numpy(name, value, "an integer type"), dimensions)
     if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be an integer type")
+    if array.ndim not in ranks:
+        raise ValueError(f"{name}: rank is {array.ndim}, but must be {' or '.join(map(str, ranks))} {dimensions}")
     if array.dtype != np.int32 and array.size:
         for entry in (array.min(), array.max()):
             integer(f"{name}: an entry", int(entry), 32)
     return np.ascontiguousarray(array, np.int32)
 
 
-def dtype_name(value: Any) -> str:
-    """The name of a dtype, or of anything with one: numpy.float32, numpy.dtype("float32")."""
+def dtype_name(name: str, value: Any) -> str:
+    """The name of a dtype, given so or as a NumPy dtype, or as anything that has one, such as numpy.float32."""
     if isinstance(value, str):
-        return value
-    try:
-        return str(np.dtype(value).name)
-    except TypeError:
-        raise TypeError(f"dtype: expected a name or a NumPy dtype, got {type(value).__name__}") from None
+        known = value
+    else:
+        try:
+            if value is None:  # for NumPy a float64
+                raise TypeError
+            known = str(np.dtype(value).name)
+        except TypeError:
+            raise TypeError(f"{name}: expected a name or a NumPy dtype, got {type(value).__name__}") from None
+    if known not in _DTYPES:
+        raise TypeError(f'{name}: is "{known}", but must be one of {", ".join(_DTYPES)}')
+    return known
 
 
-def dtype(value: Any) -> _hattn.DType:
+def dtype(name: str, value: Any) -> _hattn.DType:
     """The dtype that a name or a NumPy dtype stands for."""
-    return _choice("dtype", dtype_name(value), _DTYPES)
+    return _DTYPES[dtype_name(name, value)]
 
 
 def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Any:
@@ -127,11 +144,11 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
     value: a number, [Hkv], [Hkv, Dk] or, `of_keys`, four dimensions in the layout of the keys: those of an array on a
         device, which stays as it is.
     """
-    if value is None or (of_keys and on_device(value)):
+    if value is None or (of_keys and on_device(name, value)):
         return value
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
         return np.full((1, 1, 1, 1), number(name, value), np.float32)
-    array = np.asarray(as_numpy(name, value))
+    array = _rectangular(name, as_numpy(name, value, "float32"), "[kv heads] or [kv heads, dim]")
     if array.dtype != np.float32:
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
     shapes = {0: (1, 1, 1, 1), 1: (1, -1, 1, 1), 2: (1, array.shape[0] if array.ndim else 1, 1, -1)}
@@ -197,6 +214,8 @@ def attention_options(
         problem.threads = integer("threads", threads, 32)
     if return_scores is not None:
         problem.scores = _choice("return_scores", return_scores, SCORES)
+    if return_scores is not None and cu_seqlens_q is not None:
+        raise NotImplementedError("return_scores: is given, but so is cu_seqlens_q, and packed queries have no score output yet")
     if cu_seqlens_k is not None and cu_seqlens_q is None:
         raise ValueError("cu_seqlens_k: is given, but cu_seqlens_q is None")
     per_sequence = {
@@ -217,3 +236,10 @@ def attention_options(
     problem.mask = mask
     problem.alibi_slopes = alibi_slopes
     return problem
+
+
+def check_names(function: str, options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that attention_options() does not have, as `function` would."""
+    for name in options:
+        if name not in (attention_options.__kwdefaults__ or {}):
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")

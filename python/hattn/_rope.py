@@ -11,14 +11,23 @@ from hattn._arrays import as_numpy, check_host, output_kind
 
 
 def _table(name: str, value: Any) -> np.ndarray:
-    array = as_numpy(name, value)
+    array = as_numpy(name, value, "float32")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{name}: expected a NumPy array or a DLPack tensor, got {type(value).__name__}")
     if array.ndim != 2:
         raise ValueError(f"{name}: rank is {array.ndim}, but must be 2 [positions, pairs]")
     if array.dtype != np.float32:
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
+    if array.size == 0:
+        raise ValueError(f"{name}: shape is {array.shape}, but must be at least (1, 1) [positions, pairs]")
     return np.ascontiguousarray(array)
+
+
+def _positive(name: str, value: Any) -> float:
+    number = _options.number(name, value)
+    if number <= 0:
+        raise ValueError(f"{name}: is {number}, but must be positive")
+    return number
 
 
 class Rope:
@@ -32,11 +41,11 @@ class Rope:
         base: of the frequencies.
         scaling_factor: by which positions are divided (linear scaling).
         interleaved: pairs are elements (2i, 2i + 1), as in RoFormer and GPT-J; else (i, i + dim / 2), as in GPT-NeoX.
-        cos, sin: [positions, dim / 2] float32, in place of base and scaling_factor.
+        cos, sin: [positions, dim / 2] float32, at least one of each, in place of base and scaling_factor.
 
     Raises:
-        TypeError, ValueError, NotImplementedError: see the package's docstring. What depends on the head dimension is
-        checked when it is known.
+        TypeError, ValueError, NotImplementedError: see the package's docstring. That dim is at most the head dimension
+        (which has to be even without one) is checked where heads are given.
     """
 
     def __init__(
@@ -52,10 +61,10 @@ class Rope:
         self._options = _hattn.RopeOptions()
         if dim is not None:
             self._options.rotary_dim = _options.integer("dim", dim, 64)
-            if self._options.rotary_dim == 0:
-                raise ValueError("dim: is 0, but must be positive")  # the library would take it for "all"
-        self._options.base = _options.number("base", base)
-        self._options.scaling_factor = _options.number("scaling_factor", scaling_factor)
+            if self._options.rotary_dim < 2 or self._options.rotary_dim % 2:
+                raise ValueError(f"dim: is {self._options.rotary_dim}, but must be positive and even")
+        self._options.base = _positive("base", base)
+        self._options.scaling_factor = _positive("scaling_factor", scaling_factor)
         self._options.interleaved = _options.flag("interleaved", interleaved)
         if (cos is None) != (sin is None):
             missing, given = ("sin", "cos") if sin is None else ("cos", "sin")

@@ -14,6 +14,16 @@ namespace dl = nb::dlpack;
 // kDLCUDAHost of DLPack: pinned memory of the host, as good as any other.
 constexpr int kPinnedHost = nb::device::cuda_host::value;
 
+// DLPack's types 7 to 17, which nanobind has no names for.
+constexpr int kFirstSmallFloat = 7;
+constexpr const char *kSmallFloats[] = {"float8_e3m4",     "float8_e4m3",   "float8_e4m3b11fnuz", "float8_e4m3fn",
+                                        "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",    "float8_e8m0fnu",
+                                        "float6_e2m3fn",   "float6_e3m2fn", "float4_e2m1fn"};
+
+bool is_small_float(int code) {
+    return code >= kFirstSmallFloat && code < kFirstSmallFloat + static_cast<int>(std::size(kSmallFloats));
+}
+
 std::string dtype_text(dl::dtype type) {
     using enum dl::dtype_code;
     const auto code = static_cast<dl::dtype_code>(type.code);
@@ -32,7 +42,8 @@ std::string dtype_text(dl::dtype type) {
     case Bool:
         return "bool";
     default:
-        return "DLPack type " + std::to_string(type.code) + " of " + bits + " bits";
+        return is_small_float(type.code) ? kSmallFloats[type.code - kFirstSmallFloat]
+                                         : "DLPack type " + std::to_string(type.code) + " of " + bits + " bits";
     }
 }
 
@@ -71,14 +82,26 @@ std::string python_type(nb::handle object) {
     return text(nb::object(object.type().attr("__name__")));
 }
 
+// Whether NumPy exports no array of a dtype, not even an empty one: object, records, another byte order.
+bool is_foreign(nb::handle dtype) {
+    try {
+        nb::module_::import_("numpy").attr("empty")(0, dtype).attr("__dlpack__")();
+        return false;
+    } catch (nb::python_error &) {
+        return true;
+    }
+}
+
 // Says why an object could not be imported, in the producer's words where it has any. Never returns.
 [[noreturn]] void raise_not_imported(nb::handle object, const char *name) {
     const std::string who = std::string(name) + ": ";
     if (nb::hasattr(object, "dtype")) {
-        const std::string dtype = text(nb::object(object.attr("dtype")));
-        if (dtype == "int4")
+        const nb::object dtype = object.attr("dtype");
+        if (text(dtype) == "int4")
             raise(PyExc_TypeError, who + "dtype is int4, one element a byte, but int4 keys and values are uint8 arrays "
                                          "with two elements a byte, the first in the low half");
+        if (nb::hasattr(object, "__array_interface__") && is_foreign(dtype))
+            raise(PyExc_TypeError, who + "dtype is " + text(dtype) + ", which hattn does not take");
     }
     if (nb::hasattr(object, "__dlpack__")) {
         try {
@@ -212,11 +235,12 @@ Array Array::writable(nb::handle object, const char *name, bool bits) {
     raise(PyExc_ValueError, std::string(name) + ": the array is read-only");
 }
 
-hattn_dtype Array::dtype() const {
+hattn_dtype Array::dtype(const Dtypes &allowed) const {
     const std::optional<hattn_dtype> known = is_bfloat16_ ? HATTN_BFLOAT16 : library_dtype(view_.dtype());
-    if (!known)
-        raise(PyExc_TypeError,
-              std::string(name_) + ": dtype is " + dtype_text(view_.dtype()) + ", which hattn does not take");
+    if (!known || !(allowed.bits >> *known & 1))
+        raise(PyExc_TypeError, std::string(name_) + ": dtype is " +
+                                   (is_bfloat16_ ? "bfloat16" : dtype_text(view_.dtype())) + ", but must be " +
+                                   allowed.names);
     return *known;
 }
 
@@ -241,14 +265,14 @@ void Array::require_rank(size_t rank, const char *dimensions) const {
                                     std::to_string(rank) + " " + dimensions);
 }
 
-hattn_tensor Array::tensor(Layout layout) const {
-    return arranged(layout, std::nullopt);
+hattn_tensor Array::tensor(Layout layout, const Dtypes &allowed) const {
+    return arranged(layout, dtype(allowed));
 }
 
-hattn_tensor Array::arranged(Layout layout, std::optional<hattn_dtype> packed) const {
+hattn_tensor Array::arranged(Layout layout, hattn_dtype dtype) const {
     const bool swapped = layout == Layout::kBshd;
     require_rank(4, swapped ? "[batch, sequence, heads, head dimension]" : "[batch, heads, sequence, head dimension]");
-    hattn_tensor tensor = describe(packed ? *packed : dtype());
+    hattn_tensor tensor = describe(dtype);
     for (size_t i = 0; i < 4; ++i) {
         const size_t from = swapped && (i == 1 || i == 2) ? 3 - i : i;
         tensor.extent[i] = static_cast<int64_t>(view_.shape(from));
@@ -260,7 +284,7 @@ hattn_tensor Array::arranged(Layout layout, std::optional<hattn_dtype> packed) c
 
 hattn_tensor Array::stored_tensor(Layout layout) const {
     if (view_.dtype() != nb::dtype<uint8_t>())
-        return tensor(layout);
+        return tensor(layout, kKept);
     hattn_tensor tensor = arranged(layout, HATTN_INT4);
     tensor.extent[3] *= 2;
     for (int i = 0; i < 3; ++i)
@@ -268,12 +292,12 @@ hattn_tensor Array::stored_tensor(Layout layout) const {
     return tensor;
 }
 
-hattn_tensor Array::broadcast_tensor() const {
+hattn_tensor Array::broadcast_tensor(const Dtypes &allowed) const {
     const size_t rank = view_.ndim();
     if (rank > 4)
         raise(PyExc_ValueError, std::string(name_) + ": rank is " + std::to_string(rank) +
                                     ", but must be at most 4 [batch, query heads, query length, key length]");
-    hattn_tensor tensor = describe(dtype());
+    hattn_tensor tensor = describe(dtype(allowed));
     for (size_t i = 0; i < 4; ++i) {
         const bool given = i + rank >= 4;
         tensor.extent[i] = given ? static_cast<int64_t>(view_.shape(i + rank - 4)) : 1;
@@ -284,7 +308,7 @@ hattn_tensor Array::broadcast_tensor() const {
 
 hattn_tensor Array::row_tensor() const {
     require_rank(3, "[batch, heads, sequence]");
-    hattn_tensor tensor = describe(dtype());
+    hattn_tensor tensor = describe(dtype(kFloat32));
     for (size_t i = 0; i < 3; ++i) {
         tensor.extent[i] = static_cast<int64_t>(view_.shape(i));
         tensor.stride[i] = view_.stride(i);
@@ -295,7 +319,7 @@ hattn_tensor Array::row_tensor() const {
 }
 
 void Array::require_vector() const {
-    require_rank(1, "");
+    require_rank(1, "[entries]");
     if (library_device(view_.device_type(), name_) != HATTN_CPU)
         raise(PyExc_NotImplementedError, std::string(name_) + ": only arrays on the CPU are supported");
 }

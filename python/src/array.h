@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,19 @@ namespace nb = nanobind;
 // Order of the dimensions of q, k, v and out. Everything else is always in logical order.
 enum class Layout { kBhsd, kBshd };
 
+// The dtypes that an argument may have, as bits 1 << hattn_dtype, and what messages call them.
+struct Dtypes {
+    uint32_t bits;
+    const char *names;
+};
+inline constexpr Dtypes kFloats{1U << HATTN_FLOAT32 | 1U << HATTN_FLOAT16 | 1U << HATTN_BFLOAT16,
+                                "float32, float16 or bfloat16"};
+inline constexpr Dtypes kKept{kFloats.bits | 1U << HATTN_INT8,
+                              "float32, float16, bfloat16, int8 or, with two int4 a byte, uint8"};
+inline constexpr Dtypes kFloat32{1U << HATTN_FLOAT32, "float32"};
+inline constexpr Dtypes kBool{1U << HATTN_BOOL, "bool"};
+inline constexpr Dtypes kInt32{1U << HATTN_INT32, "int32"};
+
 // An imported array. Keeps the producer's memory alive; copying shares it. Default: "not given" (null data).
 class Array {
 public:
@@ -29,15 +41,16 @@ public:
     // bits: the array is one of uint16 that holds bfloat16.
     static Array writable(nb::handle object, const char *name, bool bits = false);
 
+    // Throws TypeError unless it is one of those allowed, as all that follows does.
+    hattn_dtype dtype(const Dtypes &allowed) const;
     // [B, H, S, D], reordered from `layout`. Throws ValueError unless the rank is 4.
-    hattn_tensor tensor(Layout layout) const;
+    hattn_tensor tensor(Layout layout, const Dtypes &allowed) const;
     // The same of keys or values, of which uint8 arrays hold two int4 a byte.
     hattn_tensor stored_tensor(Layout layout) const;
-    hattn_dtype dtype() const;
     // As the trailing dimensions of a rank-4 tensor: leading extents of 1, stride 0 where the extent is 1.
     // Throws ValueError if the rank is above 4.
-    hattn_tensor broadcast_tensor() const;
-    // [B, H, S] as [B, H, S, 1]. Throws ValueError unless the rank is 3.
+    hattn_tensor broadcast_tensor(const Dtypes &allowed) const;
+    // [B, H, S] as [B, H, S, 1], of float32. Throws ValueError unless the rank is 3.
     hattn_tensor row_tensor() const;
 
     size_t elements() const {
@@ -60,8 +73,7 @@ private:
     Array(View view, const char *name, bool is_bfloat16)
         : view_(std::move(view)), name_(name), is_bfloat16_(is_bfloat16) {}
     hattn_tensor describe(hattn_dtype dtype) const;
-    // packed: the type of elements that lie two to one of the array's, if they do.
-    hattn_tensor arranged(Layout layout, std::optional<hattn_dtype> packed) const;
+    hattn_tensor arranged(Layout layout, hattn_dtype dtype) const;
     void require_vector() const;
     void require_count(int64_t count, const char *of_what) const;
     void require_rank(size_t rank, const char *dimensions) const;

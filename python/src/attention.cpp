@@ -50,7 +50,7 @@ AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &k
     hattn_attention_desc_init(&desc_);
     hattn_attention_args_init(&args_);
     arrays_.push_back(Array::readable(q, "q"));
-    args_.q = arrays_.back().tensor(layout_);
+    args_.q = arrays_.back().tensor(layout_, kFloats);
     args_.k = keys.k;
     args_.v = keys.v;
     describe(problem, keys);
@@ -117,11 +117,12 @@ const char *AttentionCall::batch_name() const {
 
 void AttentionCall::add_arrays(const Problem &problem) {
     const int64_t batch = desc_.batch;
-    const auto broadcast = [&](const nb::object &object, const char *name, hattn_tensor &tensor) {
+    const auto broadcast = [&](const nb::object &object, const char *name, const Dtypes &allowed,
+                               hattn_tensor &tensor) {
         if (object.is_none())
             return;
         arrays_.push_back(Array::readable(object, name));
-        tensor = arrays_.back().broadcast_tensor();
+        tensor = arrays_.back().broadcast_tensor(allowed);
     };
     const auto floats = [&](const nb::object &object, const char *name, std::vector<float> &values) {
         if (!object.is_none())
@@ -133,13 +134,13 @@ void AttentionCall::add_arrays(const Problem &problem) {
             values = Array::readable(object, name).integers(batch, batch_name());
         return data_or_null(values, !object.is_none());
     };
-    broadcast(problem.bias, "bias", args_.bias);
-    broadcast(problem.mask, "mask", args_.mask);
+    broadcast(problem.bias, "bias", kFloat32, args_.bias);
+    broadcast(problem.mask, "mask", kBool, args_.mask);
     const auto scale = [&](const nb::object &object, const char *name, hattn_tensor &tensor) {
         if (object.is_none())
             return;
         arrays_.push_back(Array::readable(object, name));
-        tensor = arrays_.back().tensor(problem.layout);
+        tensor = arrays_.back().tensor(problem.layout, kFloat32);
     };
     scale(problem.k_scale, "k_scale", args_.k_scale);
     scale(problem.v_scale, "v_scale", args_.v_scale);
@@ -156,7 +157,7 @@ void AttentionCall::add_arrays(const Problem &problem) {
 
 void AttentionCall::add_block_table(const nb::object &table) {
     arrays_.push_back(Array::readable(table, "block_table"));
-    const hattn_tensor pages = arrays_.back().broadcast_tensor();
+    const hattn_tensor pages = arrays_.back().broadcast_tensor(kInt32);
     if (pages.extent[2] != desc_.batch)
         raise(PyExc_ValueError, "block_table: has " + std::to_string(pages.extent[2]) + " rows, but " + batch_name() +
                                     " is " + std::to_string(desc_.batch));
@@ -192,7 +193,7 @@ int64_t AttentionCall::key_extent() const {
 
 void AttentionCall::set_out_dtype(nb::handle out) {
     if (!out.is_none())
-        desc_.out_dtype = Array::writable(out, "out").dtype();
+        desc_.out_dtype = Array::writable(out, "out").dtype(kFloats);
 }
 
 nb::object AttentionCall::add_out(nb::handle out) {
@@ -206,7 +207,7 @@ nb::object AttentionCall::add_out(nb::handle out) {
         made = nb::borrow(out);
     }
     arrays_.push_back(Array::writable(made, "out", out.is_none() && desc_.out_dtype == HATTN_BFLOAT16));
-    args_.out = arrays_.back().tensor(layout_);
+    args_.out = arrays_.back().tensor(layout_, kFloats);
     return made;
 }
 
@@ -222,7 +223,7 @@ nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse) {
     if (desc_.scores != HATTN_SCORES_NONE) {
         scores = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length, key_extent()});
         arrays_.push_back(Array::writable(scores, "scores"));
-        args_.scores = arrays_.back().tensor(Layout::kBhsd);
+        args_.scores = arrays_.back().tensor(Layout::kBhsd, kFloat32);
     }
     return nb::make_tuple(made, lse, scores);
 }
@@ -263,7 +264,7 @@ nb::tuple merge_states(const nb::list &outs, const nb::list &lses) {
     std::vector<hattn_tensor> out_tensors, lse_tensors;
     for (size_t i = 0; i < outs.size(); ++i) {
         alive.push_back(Array::readable(outs[i], "outs"));
-        out_tensors.push_back(alive.back().tensor(Layout::kBhsd));
+        out_tensors.push_back(alive.back().tensor(Layout::kBhsd, kFloats));
         alive.push_back(Array::readable(lses[i], "lses"));
         lse_tensors.push_back(alive.back().row_tensor());
     }
@@ -271,7 +272,7 @@ nb::tuple merge_states(const nb::list &outs, const nb::list &lses) {
     const hattn_dtype dtype = out_tensors[0].dtype;
     nb::object out = empty_array({extent[0], extent[1], extent[2], extent[3]}, dtype);
     nb::object lse = empty_float32({extent[0], extent[1], extent[2]});
-    const hattn_tensor out_tensor = Array::writable(out, "out", dtype == HATTN_BFLOAT16).tensor(Layout::kBhsd);
+    const hattn_tensor out_tensor = Array::writable(out, "out", dtype == HATTN_BFLOAT16).tensor(Layout::kBhsd, kFloats);
     const hattn_tensor lse_tensor = Array::writable(lse, "lse").row_tensor();
     Session &session = Session::current();
     hattn_status status = HATTN_OK;

@@ -74,7 +74,7 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
         if (given.is_none())
             return;
         alive.push_back(Array::readable(given, name));
-        tensor = alive.back().tensor(Layout::kBhsd);
+        tensor = alive.back().tensor(Layout::kBhsd, kFloat32);
     };
     scale(k_scale, "k_scale", desc.k_scale);
     scale(v_scale, "v_scale", desc.v_scale);
@@ -96,7 +96,8 @@ void KvCache::change(Change change) {
 
 void KvCache::append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions) {
     const Array k_array = Array::readable(k, "k"), v_array = Array::readable(v, "v");
-    const hattn_tensor k_tensor = k_array.tensor(Layout::kBhsd), v_tensor = v_array.tensor(Layout::kBhsd);
+    const hattn_tensor k_tensor = k_array.tensor(Layout::kBhsd, kFloats),
+                       v_tensor = v_array.tensor(Layout::kBhsd, kFloats);
     std::vector<int32_t> rows;
     if (!lengths.is_none())
         rows = Array::readable(lengths, "lengths").integers(batch_, kBatch);
@@ -106,8 +107,8 @@ void KvCache::append(nb::handle k, nb::handle v, nb::handle lengths, const RopeO
     });
 }
 
-void KvCache::fork(int64_t from, int64_t to, int64_t length) {
-    change([&](hattn_kv_cache *cache) { return hattn_kv_cache_fork(cache, from, to, length); });
+void KvCache::fork(int64_t source, int64_t target, int64_t length) {
+    change([&](hattn_kv_cache *cache) { return hattn_kv_cache_fork(cache, source, target, length); });
 }
 
 void KvCache::truncate(nb::handle lengths) {

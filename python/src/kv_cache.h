@@ -27,7 +27,7 @@ public:
     // k, v: [B, Hkv, S, D]; lengths: [B] integers or None; rope and positions as RopeCall takes them. All or nothing.
     void append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions);
     // length -1: all.
-    void fork(int64_t from, int64_t to, int64_t length);
+    void fork(int64_t source, int64_t target, int64_t length);
     std::vector<int32_t> lengths() const;
     // (used, available)
     nb::tuple pages() const;

@@ -15,7 +15,7 @@ const float *add_table(const nb::object &object, const char *name, Array &array,
     if (object.is_none())
         return nullptr;
     array = Array::readable(object, name);
-    const hattn_tensor table = array.tensor(Layout::kBhsd);
+    const hattn_tensor table = array.tensor(Layout::kBhsd, kFloat32);
     positions = table.extent[2];
     return static_cast<const float *>(table.data);
 }
@@ -24,6 +24,23 @@ nb::object empty_like(const hattn_tensor &tensor, Layout layout) {
     const int64_t *extent = tensor.extent;
     const bool swapped = layout == Layout::kBshd;
     return empty_array({extent[0], extent[swapped ? 2 : 1], extent[swapped ? 1 : 2], extent[3]}, tensor.dtype);
+}
+
+// The dtype of another tensor, which has one of kFloats.
+Dtypes dtype_of(const hattn_tensor &tensor) {
+    const char *name = tensor.dtype == HATTN_FLOAT32   ? "float32"
+                       : tensor.dtype == HATTN_FLOAT16 ? "float16"
+                                                       : "bfloat16";
+    return {1U << tensor.dtype, name};
+}
+
+// Of the positions that offsets lead to, the library's messages name none of its arguments.
+void check_starts(const std::vector<int32_t> &starts, const std::vector<int32_t> &lengths, int64_t rows) {
+    for (size_t b = 0; b < starts.size(); ++b) {
+        if (starts[b] < 0 && (lengths.empty() ? rows : lengths[b]) > 0)
+            raise(PyExc_ValueError,
+                  "offsets[" + std::to_string(b) + "]: is " + std::to_string(starts[b]) + ", but must be at least 0");
+    }
 }
 
 }  // namespace
@@ -46,7 +63,7 @@ RopeCall::RopeCall(const RopeOptions *options, nb::handle positions, int64_t bat
 }
 
 void RopeCall::add_positions(int64_t batch, int64_t rows) {
-    const hattn_tensor given = positions_.broadcast_tensor();
+    const hattn_tensor given = positions_.broadcast_tensor(kInt32);
     const int64_t sequences = given.extent[2];
     if (given.extent[3] != rows || (sequences != 1 && sequences != batch))
         raise(PyExc_ValueError, "positions: is for " + std::to_string(sequences) + " sequences of " +
@@ -59,10 +76,10 @@ void RopeCall::add_positions(int64_t batch, int64_t rows) {
 nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOptions &rope, nb::handle positions,
                       nb::handle offsets, nb::handle lengths) {
     const Array from = Array::readable(x, "x");
-    const hattn_tensor from_tensor = from.tensor(layout);
+    const hattn_tensor from_tensor = from.tensor(layout, kFloats);
     nb::object made = out.is_none() ? empty_like(from_tensor, layout) : nb::borrow(out);
     const Array to = Array::writable(made, "out", out.is_none() && from_tensor.dtype == HATTN_BFLOAT16);
-    const hattn_tensor to_tensor = to.tensor(layout);
+    const hattn_tensor to_tensor = to.tensor(layout, dtype_of(from_tensor));
     // Rows past `lengths` are not written, and a new array may not show what its memory held before.
     if (out.is_none() && !lengths.is_none())
         std::memset(to_tensor.data, 0, to.elements() * (to_tensor.dtype == HATTN_FLOAT32 ? 4 : 2));
@@ -72,6 +89,8 @@ nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOpt
         return object.is_none() ? std::vector<int32_t>() : Array::readable(object, name).integers(batch, kBatchOfX);
     };
     const std::vector<int32_t> starts = integers(offsets, "offsets"), rows = integers(lengths, "lengths");
+    if (positions.is_none())
+        check_starts(starts, rows, from_tensor.extent[2]);
     hattn_context *context = Session::current().context();
     hattn_status status = HATTN_OK;
     {

@@ -5,8 +5,12 @@
 #include <new>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include <nanobind/nanobind.h>
+
+#include "array.h"
 
 namespace hattn_python {
 namespace {
@@ -47,14 +51,36 @@ bool same(const hattn_attention_desc &a, const hattn_attention_desc &b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
+// Names of the library's that are others in Python.
+constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
+    {"causal_offsets", "causal_offset"},
+    {"device_id", "device"},
+    {"from", "source"},
+    {"key_dim", "head_dim"},
+    {"rope.positions", "positions"},
+    {"rope.rotary_dim", "rope.dim"},
+    {"to", "target"},
+    {"window_left", "window[0]"},
+    {"window_right", "window[1]"},
+};
+
+// A message, with the argument that it starts with under its name in Python.
+std::string in_python(std::string_view message) {
+    const std::string_view argument = message.substr(0, message.find_first_of(":["));
+    for (const auto &[name, python_name] : kPythonNames) {
+        if (argument == name)
+            return std::string(python_name).append(message.substr(name.size()));
+    }
+    return std::string(message);
+}
+
 }  // namespace
 
 void check(hattn_status status, const hattn_context *context) {
     if (status == HATTN_OK)
         return;
     const char *message = hattn_last_error(context);
-    PyErr_SetString(exception_type(status), *message ? message : hattn_status_name(status));
-    throw nb::python_error();
+    raise(exception_type(status), *message ? in_python(message) : hattn_status_name(status));
 }
 
 ContextPointer make_context() {

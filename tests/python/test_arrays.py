@@ -137,3 +137,81 @@ def test_inputs_are_left_alone(rng, algorithm):
     hattn.attention(*arrays, algorithm=algorithm, causal=True, return_scores="probabilities")
     for array, copy in zip(arrays, copies):
         assert_same_bits(array, copy)
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def test_torch_tensors_that_want_a_gradient(rng, torch):
+    """There is none, so they are refused unless nobody asks for one."""
+    q, k, v = (torch.from_numpy(array) for array in random_qkv(rng))
+    wanting = torch.ones(4, requires_grad=True)
+    expected = hattn.attention(q, k, v, sinks=wanting.detach())
+    for name, arguments in {
+        "q": {"q": q.clone().requires_grad_()},
+        "v": {"v": v.clone().requires_grad_()},
+        "out": {"out": torch.zeros_like(q).requires_grad_()},
+        "bias": {"bias": torch.ones(5, 7, requires_grad=True)},
+        "sinks": {"sinks": wanting},
+        "k_scale": {"k": torch.ones(2, 2, 7, 16, dtype=torch.int8), "k_scale": torch.ones(2, requires_grad=True)},
+    }.items():
+        given = {"q": q, "k": k, "v": v, **arguments}
+        with pytest.raises(ValueError, match=rf"^{name}: requires a gradient, but .* use {name}\.detach\(\) or torch"):
+            hattn.attention(**given)
+        with torch.no_grad():
+            hattn.attention(**given)
+    with torch.no_grad():
+        out = hattn.attention(q.clone().requires_grad_(), k, v, sinks=wanting)
+    assert not out.requires_grad and torch.equal(out, expected)
+
+
+def test_gradients_elsewhere(rng, torch):
+    x, table = torch.ones(1, 1, 3, 4, requires_grad=True), torch.ones(5, 2, requires_grad=True)
+    cache = hattn.KVCache(1, 1, 16, 4)
+    plain = x.detach()
+    for name, call in {
+        "x": lambda: hattn.apply_rope(x, hattn.Rope()),
+        "cos": lambda: hattn.Rope(cos=table, sin=table),
+        "outs": lambda: hattn.merge_states([x], [plain[..., 0]]),
+        "lses": lambda: hattn.merge_states([plain], [x[..., 0]]),
+        "v": lambda: cache.append(plain, x),
+        "q": lambda: cache.attend(x),
+        "k_scale": lambda: hattn.KVCache(1, 2, 16, 4, dtype="int8", k_scale=torch.ones(2, requires_grad=True)),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{name}: requires a gradient"):
+            call()
+        with torch.no_grad():
+            call()
+
+
+def test_torch_tensors_that_are_not_what_their_memory_holds(rng, torch):
+    q, k, v = (torch.from_numpy(array) for array in random_qkv(rng))
+    negated = torch.conj(torch.complex(k, k)).imag
+    assert negated.is_neg()
+    with pytest.raises(ValueError, match=r"^k: is_neg\(\) is true, .* use resolve_neg\(\)"):
+        hattn.attention(q, negated, v)
+    assert torch.equal(hattn.attention(q, negated.resolve_neg(), v), hattn.attention(q, -k, v))
+    with pytest.raises(ValueError, match=r"^mask: is_neg\(\) is true"):
+        hattn.attention(q, k, v, mask=negated)
+    with pytest.raises(ValueError, match="^v: the Tensor cannot be read through DLPack: .*meta"):
+        hattn.attention(q, k, v.to("meta"))
+    with pytest.raises(ValueError, match="^q: the Tensor cannot be read through DLPack: .*meta"):
+        hattn.attention(q.to("meta"), k, v)
+
+
+def test_torch_dtypes_that_numpy_does_not_have(rng, torch):
+    q, _, v = random_qkv(rng)
+    k, half = np.ones(v.shape, np.int8), torch.ones(2, 2, dtype=torch.bfloat16)
+    for name, call in {
+        "k_scale": lambda: hattn.attention(q, k, v, k_scale=half),
+        "block_table": lambda: hattn.attention(q, v, v, block_table=half, kv_lengths=[1, 1]),
+        "positions": lambda: hattn.apply_rope(q, hattn.Rope(), positions=half),
+        "sin": lambda: hattn.Rope(cos=torch.ones(2, 2), sin=half),
+        "kv_lengths": lambda: hattn.attention(q, v, v, kv_lengths=half[0]),
+    }.items():
+        with pytest.raises(TypeError, match=rf"^{name}: dtype is (torch\.)?bfloat16, but must be "):
+            call()
+    with pytest.raises(TypeError, match="^q: dtype is float8_e5m2, but must be float32, float16 or bfloat16"):
+        hattn.attention(torch.from_numpy(q).to(torch.float8_e5m2), v, v)

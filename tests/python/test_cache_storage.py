@@ -185,10 +185,10 @@ def test_bad_constructor(replaced, exception, pattern):
 @pytest.mark.parametrize(
     "arguments, exception, pattern",
     [
-        ((0, 0), ValueError, "to: is 0, but must differ from `from`, which is 0"),
-        ((-1, 0), ValueError, "from: is -1, .*batch, 2"),
-        ((2, 0), ValueError, "from: is 2, .*batch, 2"),
-        ((0, 2), ValueError, "to: is 2, .*batch, 2"),
+        ((0, 0), ValueError, "target: is 0, but must differ from source"),
+        ((-1, 0), ValueError, "source: is -1, .*batch, 2"),
+        ((2, 0), ValueError, "source: is 2, .*batch, 2"),
+        ((0, 2), ValueError, "target: is 2, .*batch, 2"),
         ((0, 1, 6), ValueError, "length: of sequence 0 is 6, .*5"),
         ((0, 1, -1), ValueError, "length: is -1, but must be at least 0"),
         ((0.5, 1), TypeError, "source: expected an integer, got float"),

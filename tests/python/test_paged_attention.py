@@ -187,8 +187,8 @@ def filled_ring(rng, lengths):
 @pytest.mark.parametrize(
     "rows, options, pattern",
     [
-        (1, {}, "window_left: is -1, .*below the cache's window, which is 20"),
-        (1, {"window": (20, 0)}, "window_left: is 20, .* 20"),
+        (1, {}, r"window\[0\]: is -1, .*below the cache's window, which is 20"),
+        (1, {"window": (20, 0)}, r"window\[0\]: is 20, .* 20"),
         (30, {"window": (19, -1)}, "q: its first row in sequence 0 stands at position 70 .* from 51 on.* 52 on"),
         (1, {"window": (19, 0), "causal_offset": [70, 0]}, "position 70 and sees keys from 51 .* 52 on"),
     ],

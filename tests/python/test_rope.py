@@ -173,15 +173,23 @@ F32 = np.ones((4, 6), np.float32)
 @pytest.mark.parametrize(
     "options, exception, pattern",
     [
-        ({"dim": 0}, ValueError, "dim: is 0, but must be positive"),
+        ({"dim": 0}, ValueError, "dim: is 0, but must be positive and even"),
+        ({"dim": 7}, ValueError, "dim: is 7, but must be positive and even"),
+        ({"dim": -2}, ValueError, "dim: is -2, but must be positive and even"),
         ({"dim": 4.0}, TypeError, "dim: expected an integer, got float"),
         ({"base": "big"}, TypeError, "base: expected a number, got str"),
         ({"base": float("inf")}, ValueError, "base: is inf"),
+        ({"base": 10**400}, ValueError, "base: is beyond float64, but must be finite"),
+        ({"base": 0.0}, ValueError, "base: is 0.0, but must be positive"),
+        ({"base": -3}, ValueError, "base: is -3.0, but must be positive"),
+        ({"scaling_factor": 0}, ValueError, "scaling_factor: is 0.0, but must be positive"),
         ({"interleaved": 1}, TypeError, "interleaved: expected a bool"),
         ({"cos": F32}, ValueError, "sin: is None, but cos is given"),
         ({"sin": F32}, ValueError, "cos: is None, but sin is given"),
         ({"cos": F32, "sin": F32[:3]}, ValueError, r"sin: shape is \(3, 6\), but that of cos is \(4, 6\)"),
         ({"cos": F32[0], "sin": F32}, ValueError, "cos: rank is 1, but must be 2"),
+        ({"cos": F32[:, :0], "sin": F32[:, :0]}, ValueError, r"cos: shape is \(4, 0\), but must be at least \(1, 1\)"),
+        ({"cos": F32[:0], "sin": F32[:0]}, ValueError, r"cos: shape is \(0, 6\), but must be at least \(1, 1\)"),
         ({"cos": F32, "sin": F32.astype(np.float64)}, TypeError, "sin: dtype is float64, but must be float32"),
         ({"cos": [1.0], "sin": F32}, TypeError, "cos: expected a NumPy array"),
         ({"cos": F32, "sin": F32, "dim": 10}, ValueError, "cos: has 6 pairs, but dim is 10"),
@@ -202,17 +210,12 @@ X = np.ones((BATCH, HEADS, ROWS, DIM), np.float32)
         ({}, {"x": X[0]}, ValueError, "x: rank is 3"),
         ({}, {"x": X.astype(np.float64)}, TypeError, "x: dtype is float64"),
         ({}, {"x": X[..., ::2]}, ValueError, "x: stride.* 2"),
-        ({}, {"x": X[..., :9], "out": None}, ValueError, "rope.rotary_dim: is 0, but must be even.* 9"),
+        ({}, {"x": X[..., :9], "out": None}, ValueError, r"rope.dim: is 0, .* the head dimension is odd, 9, so that an even one must be given"),
         ({}, {"rope": None}, TypeError, "rope: expected a hattn.Rope, got NoneType"),
         ({}, {"rope": 10000.0}, TypeError, "rope: expected a hattn.Rope, got float"),
-        ({"dim": 14}, {}, ValueError, "rope.rotary_dim: is 14, .* 12"),
-        ({"dim": 7}, {}, ValueError, "rope.rotary_dim: is 7, .*even"),
-        ({"dim": -2}, {}, ValueError, "rope.rotary_dim: is -2"),
-        ({"base": 0.0}, {}, ValueError, "rope.base: is 0, but must be positive"),
-        ({"base": -3.0}, {}, ValueError, "rope.base: is -3"),
-        ({"scaling_factor": 0.0}, {}, ValueError, "rope.scaling_factor: is 0"),
+        ({"dim": 14}, {}, ValueError, "rope.dim: is 14, .* 12"),
         ({"cos": F32, "sin": F32}, {}, ValueError, "row 4 of sequence 0 is 4, .*tables, 3"),
-        ({}, {"offsets": [0, -1]}, ValueError, "row 0 of sequence 1 is -1"),
+        ({}, {"offsets": [0, -1]}, ValueError, r"offsets\[1\]: is -1, but must be at least 0"),
         ({}, {"offsets": [0, 2**29]}, ValueError, "row 1 of sequence 1 is 536870913"),
         ({}, {"offsets": [1]}, ValueError, "offsets: has 1 entries, but the batch of x is 2"),
         ({}, {"lengths": [6, 0]}, ValueError, r"lengths\[0\]: is 6, .* 5 rows"),
@@ -224,10 +227,11 @@ X = np.ones((BATCH, HEADS, ROWS, DIM), np.float32)
         ({}, {"positions": np.zeros(5)}, TypeError, "positions: dtype is float64"),
         ({}, {"positions": [[1], [1, 2]]}, ValueError, "positions: is ragged"),
         ({}, {"positions": [0, 0, 0, 0, 2**31]}, ValueError, "positions: an entry: is 2147483648.*int32"),
-        ({}, {"positions": [0, 0, 0, 0, -1]}, ValueError, "rope.positions: .*row 4 of sequence 0 is -1"),
+        ({}, {"positions": [0, 0, 0, 0, -1]}, ValueError, "^positions: .*row 4 of sequence 0 is -1"),
         ({}, {"layout": "hbsd"}, ValueError, 'layout: is "hbsd"'),
         ({}, {"out": X[:1].copy()}, ValueError, "out: .*1.*2"),
         ({}, {"out": X.astype(np.float64)}, TypeError, "out: dtype is float64"),
+        ({}, {"out": X.astype(np.float16)}, TypeError, "out: dtype is float16, but must be float32"),
     ],
 )
 def test_bad_apply(options, replaced, exception, pattern):
@@ -236,6 +240,11 @@ def test_bad_apply(options, replaced, exception, pattern):
     with pytest.raises(exception, match=pattern):
         hattn.apply_rope(**arguments)
     assert np.all(out == 7)
+
+
+def test_an_offset_before_the_first_position_of_no_row():
+    """As lengths - S gives it for a sequence that has no rows."""
+    assert np.all(hattn.apply_rope(X, hattn.Rope(), offsets=[-5, 0], lengths=[0, 5])[0] == 0)
 
 
 def test_partial_overlap_is_refused(rng):
@@ -251,7 +260,7 @@ def test_bad_append_changes_nothing(rng):
     cache.append(k, k)
     table = np.ones((7, 4), np.float32)
     for arguments, pattern in (
-        ({"rope": hattn.Rope(dim=10)}, "rotary_dim: is 10"),
+        ({"rope": hattn.Rope(dim=10)}, "rope.dim: is 10"),
         ({"rope": hattn.Rope(cos=table, sin=table)}, "row 3 of sequence 0 is 7, .*tables, 6"),
         ({"rope": hattn.Rope(), "positions": [0, 1]}, "positions: is for 1 sequences of 2 rows"),
         ({"positions": [0, 1, 2, 3]}, "positions: is given, but rope is None"),
