@@ -61,7 +61,8 @@ def attention(
         k: [B, Hkv, Sk, Dk], of any of these types, int8, or int4 as uint8 with two elements a byte, the first in the low
             half. Types of q, k and v are independent. In the same layout; with a block table pages of keys, [pages, Hkv, page_size, Dk] or, with
             layout="bshd", [pages, page_size, Hkv, Dk].
-        v: [B, Hkv, Sk, Dv], in the same layout; likewise.
+        v: [B, Hkv, Sk, Dv], in the same layout; likewise. Whether an int4 row ends in the middle of its last byte, bytes do not
+            say: an odd Dv is that of `out`, or of v_scale if it has a scale for each channel. Else Dv is even.
         layout: "bhsd" or "bshd", of q, k, v and out.
         scale: factor of the scores; default 1/sqrt(Dk).
         causal: query i sees keys j <= i + offset.

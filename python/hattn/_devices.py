@@ -157,6 +157,15 @@ def _empty(like: Any, shape: Tuple[int, ...], dtype: str) -> Any:
         return empty(shape, dtype=element)
 
 
+def _value_dim(v: Any, v_scale: Optional[Any]) -> int:
+    """Elements of a row of values: int4 are two to a byte, or one in the last, if v_scale has a scale for each of so many."""
+    dim = int(v.shape[-1])
+    if str(v.dtype).rpartition(".")[2] != "uint8":
+        return dim
+    ends_in_a_byte = v_scale is not None and v_scale.shape[-1] == 2 * dim - 1 > 1
+    return 2 * dim - int(ends_in_a_byte)
+
+
 def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any) -> Any:
     """The call of the library for arrays on a device. Returns (out, lse or None, None), with `out` as it was given."""
     if problem.scores != _hattn.Scores.none:
@@ -173,7 +182,7 @@ def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_
     streams = _Streams.of(q, given_stream) if problem.device == _hattn.Device.cuda else None
     heads, rows = (2, 1) if problem.layout == _hattn.Layout.bshd else (1, 2)
     with streams.allocating() if streams else contextlib.nullcontext():
-        made = _empty(q, (*q.shape[:-1], v.shape[-1]), str(q.dtype).rpartition(".")[2]) if out is None else out
+        made = _empty(q, (*q.shape[:-1], _value_dim(v, given[3])), str(q.dtype).rpartition(".")[2]) if out is None else out
         lse = _empty(q, (q.shape[0], q.shape[heads], q.shape[rows]), "float32") if return_lse else None
         # Else the library takes memory of its own, and waits.
         if streams and stream is not None:

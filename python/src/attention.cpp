@@ -38,7 +38,7 @@ int64_t longest(const std::vector<int32_t> &ends, int64_t rows) {
 Keys import_keys(nb::handle k, nb::handle v, Layout layout, std::vector<Array> &alive) {
     alive.push_back(Array::readable(k, "k"));
     alive.push_back(Array::readable(v, "v"));
-    Keys keys{alive[0].stored_tensor(layout), alive[1].stored_tensor(layout), 0};
+    Keys keys{alive[0].stored_tensor(layout), alive[1].stored_tensor(layout), 0, true};
     keys.capacity = keys.k.extent[2];
     return keys;
 }
@@ -46,7 +46,7 @@ Keys import_keys(nb::handle k, nb::handle v, Layout layout, std::vector<Array> &
 }  // namespace
 
 AttentionCall::AttentionCall(const Problem &problem, nb::handle q, const Keys &keys)
-    : layout_(problem.layout), given_lse_(problem.lse) {
+    : layout_(problem.layout), counts_bytes_(keys.counts_bytes), given_lse_(problem.lse) {
     hattn_attention_desc_init(&desc_);
     hattn_attention_args_init(&args_);
     arrays_.push_back(Array::readable(q, "q"));
@@ -66,8 +66,7 @@ void AttentionCall::describe(const Problem &problem, const Keys &keys) {
     desc_.k_dtype = args_.k.dtype;
     desc_.v_dtype = args_.v.dtype;
     desc_.out_dtype = args_.q.dtype;
-    // Of two int4 in a byte one may be padding.
-    if (args_.k.dtype == HATTN_INT4 && args_.k.extent[3] == args_.q.extent[3] + 1)
+    if (counts_bytes_ && args_.k.dtype == HATTN_INT4 && args_.k.extent[3] == args_.q.extent[3] + 1)
         args_.k.extent[3] = args_.q.extent[3];
     desc_.device = problem.device;
     desc_.device_id = problem.device_id;
@@ -144,6 +143,8 @@ void AttentionCall::add_arrays(const Problem &problem) {
     };
     scale(problem.k_scale, "k_scale", args_.k_scale);
     scale(problem.v_scale, "v_scale", args_.v_scale);
+    if (args_.v_scale.extent[3] > 1)
+        halve_last_byte_of_values(args_.v_scale.extent[3]);
     args_.alibi_slopes = floats(problem.alibi_slopes, "alibi_slopes", alibi_slopes_);
     args_.sinks = floats(problem.sinks, "sinks", sinks_);
     args_.q_lengths = integers(problem.q_lengths, "q_lengths", q_lengths_);
@@ -191,9 +192,20 @@ int64_t AttentionCall::key_extent() const {
     return !lengths || desc_.batch == 0 ? 0 : *std::max_element(lengths, lengths + desc_.batch);
 }
 
-void AttentionCall::set_out_dtype(nb::handle out) {
-    if (!out.is_none())
-        desc_.out_dtype = Array::writable(out, "out").dtype(kFloats);
+// If values of `value_dim` elements end in the middle of a byte. One scale for each 32 elements never looks like that.
+void AttentionCall::halve_last_byte_of_values(int64_t value_dim) {
+    if (!counts_bytes_ || args_.v.dtype != HATTN_INT4 || args_.v.extent[3] != value_dim + 1 || value_dim % 2 == 0)
+        return;
+    args_.v.extent[3] = value_dim;
+    desc_.value_dim = value_dim;
+}
+
+void AttentionCall::set_out(nb::handle out) {
+    if (out.is_none())
+        return;
+    const hattn_tensor given = Array::writable(out, "out").tensor(layout_, kFloats);
+    desc_.out_dtype = given.dtype;
+    halve_last_byte_of_values(given.extent[3]);
 }
 
 nb::object AttentionCall::add_out(nb::handle out) {
@@ -232,7 +244,7 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     std::vector<Array> alive;
     const Keys keys = import_keys(k, v, problem.layout, alive);
     AttentionCall call(problem, q, keys);
-    call.set_out_dtype(out);
+    call.set_out(out);
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());
     nb::tuple outputs = call.make_outputs(out, return_lse);
@@ -244,7 +256,7 @@ std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     std::vector<Array> alive;
     const Keys keys = import_keys(k, v, problem.layout, alive);
     AttentionCall call(problem, q, keys);
-    call.set_out_dtype(out);
+    call.set_out(out);
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());
     return query_text(session.context(), [plan](char *buffer, size_t capacity, size_t *size) {

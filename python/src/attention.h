@@ -25,12 +25,12 @@ struct Problem {
     hattn_scores scores = HATTN_SCORES_NONE;
     hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO;
     int32_t threads = 0;
-    hattn_device device = HATTN_CPU;       // that computes
+    hattn_device device = HATTN_CPU;  // that computes
     int32_t device_id = 0;
-    std::optional<uintptr_t> queue;        // of a device: a CUstream or cl_command_queue
+    std::optional<uintptr_t> queue;            // of a device: a CUstream or cl_command_queue
     nb::object device_workspace = nb::none();  // uint8, on the device
     nb::object lse = nb::none();               // where lse goes; default: a new NumPy array
-    std::optional<int32_t> causal_offset;  // the same for every sequence; excludes causal_offsets
+    std::optional<int32_t> causal_offset;      // the same for every sequence; excludes causal_offsets
     nb::object causal_offsets = nb::none();
     nb::object q_lengths = nb::none();
     nb::object kv_lengths = nb::none();
@@ -50,6 +50,7 @@ struct Keys {
     hattn_tensor k;
     hattn_tensor v;
     int64_t capacity;
+    bool counts_bytes = false;  // extents of int4 heads are those of whole bytes, of which the last may be half used
 };
 
 // Holds everything the C structures point to.
@@ -72,8 +73,9 @@ public:
     // Attention over a cache, which must not change while args() is in use. Throws as check().
     void bind(const hattn_kv_cache *cache, const hattn_context *context);
 
-    // The output has the type of `out`, or of q if that is None.
-    void set_out_dtype(nb::handle out);
+    // The output has the type of `out`, or of q if that is None. Values have its head dimension, where bytes leave it
+    // open.
+    void set_out(nb::handle out);
 
     // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
     // Returns (out, lse or None, scores or None).
@@ -81,6 +83,7 @@ public:
 
 private:
     void describe(const Problem &problem, const Keys &keys);
+    void halve_last_byte_of_values(int64_t value_dim);
     void pack(const Problem &problem);
     void add_arrays(const Problem &problem);
     void add_block_table(const nb::object &table);
@@ -90,6 +93,7 @@ private:
     nb::object add_out(nb::handle out);
 
     Layout layout_;
+    bool counts_bytes_;
     nb::object given_lse_;
     hattn_attention_desc desc_;
     hattn_attention_args args_;

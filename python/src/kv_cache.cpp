@@ -166,7 +166,7 @@ nb::tuple KvCache::scales(nb::handle self) {
 // Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
 nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, bool return_lse) const {
     const auto lock = lock_shared(mutex_);
-    Keys keys{HATTN_TENSOR_INIT, HATTN_TENSOR_INIT, 0};
+    Keys keys{HATTN_TENSOR_INIT, HATTN_TENSOR_INIT, 0, false};
     check(hattn_kv_cache_view(cache_.get(), &keys.k, &keys.v), context_.get());
     AttentionCall call(problem, q, keys);
     if (call.desc().batch != batch_)
@@ -174,7 +174,7 @@ nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, 
                                     std::to_string(call.desc().batch) + ", but the cache has " +
                                     std::to_string(batch_));
     call.bind(cache_.get(), context_.get());
-    call.set_out_dtype(out);
+    call.set_out(out);
     Session &session = Session::current();
     const hattn_plan *plan = session.plan(call.desc());
     nb::tuple outputs = call.make_outputs(out, return_lse);

@@ -221,6 +221,10 @@ def _types():
     on_gpu = {name: gpu.array(scale) for name, scale in scales.items()}
     out = hattn.attention(arrays[0], gpu.array(k), gpu.array(v), **on_gpu)
     assert_close(gpu.fetch(out).astype(np.float32), exact, rtol=2**-10, atol=2**-12)
+    wide, scale = gpu.array(k.view(np.uint8)), gpu.array(np.ones((1, 1, 1, 1), np.float32))
+    channels = gpu.array(np.ones((1, 1, 1, 31), np.float32))  # of values in bytes, two to one: 32 or, by the scales, 31
+    for given, dim in ((scale, 32), (channels, 31)):
+        assert hattn.attention(arrays[0], arrays[1], wide, v_scale=given).shape == (*q.shape[:3], dim)
 
 
 def _pages():

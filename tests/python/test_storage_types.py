@@ -220,11 +220,55 @@ def test_every_int8_and_int4(target):
 @pytest.mark.parametrize("dtype", ("float16", "int8", "int4"))
 def test_any_head_dimension(rng, dim, dtype):
     q, k, v = inputs(rng, ("float32", dtype, dtype), dim=dim, keys=33)
-    if dtype == "int4" and dim % 2:
-        v = stored.store(rng, v.numbers.astype(np.float32), "float16")  # bytes do not tell an odd value dimension
     for algorithm in ("naive", "flash", "split_kv", "unfused"):
-        out = hattn.attention(q.array, k.array, v.array, algorithm=algorithm, **scales_of(k, v))
+        out = np.empty((*q.array.shape[:3], dim), np.float32)  # bytes do not tell an odd value dimension
+        hattn.attention(q.array, k.array, v.array, algorithm=algorithm, out=out, **scales_of(k, v))
         check(out, oracle.attention(q.numbers, k.numbers, v.numbers).out, "float32")
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_what_tells_an_odd_value_dimension_of_int4(rng, layout):
+    """`out` or a scale for each channel; without either the last element of the last byte is a column as well."""
+    q, k, v = inputs(rng, ("float32", "int4", "int4"), dim=33, scales="channels")
+    expected = oracle.attention(q.numbers, k.numbers, v.numbers).out
+
+    def arranged(array):
+        return array if layout == "bhsd" else array.swapaxes(1, 2)
+
+    def attend(v_scale, call=hattn.attention, **options):
+        arrays = (arranged(side.array) for side in (q, k, v))
+        return call(*arrays, layout=layout, k_scale=k.scale, v_scale=v_scale, **options)
+
+    check(arranged(attend(v.scale)), expected, "float32")
+    assert attend(v.scale, call=hattn.explain)["algorithm"]
+    for v_scale in (0.5, np.float32([0.5, 0.25])):
+        wide = attend(v_scale)
+        assert wide.shape[-1] == 34 and not wide[..., 33].any()
+        narrow = np.full((*wide.shape[:-1], 33), np.float32(7))
+        assert_same_bits(attend(v_scale, out=narrow), np.ascontiguousarray(wide[..., :33]))
+    for dim in (32, 35):
+        with pytest.raises(ValueError, match=rf"out: extent\[3\] .*{dim}, but .* 34"):
+            attend(0.5, out=np.empty((*wide.shape[:-1], dim), np.float32))
+
+
+def test_views_of_a_cache_of_odd_heads_of_int4(rng):
+    q, k, v = (rng.standard_normal((1, 2, rows, 33), np.float32) for rows in (1, 20, 20))
+    cache = hattn.KVCache(1, 2, 32, 33, dtype="int4", page_size=16)
+    cache.append(k, v)
+    keys, values = cache.view()
+    k_scale, v_scale = cache.scales
+    out = np.empty_like(q)
+    options = {"block_table": cache.block_table, "kv_lengths": cache.lengths, "k_scale": k_scale, "v_scale": v_scale}
+    assert_same_bits(hattn.attention(q, keys, values, out=out, **options), cache.attend(q))
+
+
+def test_a_cache_of_int4_knows_its_value_dimension(rng):
+    """That of an `out`, or of queries, with one element less is no hint."""
+    cache = hattn.KVCache(1, 2, 16, 34, dtype="int4")
+    with pytest.raises(ValueError, match=r"out: extent\[3\] .*33, but .* 34"):
+        cache.attend(np.zeros((1, 2, 1, 34), np.float32), out=np.zeros((1, 2, 1, 33), np.float32))
+    with pytest.raises(ValueError, match=r"q: extent\[3\] .*33, but .* 34"):
+        cache.attend(np.zeros((1, 2, 1, 33), np.float32))
 
 
 def test_torch_bfloat16(rng):
