@@ -18,6 +18,8 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
+import hattn
+
 SEED = 20250801
 
 INPUTS = (
@@ -55,6 +57,7 @@ class Config(NamedTuple):
     sinks: Optional[str]  # "head" or "smooth"
     rotary: Optional[str]  # "half" or "interleaved"
     packed: bool  # query, key and value in one tensor
+    tables: bool  # hattn takes the operator's cosines and sines, else the angles
 
     @property
     def total(self) -> np.ndarray:
@@ -88,6 +91,7 @@ def random_config(index: int) -> Config:
         sinks=str(rng.choice(["head", "smooth"])) if rng.random() < 0.4 else None,
         rotary=str(rng.choice(["half", "interleaved"])) if rng.random() < 0.4 else None,
         packed=bool(rng.random() < 0.4),
+        tables=bool(rng.random() < 0.5),
     )
 
 
@@ -175,22 +179,12 @@ def split_heads(config: Config, inputs: Dict[str, np.ndarray]) -> Tuple[np.ndarr
     return q, k, v
 
 
-def rotate(config: Config, inputs: Dict[str, np.ndarray], array: np.ndarray) -> np.ndarray:
-    """Rotary position embedding (Su et al., RoFormer, 2021) of new rows [B, H, S, D] at their positions."""
+def rope(config: Config, inputs: Dict[str, np.ndarray]) -> Optional[hattn.Rope]:
+    """What turns queries and new keys, by their position among the keys."""
     if config.rotary is None:
-        return array
-    # Rows past a sequence's length have no position; any will do.
-    positions = np.minimum(np.add.outer(config.past, np.arange(config.rows)), inputs["total_sequence_length"][0] - 1)
-    cos, sin = (inputs[name][positions][:, None] for name in ("cos_cache", "sin_cache"))
-    half = config.dim // 2
-    if config.rotary == "half":
-        low, high = slice(0, half), slice(half, None)
-    else:
-        low, high = slice(0, None, 2), slice(1, None, 2)
-    turned = np.empty(array.shape, np.float32)
-    turned[..., low] = array[..., low] * cos - array[..., high] * sin
-    turned[..., high] = array[..., high] * cos + array[..., low] * sin
-    return turned
+        return None
+    tables = {"cos": inputs["cos_cache"], "sin": inputs["sin_cache"]} if config.tables else {}
+    return hattn.Rope(interleaved=config.rotary == "interleaved", **tables)
 
 
 def hattn_options(config: Config, inputs: Dict[str, np.ndarray]) -> Dict[str, Any]:

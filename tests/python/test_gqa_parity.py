@@ -17,23 +17,27 @@ import gqa_operator as gqa  # noqa: E402
 COUNT = 300
 
 
+def turned_queries(config, inputs):
+    q, rope = gqa.split_heads(config, inputs)[0], gqa.rope(config, inputs)
+    return q if rope is None else hattn.apply_rope(q, rope, offsets=config.past, lengths=config.lengths)
+
+
 def by_cache(config, inputs):
-    """Through a KVCache: the past first, then the new rows."""
-    q, k, v = gqa.split_heads(config, inputs)
-    q, k = gqa.rotate(config, inputs, q), gqa.rotate(config, inputs, k)
+    """Through a KVCache: the past first, then the new rows. Also the keys that it keeps."""
+    _, k, v = gqa.split_heads(config, inputs)
     longest = int(config.total.max())
     cache = hattn.KVCache(len(config.past), config.kv_heads, longest + config.spare, config.dim)
     past_key, past_value = (inputs[name][:, :, : max(config.past)] for name in ("past_key", "past_value"))
     cache.append(past_key, past_value, config.past)
-    cache.append(k, v, config.lengths)
+    cache.append(k, v, config.lengths, gqa.rope(config, inputs))
     assert list(cache.lengths) == list(config.total)
-    return cache.attend(q, **gqa.hattn_options(config, inputs))
+    return cache.attend(turned_queries(config, inputs), **gqa.hattn_options(config, inputs)), cache.view()[0]
 
 
 def by_buffers(config, inputs, present_key, present_value):
     """The same over the operator's own present buffers."""
     longest = int(config.total.max())
-    q = gqa.rotate(config, inputs, gqa.split_heads(config, inputs)[0])
+    q = turned_queries(config, inputs)
     k, v = present_key[:, :, :longest], present_value[:, :, :longest]
     return hattn.attention(q, k, v, kv_lengths=config.total, **gqa.hattn_options(config, inputs))
 
@@ -44,10 +48,12 @@ def test_parity(index):
     print(config)
     inputs = gqa.random_inputs(config, index)
     expected = gqa.run_operator(config, inputs)
-    out = by_cache(config, inputs)
+    out, keys = by_cache(config, inputs)
     over_buffers = by_buffers(config, inputs, expected["present_key"], expected["present_value"])
     for b, rows in enumerate(config.lengths):
         np.testing.assert_allclose(out[b, :, :rows], expected["output"][b, :, :rows], rtol=RTOL, atol=ATOL)
+        present = expected["present_key"][b, :, : config.total[b]]
+        np.testing.assert_allclose(keys[b, :, : config.total[b]], present, rtol=1e-6, atol=1e-6)
         if config.rotary is None:  # the keys are the same bits then
             assert_same_bits(over_buffers[b], out[b])
         else:
@@ -72,6 +78,8 @@ def test_every_feature_is_there():
         "smooth softmax": lambda c: c.sinks == "smooth",
         "rotary": lambda c: c.rotary == "half",
         "interleaved rotary": lambda c: c.rotary == "interleaved",
+        "rotary by tables": lambda c: c.rotary is not None and c.tables,
+        "rotary by angles": lambda c: c.rotary is not None and not c.tables,
         "packed QKV": lambda c: c.packed,
     }
     counts = {name: sum(map(has, configs)) for name, has in features.items()}
