@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import hattn
+from rotation import turned
+from stored import TYPES, counted, kept
 
 KV_HEADS, KEY_DIM, VALUE_DIM = 2, 8, 6
-ROPE = hattn.Rope(base=500.0)
 
 # (capacity, options of the cache)
 STORAGES = {
@@ -111,9 +112,9 @@ class CacheModel:
         return tuple(both)
 
 
-def stored(cache, model, b, side):
+def stored(cache, model, b, side, scales=False):
     """What the cache's storage holds of a sequence, [Hkv, n - kept, D]; side 0: keys, 1: values."""
-    storage = cache.view()[side]
+    storage = (cache.scales if scales else cache.view())[side]
     positions = np.arange(model.kept[b], model.lengths[b])
     if model.page_size:
         pages = cache.block_table[b][positions // model.page_size]
@@ -122,12 +123,30 @@ def stored(cache, model, b, side):
     return storage[b][:, rows]
 
 
-def assert_holds(cache, model):
-    """Lengths, contents to the bit, and pages: nobody else's, none lost, none counted twice."""
+def assert_close_bits(actual, expected, dtype, steps, dim):
+    """At most so many numbers of the type away; with 0 the same bits."""
+    assert actual.shape == expected.shape and actual.dtype == expected.dtype
+    if steps == 0:
+        assert actual.tobytes() == expected.tobytes()
+        return
+    away = counted(np.ascontiguousarray(actual), dtype, dim) - counted(expected, dtype, dim)
+    assert np.abs(away).max(initial=0) <= steps
+
+
+def assert_holds(cache, model, dtypes=("float32", "float32"), turns=False):
+    """Lengths, contents to the bit, and pages: nobody else's, none lost, none counted twice.
+
+    dtypes: of keys and values. turns: keys were turned, whose sines may have other last bits in NumPy, so that what is rounded
+        may be the next number.
+    """
     np.testing.assert_array_equal(cache.lengths, model.lengths)
     for b, (k, v) in enumerate(zip(model.k, model.v)):
-        for side, expected in enumerate((k, v)):
-            assert stored(cache, model, b, side).tobytes() == expected[:, model.kept[b] :].tobytes()
+        for side, rows in enumerate((k, v)):
+            steps, dim = int(turns and side == 0), rows.shape[-1]
+            expected, scales, _ = kept(rows[None, :, model.kept[b] :], dtypes[side])
+            assert_close_bits(stored(cache, model, b, side), expected[0], dtypes[side], steps, dim)
+            if scales is not None:
+                assert_close_bits(stored(cache, model, b, side, scales=True), scales[0], "float32", steps, dim)
     if model.page_size:
         table = cache.block_table
         used, available = cache.pages
@@ -146,20 +165,28 @@ def new_rows(rng, batch, rows, kv_heads=KV_HEADS):
     )
 
 
-def make(storage, batch):
+def make(storage, batch, dtype="float32", value_dtype=None):
     capacity, options = STORAGES[storage]
-    cache = hattn.KVCache(batch, KV_HEADS, capacity, KEY_DIM, value_dim=VALUE_DIM, **options)
+    types = {"dtype": dtype, "value_dtype": value_dtype}
+    cache = hattn.KVCache(batch, KV_HEADS, capacity, KEY_DIM, value_dim=VALUE_DIM, **types, **options)
     return cache, CacheModel(batch, KV_HEADS, capacity, KEY_DIM, VALUE_DIM, **options)
 
 
 class Operations:
-    """Random operations on a cache and its model, which must agree on what is refused."""
+    """Random operations on a cache and its model, which must agree on what is refused.
 
-    def __init__(self, rng, storage):
-        self.rng = rng
+    dtype: of keys; values have any. turns: some keys are turned on their way into the cache.
+    """
+
+    def __init__(self, rng, storage, dtype="float32", turns=False):
+        self.rng, self.turns = rng, turns
         self.batch = int(rng.integers(1, 6))
-        self.cache, self.model = make(storage, self.batch)
+        self.dtypes = (dtype, "float32" if dtype == "float32" else str(rng.choice(TYPES)))
+        self.cache, self.model = make(storage, self.batch, *self.dtypes)
         self.refused = 0
+
+    def assert_holds(self):
+        assert_holds(self.cache, self.model, self.dtypes, self.turns)
 
     def attempt(self, accepted, call):
         if accepted:
@@ -175,9 +202,28 @@ class Operations:
         counts = np.full(self.batch, rows)
         if self.rng.integers(2):
             counts = self.rng.integers(0, rows + 1, self.batch)
-        rope = ROPE if self.rng.integers(3) == 0 else None
-        turned = k if rope is None else hattn.apply_rope(k, rope, offsets=self.model.lengths)
-        self.attempt(self.model.append(turned, v, counts), lambda: self.cache.append(k, v, counts, rope))
+        kept_k, options = k, {}
+        if self.turns and self.rng.integers(2):
+            positions, how = self.random_rope(rows)
+            places = self.model.lengths[:, None] + np.arange(rows)
+            options = {"rope": hattn.Rope(**how), "positions": positions}
+            kept_k = turned(k, np.broadcast_to(places if positions is None else positions, places.shape), **how)
+        kept_k = kept_k.astype(np.float32)
+        self.attempt(self.model.append(kept_k, v, counts), lambda: self.cache.append(k, v, counts, **options))
+
+    def random_rope(self, rows):
+        """(positions of rows, or None for their places; options of hattn.Rope)"""
+        rng = self.rng
+        longest = int(self.model.lengths.max(initial=0)) + rows
+        shape = [None, (rows,), (self.batch, rows)][rng.integers(3)]
+        positions = None if shape is None else rng.integers(0, longest + 1, shape)
+        dim = int(rng.choice(np.arange(2, KEY_DIM + 1, 2)))
+        how = {"interleaved": bool(rng.integers(2))}
+        if rng.integers(2):
+            how["cos"], how["sin"] = rng.standard_normal((2, longest + 1, dim // 2)).astype(np.float32)
+        else:
+            how.update(dim=dim, base=float(rng.uniform(0.5, 1e4)), scaling_factor=float(rng.uniform(0.5, 8)))
+        return positions, how
 
     def truncate(self):
         # Mostly by a little, as speculative decoding does.

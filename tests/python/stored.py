@@ -28,7 +28,7 @@ def pack(integers):
 
 def unpack(packed, dim):
     """The first `dim` int4 of rows of bytes, as int8."""
-    both = np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:-1], -1)[..., :dim]
+    both = np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:-1], 2 * packed.shape[-1])[..., :dim]
     return ((both.astype(np.int8) ^ 8) - 8).astype(np.int8)
 
 
@@ -57,6 +57,32 @@ def store(rng, values, dtype, scales="keys"):
     over_all = widen(scale, values.shape)
     integers = np.clip(np.rint(values / over_all), -limit, limit).astype(np.int8)
     return Stored(integers if dtype == "int8" else pack(integers), scale, integers * over_all)
+
+
+def kept(array, dtype):
+    """(what a cache keeps of float32 rows, its scales, the numbers it stands for)."""
+    if dtype in FLOATS:
+        exact = array.astype(FLOATS[dtype])
+        return exact, None, exact.astype(np.float64)
+    limit = np.float32(LIMITS[dtype])
+    blocks = -(-array.shape[-1] // BLOCK)
+    padded = np.zeros((*array.shape[:-1], blocks * BLOCK), np.float32)
+    padded[..., : array.shape[-1]] = array
+    scales = np.abs(padded).reshape(*array.shape[:-1], blocks, BLOCK).max(-1) / limit
+    over_all = widen(scales, array.shape).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(over_all > 0, array / over_all, 0)
+    integers = np.clip(np.rint(ratio), -limit, limit).astype(np.int8)
+    numbers = integers * widen(scales, array.shape)
+    return integers if dtype == "int8" else pack(integers), scales, numbers
+
+
+def counted(array, dtype, dim):
+    """Numbers of a storage type, or float32, as whole ones in their order: neighbours differ by 1."""
+    if dtype in LIMITS:
+        return (array if dtype == "int8" else unpack(array, dim)).astype(np.int64)
+    bits = array.view(f"i{array.dtype.itemsize}")
+    return np.where(bits < 0, np.iinfo(bits.dtype).min - bits.astype(np.int64), bits)
 
 
 def integer_rounding(result, q, k, v, v_scale):

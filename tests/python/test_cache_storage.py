@@ -17,17 +17,19 @@ from cache_model import (
     stored,
 )
 from helpers import assert_same_bits
+from stored import TYPES
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("turns", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("storage", STORAGES)
-def test_random_operations(rng, storage, seed):
-    run = Operations(rng, storage)
-    for _ in range(300):
+def test_random_operations(rng, storage, dtype, turns):
+    run = Operations(rng, storage, dtype, turns)
+    for _ in range(300 if dtype == "float32" else 100):
         getattr(run, rng.choice(["append", "truncate", "fork", "reset"], p=[0.66, 0.2, 0.13, 0.01]))()
-        assert_holds(run.cache, run.model)
+        run.assert_holds()
     run.reset()
-    assert_holds(run.cache, run.model)
+    run.assert_holds()
     if "pages" in storage:
         assert run.cache.pages == (0, run.model.page_count)
 

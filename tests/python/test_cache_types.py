@@ -7,6 +7,7 @@ import hattn
 import oracle
 import stored
 from helpers import RTOL, ATOL, assert_same_bits
+from stored import kept
 
 BATCH, KV_HEADS, HEADS, DIM = 2, 2, 4, 40
 KINDS = {"contiguous": {}, "paged": {"page_size": 16}, "ring": {"window": 96}}
@@ -14,24 +15,6 @@ KINDS = {"contiguous": {}, "paged": {"page_size": 16}, "ring": {"window": 96}}
 
 def rows(rng, count, dim=DIM, dtype=np.float32):
     return rng.standard_normal((BATCH, KV_HEADS, count, dim), np.float32).astype(dtype)
-
-
-def kept(array, dtype):
-    """(what a cache keeps of float32 rows, its scales, the numbers it stands for)."""
-    if dtype in stored.FLOATS:
-        exact = array.astype(stored.FLOATS[dtype])
-        return exact, None, exact.astype(np.float64)
-    limit = np.float32(stored.LIMITS[dtype])
-    blocks = -(-array.shape[-1] // stored.BLOCK)
-    padded = np.zeros((*array.shape[:-1], blocks * stored.BLOCK), np.float32)
-    padded[..., : array.shape[-1]] = array
-    scales = np.abs(padded).reshape(*array.shape[:-1], blocks, stored.BLOCK).max(-1) / limit
-    over_all = stored.widen(scales, array.shape).astype(np.float32)
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(over_all > 0, array / over_all, 0)
-    integers = np.clip(np.rint(ratio), -limit, limit).astype(np.int8)
-    numbers = integers * stored.widen(scales, array.shape)
-    return integers if dtype == "int8" else stored.pack(integers), scales, numbers
 
 
 def make(dtype, capacity=128, dim=DIM, **options):

@@ -6,21 +6,10 @@ import pytest
 import hattn
 from cache_model import CacheModel, assert_holds
 from helpers import Tensor, assert_same_bits
+from rotation import turned
 from stored import FLOATS
 
 BATCH, HEADS, ROWS, DIM = 2, 3, 5, 12
-
-
-def turned(x, positions, dim=None, base=10000.0, scaling_factor=1.0, interleaved=False):
-    """x [B, H, S, D] in float64, as complex numbers turned by positions [B, S] (Su et al., RoFormer, 2021)."""
-    dim = x.shape[-1] if dim is None else dim
-    pairs = np.arange(dim // 2)
-    first, second = (2 * pairs, 2 * pairs + 1) if interleaved else (pairs, pairs + dim // 2)
-    angles = np.asarray(positions, np.float64)[:, None, :, None] / scaling_factor * base ** (-2.0 * pairs / dim)
-    out = x.astype(np.float64)
-    rotated = (out[..., first] + 1j * out[..., second]) * np.exp(1j * angles)
-    out[..., first], out[..., second] = rotated.real, rotated.imag
-    return out
 
 
 def assert_turned(actual, x, expected):
@@ -90,11 +79,7 @@ def test_tables(rng, x):
     positions = rng.integers(0, 40, (BATCH, ROWS))
     positions[0, 0] = 39
     actual = hattn.apply_rope(x, hattn.Rope(cos=cos, sin=sin), positions=positions)
-    expected = x.astype(np.float64)
-    c, s = (table.astype(np.float64)[positions][:, None] for table in (cos, sin))
-    a, b = expected[..., :4].copy(), expected[..., 4:8].copy()
-    expected[..., :4], expected[..., 4:8] = a * c - b * s, b * c + a * s
-    assert_turned(actual, x, expected)
+    assert_turned(actual, x, turned(x, positions, cos=cos, sin=sin))
 
 
 def test_tables_of_the_angles_are_as_good_as_angles(x):
