@@ -9,70 +9,8 @@
 namespace hattn_python {
 namespace {
 
-namespace dl = nb::dlpack;
-
 // kDLCUDAHost of DLPack: pinned memory of the host, as good as any other.
 constexpr int kPinnedHost = nb::device::cuda_host::value;
-
-// DLPack's types 7 to 17, which nanobind has no names for.
-constexpr int kFirstSmallFloat = 7;
-constexpr const char *kSmallFloats[] = {"float8_e3m4",     "float8_e4m3",   "float8_e4m3b11fnuz", "float8_e4m3fn",
-                                        "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",    "float8_e8m0fnu",
-                                        "float6_e2m3fn",   "float6_e3m2fn", "float4_e2m1fn"};
-
-bool is_small_float(int code) {
-    return code >= kFirstSmallFloat && code < kFirstSmallFloat + static_cast<int>(std::size(kSmallFloats));
-}
-
-std::string dtype_text(dl::dtype type) {
-    using enum dl::dtype_code;
-    const auto code = static_cast<dl::dtype_code>(type.code);
-    const std::string bits = std::to_string(type.bits);
-    switch (code) {
-    case Int:
-        return "int" + bits;
-    case UInt:
-        return "uint" + bits;
-    case Float:
-        return "float" + bits;
-    case Bfloat:
-        return "bfloat" + bits;
-    case Complex:
-        return "complex" + bits;
-    case Bool:
-        return "bool";
-    default:
-        return is_small_float(type.code) ? kSmallFloats[type.code - kFirstSmallFloat]
-                                         : "DLPack type " + std::to_string(type.code) + " of " + bits + " bits";
-    }
-}
-
-// The library's name for a dtype, if it has one. Whether it is supported where it is used is the library's to say.
-std::optional<hattn_dtype> library_dtype(dl::dtype type) {
-    using enum dl::dtype_code;
-    if (type.lanes != 1)
-        return std::nullopt;
-    switch (static_cast<dl::dtype_code>(type.code)) {
-    case Float:
-        if (type.bits == 32)
-            return HATTN_FLOAT32;
-        if (type.bits == 16)
-            return HATTN_FLOAT16;
-        return std::nullopt;
-    case Bfloat:
-        return type.bits == 16 ? std::optional(HATTN_BFLOAT16) : std::nullopt;
-    case Bool:
-        return type.bits == 8 ? std::optional(HATTN_BOOL) : std::nullopt;
-    case Int:
-        if (type.bits == 8)
-            return HATTN_INT8;
-        if (type.bits == 32)
-            return HATTN_INT32;
-        return std::nullopt;
-    default:
-        return std::nullopt;
-    }
-}
 
 std::string text(nb::handle object) {
     return nb::str(object).c_str();
@@ -80,16 +18,6 @@ std::string text(nb::handle object) {
 
 std::string python_type(nb::handle object) {
     return text(nb::object(object.type().attr("__name__")));
-}
-
-// Whether NumPy exports no array of a dtype, not even an empty one: object, records, another byte order.
-bool is_foreign(nb::handle dtype) {
-    try {
-        nb::module_::import_("numpy").attr("empty")(0, dtype).attr("__dlpack__")();
-        return false;
-    } catch (nb::python_error &) {
-        return true;
-    }
 }
 
 // Says why an object could not be imported, in the producer's words where it has any. Never returns.
@@ -351,7 +279,7 @@ std::vector<int32_t> Array::integers(int64_t count, const char *of_what) const {
 std::vector<int32_t> Array::integers() const {
     require_vector();
     const auto count = static_cast<int64_t>(view_.shape(0));
-    const dl::dtype type = view_.dtype();
+    const nb::dlpack::dtype type = view_.dtype();
     const auto read = [&]<typename T>(std::type_identity<T>) {
         return narrow<T>(view_.data(), count, view_.stride(0), name_);
     };

@@ -8,6 +8,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include "dtypes.h"
 #include "hattn/hattn.h"
 
 namespace hattn_python {
@@ -16,19 +17,6 @@ namespace nb = nanobind;
 
 // Order of the dimensions of q, k, v and out. Everything else is always in logical order.
 enum class Layout { kBhsd, kBshd };
-
-// The dtypes that an argument may have, as bits 1 << hattn_dtype, and what messages call them.
-struct Dtypes {
-    uint32_t bits;
-    const char *names;
-};
-inline constexpr Dtypes kFloats{1U << HATTN_FLOAT32 | 1U << HATTN_FLOAT16 | 1U << HATTN_BFLOAT16,
-                                "float32, float16 or bfloat16"};
-inline constexpr Dtypes kKept{kFloats.bits | 1U << HATTN_INT8,
-                              "float32, float16, bfloat16, int8 or, with two int4 a byte, uint8"};
-inline constexpr Dtypes kFloat32{1U << HATTN_FLOAT32, "float32"};
-inline constexpr Dtypes kBool{1U << HATTN_BOOL, "bool"};
-inline constexpr Dtypes kInt32{1U << HATTN_INT32, "int32"};
 
 // An imported array. Keeps the producer's memory alive; copying shares it. Default: "not given" (null data).
 class Array {
