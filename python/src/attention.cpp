@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "released_gil.h"
 #include "session.h"
 
 namespace hattn_python {
@@ -289,7 +290,7 @@ nb::tuple merge_states(const nb::list &outs, const nb::list &lses) {
     Session &session = Session::current();
     hattn_status status = HATTN_OK;
     {
-        nb::gil_scoped_release release;
+        const ReleasedGil released;
         status = hattn_merge_states(session.context(), static_cast<int32_t>(outs.size()), out_tensors.data(),
                                     lse_tensors.data(), &out_tensor, &lse_tensor);
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "released_gil.h"
+
 namespace hattn_python {
 namespace {
 
@@ -44,7 +46,7 @@ void require_host(const hattn_tensor &storage, const std::string &what) {
 
 // A shared lock taken without the GIL; destroyed with it held.
 std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
-    nb::gil_scoped_release release;
+    const ReleasedGil released;
     return std::shared_lock(mutex);
 }
 
@@ -87,7 +89,7 @@ template<typename Change>
 void KvCache::change(Change change) {
     hattn_status status = HATTN_OK;
     {
-        nb::gil_scoped_release release;
+        const ReleasedGil released;
         const std::unique_lock lock(mutex_);
         status = change(cache_.get());
     }

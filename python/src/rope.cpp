@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "released_gil.h"
 #include "session.h"
 
 namespace hattn_python {
@@ -94,7 +95,7 @@ nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOpt
     hattn_context *context = Session::current().context();
     hattn_status status = HATTN_OK;
     {
-        nb::gil_scoped_release release;
+        const ReleasedGil released;
         status = hattn_rope_apply(context, call.get(), &from_tensor, &to_tensor,
                                   starts.empty() ? nullptr : starts.data(), rows.empty() ? nullptr : rows.data());
     }

@@ -11,6 +11,7 @@
 #include <nanobind/nanobind.h>
 
 #include "array.h"
+#include "released_gil.h"
 
 namespace hattn_python {
 namespace {
@@ -164,7 +165,7 @@ void Session::execute(const hattn_plan *plan, hattn_attention_args args) {
     args.workspace_size = workspace_size_;
     hattn_status status = HATTN_OK;
     {
-        nb::gil_scoped_release release;
+        const ReleasedGil released;
         status = hattn_plan_execute(plan, &args);
     }
     if (workspace_size_ > kKeptWorkspace) {

@@ -5,6 +5,7 @@
 #include "autotune/comparison.h"
 #include "autotune/tuner.h"
 #include "bench/stopwatch.h"
+#include "released_gil.h"
 
 namespace hattn_python {
 
@@ -35,7 +36,7 @@ private:
 template<typename Measure>
 std::string measure(const Measure &measure) {
     try {
-        nb::gil_scoped_release release;
+        const ReleasedGil released;
         Signals signals;
         return measure([&signals] { signals.look(); }).dump();
     } catch (const Interrupted &) {
@@ -46,7 +47,7 @@ std::string measure(const Measure &measure) {
 }  // namespace
 
 Tuner::Tuner(int threads) {
-    nb::gil_scoped_release release;
+    const ReleasedGil released;
     bench_ = std::make_unique<hattn::autotune::Bench>(threads);
 }
 

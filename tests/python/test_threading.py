@@ -1,5 +1,7 @@
 """Python threads: the GIL is released while kernels run, and calls from several threads do not disturb each other."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -88,3 +90,26 @@ def test_one_cache_from_several_threads(rng):
 
     run_together([append, attend, append, attend])
     assert cache.lengths.tolist() == [81]
+
+
+def test_a_daemon_thread_does_not_end_the_process():
+    """The interpreter ends while the thread computes, or waits for the interpreter's lock."""
+    script = """
+import threading, time
+import numpy as np
+import hattn
+
+q = np.ones((1, 8, 512, 64), np.float32)
+
+def loop():
+    while True:
+        hattn.attention(q, q, q, threads=1)
+
+for _ in range(2):
+    threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.2)
+print("main ends")
+"""
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stdout) == (0, "main ends\n"), ended.stderr
