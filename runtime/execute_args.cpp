@@ -110,10 +110,15 @@ void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, 
         return;
     }
     const DimensionNames &names = p.page_size > 0 ? kPageDimensions : kKeyDimensions;
+    const int64_t blocks = ceil_div(side.extent[3], kScaleBlock);
+    // Of one sequence and one key, which side may not have: rather meant for channels.
+    const bool of_channels = scale.extent[0] == 1 && scale.extent[2] == 1 && scale.extent[3] != blocks;
+    require(!of_channels, HATTN_INVALID_ARGUMENT, name, ": extent[3] (head dimension) is ", scale.extent[3],
+            ", but must be 1, ", side.extent[3], ", one for each channel of ", side_name, ", or ", blocks,
+            ", one for each ", kScaleBlock, " elements of a key");
     for (int d = 0; d < 3; ++d) {
         check_tensor_extent(scale, name, names, d, side.extent[d], side_name);
     }
-    const int64_t blocks = ceil_div(side.extent[3], kScaleBlock);
     require(scale.extent[3] == blocks, HATTN_INVALID_ARGUMENT, name, ": extent[3] (head dimension) is ",
             scale.extent[3], ", but must be ", blocks, ", one for each ", kScaleBlock, " elements of ", side_name);
     check_stride_limit(scale, name, 2, kMaxKeyStride);

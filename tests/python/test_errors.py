@@ -44,6 +44,12 @@ BAD_ARRAYS = [
         r"k_scale: extent\[1\] \(kv heads\) is 3, but must be 1 or 2",
     ),
     (
+        "scale's channels",
+        {"k": np.ones((BATCH, 2, KEYS, DIM), np.int8), "k_scale": f32(2, 3)},
+        ValueError,
+        rf"k_scale: extent\[3\] \(head dimension\) is 3, but must be 1, {DIM}, one for each channel of k, or 1, one for each 32",
+    ),
+    (
         "scales of keys",
         {"k": np.ones((BATCH, 2, KEYS, DIM), np.int8), "k_scale": f32(BATCH, 2, KEYS, 2)},
         ValueError,
