@@ -253,6 +253,21 @@ std::array<std::vector<const KernelInfo *> *, 5> KernelSet::all() {
     return {&naive, &flash, &split_kv, &unfused_scores, &unfused_values};
 }
 
+namespace {
+
+// Empty, or that the machine's entry for the longest sequence is of no use here: a phrase with a semicolon.
+std::string why_not_measured(const KernelSet &kernels, const Problem &problem) {
+    const TuningEntry *entry =
+        nearest_entry(kernels.machine, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
+    return !entry || entry->algorithm == HATTN_ALGORITHM_AUTO ||
+                   kernel_of_entry(kernels, problem, *entry, problem.kv_length)
+               ? ""
+               : "the tuning database of this machine names a tile of " + std::to_string(entry->tile.rows) +
+                     " rows and " + std::to_string(entry->tile.keys) + " keys that no kernel for the problem has; ";
+}
+
+}  // namespace
+
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
                          const TuningDatabase &tuning, const KernelPacks &packs) {
     KernelSet kernels;
@@ -295,6 +310,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
         add_packed(kernels, packs, problem.hooks);
+        kernels.why_algorithm += why_not_measured(kernels, problem);
     }
     kernels.reaches = reaches_of(kernels, problem);
     return kernels;
@@ -320,9 +336,12 @@ const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &proble
                                  int64_t kv_length) {
     // Beyond the last class short splits, good as they may be there, would be too many for a workspace.
     static const int64_t most_keys = largest_of_exponent(kKeyClasses - 1);
-    return seen_keys(problem, query_length, kv_length) > most_keys
-               ? nullptr
-               : grids.find(tuning_cell(problem, query_length, kv_length));
+    if (seen_keys(problem, query_length, kv_length) > most_keys) {
+        return nullptr;
+    }
+    const TuningEntry *entry = grids.find(tuning_cell(problem, query_length, kv_length));
+    // Which kernels of a device give the same bits is not known.
+    return entry && entry->invariant && !entry->family.device.empty() ? nullptr : entry;
 }
 
 namespace {
@@ -347,12 +366,6 @@ Choice choose_default(const KernelSet &kernels, const Problem &problem, int64_t 
     return shipped ? *shipped : choose_by_rule(kernels, problem, query_length, kv_length);
 }
 
-// Sums of the same parts in the same order, as far as tiles of other rows have them.
-bool sums_alike(const Choice &a, const Choice &b) {
-    return a.algorithm == b.algorithm && a.split_keys == b.split_keys && a.kernel->storage == b.kernel->storage &&
-           a.kernel->tile.keys == b.kernel->tile.keys;
-}
-
 Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const std::optional<Choice> measured =
         choose_by_grids(kernels, problem, kernels.machine, Decider::kMachine, query_length, kv_length);
@@ -361,7 +374,7 @@ Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t qu
     }
     // At other lengths of an entry's class the default may be another one.
     const Choice usual = choose_default(kernels, problem, query_length, kv_length);
-    return measured && sums_alike(*measured, usual) ? *measured : usual;
+    return measured && sums_alike(*measured, usual, problem, *kernels.target) ? *measured : usual;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "checked.h"
 #include "selection_rule.h"
@@ -54,13 +55,69 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Kernel
     return 2 * rows > measured->tile.rows ? choice : fill(fitting(by_rows, rows));
 }
 
+const std::vector<const KernelInfo *> &kernels_beside(const KernelSet &kernels, const Problem &problem,
+                                                      const TuningEntry &entry, int64_t kv_length) {
+    return entry.algorithm == HATTN_ALGORITHM_FLASH ? flash_kernels(kernels, problem, kv_length)
+                                                    : kernels.of(entry.algorithm);
+}
+
+// How a kernel sums a dot product up, as far as its tile decides: as in schedules/targets.h and
+// generators/kernel_pipeline.cpp.
+struct Sums {
+    bool across_lanes;  // vectors hold elements of the head, else rows
+    bool by_sides;      // of pairs of elements
+    bool of_one_row;    // whose vectors across lanes are added up in another order
+
+    bool operator==(const Sums &) const = default;
+};
+
+Sums sums_of(const KernelInfo &kernel, const TargetInfo &target) {
+    constexpr int kMostRowsBesideHead = 8, kLanesOfSides = 16;
+    const KernelTile &tile = kernel.tile;
+    const bool across_lanes = (kernel.kind == KernelKind::kSplitKv && tile.rows <= kMostRowsBesideHead) ||
+                              (kernel.kind == KernelKind::kUnfusedScores && tile.rows < target.lanes);
+    const bool by_sides = kernel.kind != KernelKind::kFlash && target.lanes >= kLanesOfSides &&
+                          tile.rows == target.lanes && tile.row_vectors == 1;
+    return {across_lanes, by_sides, tile.rows == 1};
+}
+
+// Whether all of a storage's kernels that sum dot products up alike give a row the same bits. Those that multiply
+// integers, or bfloat16 numbers in pairs and matrices, go by the tile in further ways.
+bool sums_of_tiles_agree(KeyStorage storage) {
+    return storage == KeyStorage::kFloat32 || storage == KeyStorage::kAny || storage == KeyStorage::kAllFloat16 ||
+           storage == KeyStorage::kAllBfloat16;
+}
+
+bool sums_alike(const KernelInfo &a, const KernelInfo &b, const TargetInfo &target) {
+    if (a.storage != b.storage || std::string_view(a.cpu_features) != b.cpu_features) {
+        return false;
+    }
+    return a.tile == b.tile ||
+           (sums_of_tiles_agree(a.storage) && a.tile.keys == b.tile.keys && sums_of(a, target) == sums_of(b, target));
+}
+
 }  // namespace
+
+bool sums_alike(const Choice &a, const Choice &b, const Problem &problem, const TargetInfo &target) {
+    const bool in_one_pass = !a.values_kernel || !b.values_kernel;
+    // A sink is summed up where a tile's parts of the keys are merged, if there are several. How many there are depends
+    // on the rows of the tile, of which the last one sees most.
+    const bool same_rows = a.kernel->tile.rows == b.kernel->tile.rows && a.heads == b.heads;
+    if (problem.has_sinks && !same_rows) {
+        return false;
+    }
+    return a.algorithm == b.algorithm && a.split_keys == b.split_keys && sums_alike(*a.kernel, *b.kernel, target) &&
+           (in_one_pass ? a.values_kernel == b.values_kernel : sums_alike(*a.values_kernel, *b.values_kernel, target));
+}
+
+const KernelInfo *kernel_of_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry,
+                                  int64_t kv_length) {
+    return kernel_with(kernels, kernels_beside(kernels, problem, entry, kv_length), entry.tile);
+}
 
 bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry, int64_t query_length,
                      int64_t kv_length, Choice &choice) {
-    const std::vector<const KernelInfo *> &usual = entry.algorithm == HATTN_ALGORITHM_FLASH
-                                                       ? flash_kernels(kernels, problem, kv_length)
-                                                       : kernels.of(entry.algorithm);
+    const std::vector<const KernelInfo *> &usual = kernels_beside(kernels, problem, entry, kv_length);
     const KernelInfo *kernel = kernel_with(kernels, usual, entry.tile);
     if (!kernel || (entry.invariant && problem.window_left >= 0)) {
         return false;

@@ -177,7 +177,9 @@ TEST(Tuning, ATileThatNoKernelHasLeavesTheDefault) {
     choice["tile"]["rows"] = 7;
     const test::TuningFile file(database_for(c, choice));
     test::ContextPtr context = test::context_with_tuning(file.path());
-    EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
+    const json plan = explain(context.get(), c);
+    EXPECT_NE(plan.at("decided_by"), "machine");
+    EXPECT_NE(plan.at("why").get<std::string>().find("names a tile of 7 rows"), std::string::npos) << plan;
 }
 
 // Decoding reads keys as often as it was measured to, whatever the number of rows is.
@@ -222,6 +224,73 @@ TEST(Tuning, InvariantEntriesDecideWhereTheDefaultSumsAlike) {
         EXPECT_EQ(plan.at("decided_by") == "machine", !invariant);
         EXPECT_EQ(plan.at("algorithm"), invariant ? "flash" : "split_kv");
     }
+}
+
+// Of two tiles of a class one may hold rows along its vectors and one elements of the head; tiles of integers differ in
+// more than that.
+TEST(Tuning, InvariantEntriesDecideWhereTilesSumAlike) {
+    const cases::Case measured = some_case(2, 512, 4, 1), other = some_case(2, 512, 5, 1);
+    json choice = choice_of(other, HATTN_ALGORITHM_SPLIT_KV);
+    if (choice.at("tile").at("rows").get<int>() <= 8) {
+        GTEST_SKIP() << "no tile of this target holds the head for one of them, and rows for the other";
+    }
+    json small = choice_of(measured, HATTN_ALGORITHM_SPLIT_KV);
+    small["tile"] = choice_of(some_case(1, 512, 4, 1), HATTN_ALGORITHM_SPLIT_KV).at("tile");
+    const test::TuningFile file(database_for(measured, small, true));
+    test::ContextPtr context = test::context_with_tuning(file.path()), plain = test::context_with_tuning("none");
+    EXPECT_EQ(explain(context.get(), measured).at("decided_by"), "machine");
+    EXPECT_NE(explain(context.get(), other).at("decided_by"), "machine");
+    EXPECT_EQ(explain(context.get(), other).at("kernel"), explain(plain.get(), other).at("kernel"));
+}
+
+// Of a kernel like the plan's that multiplies float32 as it is, with other rows; null if there is none.
+json tile_of_other_rows(hattn_context *context, const json &plan) {
+    const json info = test::info_of(context);
+    json found;
+    for (const json &kernel : info.at("kernels")) {
+        if (kernel.at("algorithm") == plan.at("algorithm") && kernel.at("target") == plan.at("target") &&
+            kernel.at("storage") == "float32" && kernel.at("hooks").empty() &&
+            kernel.at("tile").at("keys") == plan.at("tile").at("keys") &&
+            kernel.at("tile").at("rows") != plan.at("tile").at("rows")) {
+            found = kernel.at("tile");
+        }
+    }
+    return found;
+}
+
+// Of two tiles of flash the one with fewer rows may have all of its keys in one part, to which the sink goes.
+TEST(Tuning, InvariantEntriesAreNotForSinksInOtherTiles) {
+    cases::Case c = some_case(86, 4000, 2, 2);
+    test::ContextPtr plain = test::context_with_tuning("rule");
+    json choice = choice_of(c, HATTN_ALGORITHM_FLASH);
+    choice["tile"] = tile_of_other_rows(plain.get(), explain(plain.get(), c, HATTN_ALGORITHM_FLASH));
+    const test::TuningFile file(database_for(c, choice, true));
+    if (choice.at("tile").is_null() ||
+        explain(test::context_with_tuning(file.path()).get(), c).at("decided_by") != "machine") {
+        GTEST_SKIP() << "this machine has no two tiles that sum alike";
+    }
+    c.sinks = cases::Sinks::kNormal;
+    EXPECT_NE(explain(test::context_with_tuning(file.path()).get(), c).at("decided_by"), "machine");
+    const test::TuningFile other(database_for(c, choice));
+    EXPECT_EQ(explain(test::context_with_tuning(other.path()).get(), c).at("decided_by"), "machine");
+}
+
+TEST(Tuning, InvariantEntriesOfIntegersAreForTheSameTile) {
+    const cases::Case c = some_case(1, 1024, 4, 1), one = some_case(1, 1024, 1, 1);
+    test::ContextPtr plain = test::context_with_tuning("none");
+    const json plan = explain_stored(plain.get(), c, HATTN_INT8);
+    json choice = {{"algorithm", plan.at("algorithm")},
+                   {"tile", plan.at("tile")},
+                   {"split_keys", plan.at("split_keys")},
+                   {"heads", 0}};
+    const auto decided_by = [&] {
+        const test::TuningFile file(test::tuning_document({test::tuning_entry(plan.at("class"), choice, true)}));
+        return explain_stored(test::context_with_tuning(file.path()).get(), c, HATTN_INT8).at("decided_by");
+    };
+    EXPECT_EQ(decided_by(), "machine");
+    choice["tile"] = explain_stored(plain.get(), one, HATTN_INT8).at("tile");
+    ASSERT_NE(choice.at("tile"), plan.at("tile"));
+    EXPECT_NE(decided_by(), "machine");
 }
 
 TEST(Tuning, ForcedKernelsComeFirst) {
