@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 namespace hattn {
 
@@ -15,6 +17,34 @@ int size_exponent(int64_t n) {
 int64_t largest_of_exponent(int exponent) {
     // The largest n with n^2 < 2^(2 exponent + 1), of which the root is never an integer.
     return static_cast<int64_t>(std::sqrt(std::ldexp(1.0, 2 * exponent + 1)));
+}
+
+namespace {
+
+// Whether texts of DeviceStamp::key() are of one device. What OpenCL calls the memory of a CPU is what the machine has
+// at the moment, so that line is no part of the comparison there.
+bool is_same_device(std::string_view a, std::string_view b) {
+    constexpr std::string_view kTarget = "opencl\n";
+    constexpr int kLinesBefore = 4;  // target, name, capability, compute units
+    if (a == b || !a.starts_with(kTarget) || !b.starts_with(kTarget)) {
+        return a == b;
+    }
+    const auto without_memory = [](std::string_view key) {
+        size_t begin = 0;
+        for (int line = 0; line < kLinesBefore; ++line) {
+            begin = key.find('\n', begin) + 1;
+        }
+        return std::pair(key.substr(0, begin), key.substr(key.find('\n', begin)));
+    };
+    return without_memory(a) == without_memory(b);
+}
+
+}  // namespace
+
+bool TuningFamily::operator==(const TuningFamily &other) const {
+    return algorithm == other.algorithm && dtype == other.dtype && head_exponent == other.head_exponent &&
+           group_exponent == other.group_exponent && hooks == other.hooks && target == other.target &&
+           is_same_device(device, other.device);
 }
 
 TuningFamily family_of(const Problem &problem, hattn_algorithm algorithm, const TargetInfo *target) {
@@ -79,7 +109,7 @@ TuningTable::TuningTable(const std::vector<TuningEntry> &entries) : size_(entrie
 size_t TuningTable::entries_of_device(const std::string &key) const {
     size_t count = 0;
     for (const TuningGrid &grid : grids_) {
-        count += grid.family().device == key ? grid.size() : 0;
+        count += is_same_device(grid.family().device, key) ? grid.size() : 0;
     }
     return count;
 }
@@ -98,8 +128,9 @@ const TuningGrid *TuningTable::nearest(const TuningFamily &family) const {
     int fewest = std::numeric_limits<int>::max();
     for (const TuningGrid &grid : grids_) {
         const TuningFamily &other = grid.family();
-        if (other.target != family.target || other.device != family.device || other.algorithm != family.algorithm ||
-            other.dtype != family.dtype || (other.hooks != family.hooks && other.hooks != 0)) {
+        if (other.target != family.target || !is_same_device(other.device, family.device) ||
+            other.algorithm != family.algorithm || other.dtype != family.dtype ||
+            (other.hooks != family.hooks && other.hooks != 0)) {
             continue;
         }
         const int steps = std::abs(other.head_exponent - family.head_exponent) +

@@ -37,7 +37,7 @@ struct TuningFamily {
     const TargetInfo *target = nullptr;  // null for a device
     std::string device = {};             // which one, DeviceStamp::key(); empty for the CPU
 
-    bool operator==(const TuningFamily &) const = default;
+    bool operator==(const TuningFamily &other) const;
 };
 TuningFamily family_of(const Problem &problem, hattn_algorithm algorithm, const TargetInfo *target);
 

@@ -1,6 +1,8 @@
 #include "tuning_database.h"
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -37,20 +39,42 @@ TuningTable parse_shipped() {
     return TuningTable(entries);
 }
 
-void read(TuningDatabase &database) {
+// Whether it is read; else the database says why not.
+bool read_text(TuningDatabase &database, std::string &text) {
+    namespace fs = std::filesystem;
     constexpr std::streamoff kMostBytes = 16 << 20;
+    const auto fails = [&](TuningState state, const std::string &why) {
+        database.state = state;
+        database.why_ignored = why;
+        return false;
+    };
+    std::error_code error;
+    const fs::file_status status = fs::status(database.path, error);
+    if (status.type() == fs::file_type::not_found) {
+        return fails(TuningState::kMissing, "");
+    }
+    if (error || !fs::is_regular_file(status)) {
+        return fails(TuningState::kUnreadable, error ? error.message() : "it is not a file");
+    }
     std::ifstream file(database.path, std::ios::binary | std::ios::ate);
     if (!file) {
-        database.state = TuningState::kMissing;
+        return fails(TuningState::kUnreadable, std::strerror(errno));
+    }
+    if (file.tellg() > kMostBytes) {
+        return fails(TuningState::kIgnored, "it has more than 16 MiB");
+    }
+    text.resize(static_cast<size_t>(file.tellg()));
+    file.seekg(0);
+    return file.read(text.data(), static_cast<std::streamsize>(text.size())) ||
+           fails(TuningState::kUnreadable, std::strerror(errno));
+}
+
+void read(TuningDatabase &database) {
+    std::string text;
+    if (!read_text(database, text)) {
         return;
     }
     try {
-        if (file.tellg() < 0 || file.tellg() > kMostBytes) {
-            throw TuningError("it is not a file of at most 16 MiB");
-        }
-        std::string text(static_cast<size_t>(file.tellg()), '\0');
-        file.seekg(0);
-        file.read(text.data(), static_cast<std::streamsize>(text.size()));
         const TuningText tuning = parse_tuning(std::move(text), &machine_stamp());
         database.machine = TuningTable(tuning.entries);
         const std::filesystem::path folder = std::filesystem::path(database.path).parent_path();
@@ -72,6 +96,8 @@ const char *tuning_state_name(TuningState state) {
         return "off";
     case TuningState::kMissing:
         return "missing";
+    case TuningState::kUnreadable:
+        return "unreadable";
     case TuningState::kInUse:
         return "in use";
     case TuningState::kIgnored:
@@ -87,6 +113,9 @@ const TuningTable &TuningDatabase::shipped() const {
 }
 
 std::string TuningDatabase::warning() const {
+    if (state == TuningState::kUnreadable) {
+        return "tuning database " + path + " cannot be read: " + why_ignored;
+    }
     return state == TuningState::kIgnored
                ? "tuning database " + path + " is ignored: " + why_ignored + "; hattn tune makes a new one"
                : "";

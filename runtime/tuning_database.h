@@ -13,21 +13,22 @@ enum class TuningState {
     kOff,      // no file is wanted
     kMissing,  // there is no file yet
     kInUse,
-    kIgnored,  // damaged, of another version, or of another machine
+    kUnreadable,  // there is something that cannot be opened or read
+    kIgnored,     // damaged, of another version, or of another machine
 };
 const char *tuning_state_name(TuningState state);
 
 struct TuningDatabase {
     std::string path;  // empty if kOff
     TuningState state = TuningState::kOff;
-    std::string why_ignored;
+    std::string why_ignored;  // or cannot be read
     TuningTable machine;
     std::vector<std::string> packs;  // paths of the kernel packs that come with the file
     bool use_shipped = true;
 
     // Those of the architecture, made by the same tool.
     const TuningTable &shipped() const;
-    // A sentence if a file is ignored, else empty.
+    // A sentence if a file is ignored or cannot be read, else empty.
     std::string warning() const;
 };
 

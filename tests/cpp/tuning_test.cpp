@@ -2,6 +2,7 @@
 // entry says results stay right.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <ostream>
 
@@ -367,6 +368,20 @@ TEST(TuningFile, MissingIsNoCauseForAWarning) {
     test::ContextPtr context = test::context_with_tuning("/nowhere/tuning.json");
     EXPECT_STREQ(hattn_context_warning(context.get()), "");
     EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "missing");
+}
+
+TEST(TuningFile, WhatCannotBeReadIsNotMissing) {
+    const test::TuningFile file(std::string("{}"));
+    const std::string loop = file.path() + ".loop";
+    std::filesystem::create_symlink(loop, loop);
+    const std::string folder = std::filesystem::path(file.path()).parent_path();
+    for (const std::string &path : {loop, folder}) {
+        test::ContextPtr context = test::context_with_tuning(path);
+        const std::string warning = hattn_context_warning(context.get());
+        EXPECT_EQ(warning.find("tuning database " + path + " cannot be read: "), 0u) << warning;
+        EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "unreadable");
+    }
+    std::filesystem::remove(loop);
 }
 
 // ---- results -------------------------------------------------------------------------------------------------------
