@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 
 #include "kernel_tiles.h"
 #include "verify.h"
@@ -60,10 +61,12 @@ Candidate usual_candidate(const json &explanation) {
     return {algorithm, explanation.at("tile").get<Tile>(), split, 0};
 }
 
-ordered_json database_json(const Bench &bench, const std::vector<json> &classes, const Candidate &candidate) {
+// With `invariant` the planner takes no candidate whose sums may differ from the default's.
+ordered_json database_json(const Bench &bench, const std::vector<json> &classes, const Candidate &candidate,
+                           bool invariant) {
     ordered_json entries = ordered_json::array();
     for (const json &problem_class : classes) {
-        entries.push_back(entry_json(problem_class, candidate, 1.0, false));
+        entries.push_back(entry_json(problem_class, candidate, 1.0, invariant));
     }
     return {{"format", "hattn-tuning"},
             {"version", 1},
@@ -97,21 +100,26 @@ class Judge {
 public:
     // weight_type: to which candidates may round weights. integers, two_terms: what they may multiply.
     Judge(Problems &problems, hattn_dtype weight_type, cases::IntegerProducts integers, bool two_terms, bool invariant,
-          Trial &usual)
-        : problems_(problems), invariant_(invariant) {
+          Trial &usual, const std::function<void()> &between)
+        : problems_(problems), invariant_(invariant), between_(between) {
         for (const auto &problem : problems) {
             verifications_.emplace_back(problem->twin, kOracleBudget,
                                         problem->rounding(weight_type, integers, two_terms));
+            between();
         }
         for (size_t i = 0; i < problems.size() && invariant; ++i) {
             usual.execute(i);
             bits_.push_back(outputs(i));
+        }
+        if (const std::string why = objection(usual); !why.empty()) {
+            throw std::runtime_error("the default, " + usual.explain(0).at("kernel").get<std::string>() + ", " + why);
         }
     }
 
     // Empty, or why the trial may not take part.
     std::string objection(Trial &trial) {
         for (size_t i = 0; i < problems_.size(); ++i) {
+            between_();
             problems_[i]->fill_outputs();
             try {
                 trial.execute(i);
@@ -120,7 +128,7 @@ public:
             }
             const std::vector<float> out = outputs(i);
             if (const std::string wrong = verifications_[i].check(problems_[i]->twin); !wrong.empty()) {
-                return "wrong: " + wrong;
+                return "is wrong: " + wrong;
             }
             if (invariant_) {
                 if (std::memcmp(out.data(), bits_[i].data(), out.size() * sizeof(float)) != 0) {
@@ -140,6 +148,7 @@ private:
 
     Problems &problems_;
     bool invariant_;
+    const std::function<void()> &between_;
     std::vector<bench::Verification> verifications_;
     std::vector<std::vector<float>> bits_;
 };
@@ -166,7 +175,7 @@ ordered_json entry_json(const json &problem_class, const std::optional<Candidate
             {"invariant", invariant}};
 }
 
-Field make_field(const Bench &bench, const Request &request, Problems &problems) {
+Field make_field(const Bench &bench, const Request &request, Problems &problems, const std::function<void()> &between) {
     const int threads = bench.machine.threads;
     const hattn_algorithm algorithm = algorithm_of(request.algorithm);
     Field field;
@@ -184,13 +193,13 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems)
     const std::string target = field.usual.at("target");
     const hattn_dtype dtype = request.shapes.front().dtype;
     Judge judge(problems, weight_type_of(bench.info, target, dtype), cases::integer_products(target, dtype, dtype),
-                runs_storage(bench.info, target, "halves_matrices"), request.invariant, field.trials.front());
+                runs_storage(bench.info, target, "halves_matrices"), request.invariant, field.trials.front(), between);
     std::vector<Candidate> space = space_of(request.shapes.front(), kernels_for(bench, request, problems));
     if (request.invariant) {
         space = invariant_space(space, usual);
     }
     for (Entrant &entrant : ranked(model, request, std::move(space))) {
-        const TemporaryFile database(database_json(bench, classes, entrant.candidate).dump());
+        const TemporaryFile database(database_json(bench, classes, entrant.candidate, request.invariant).dump());
         Trial trial(problems, database.path(), threads, algorithm);
         entrant.plan = plan_of(trial, problems);
         const bool is_known = std::any_of(field.entrants.begin(), field.entrants.end(),

@@ -1,6 +1,7 @@
 // Who takes part in a race: candidates that differ in what the planner makes of them and give right results.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,8 @@ struct Field {
     nlohmann::json usual;  // the default, explained, of the first problem
 };
 
-Field make_field(const Bench &bench, const Request &request, Problems &problems);
+// `between` is called between runs and may throw. Throws std::runtime_error if the default gives wrong results.
+Field make_field(const Bench &bench, const Request &request, Problems &problems, const std::function<void()> &between);
 
 // A database with one choice, or the default's if there is none, for all problems of a class; `explanation` has the
 // class.

@@ -18,7 +18,8 @@ struct AlgorithmKernels {
 // Every choice that is worth a look: tiles of the algorithm, times its split lengths, times whether heads share tiles.
 std::vector<Candidate> space_of(const Shape &shape, const std::vector<AlgorithmKernels> &kernels);
 
-// Of those, what is sure to give the bits of `usual` at any length: other rows of the same arithmetic.
+// Of those, what may give the bits of `usual`: other rows of the same chunks and splits. The planner knows the rest,
+// see sums_alike() in runtime/selection_entry.h.
 std::vector<Candidate> invariant_space(const std::vector<Candidate> &space, const Candidate &usual);
 
 }  // namespace hattn::autotune

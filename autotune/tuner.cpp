@@ -21,9 +21,10 @@ constexpr double kMostLoss = 0.98;     // of a winner, under any setting
 constexpr double kColdSeconds = 2e-3;  // what takes longer evicts its own data, or hardly notices
 
 // Each problem with warm caches and, if it is short enough for that to matter, with cold ones.
-std::vector<Setting> settings_of(const Request &request, Field &field, size_t problems) {
+std::vector<Setting> settings_of(const Request &request, Field &field, const std::function<void()> &between) {
     std::vector<Setting> settings;
-    for (size_t i = 0; i < problems; ++i) {
+    for (size_t i = 0; i < request.shapes.size(); ++i) {
+        between();
         settings.push_back({i, false});
         if (request.cold && request.shapes[i].device == HATTN_CPU &&
             field.trials.front().seconds(i, 2) < kColdSeconds) {
@@ -149,10 +150,11 @@ json class_of(const Bench &bench, const Request &request) {
 ordered_json tune(const Bench &bench, const Request &request, const std::function<void()> &between) {
     Problems problems;
     for (const Shape &shape : request.shapes) {
+        between();
         problems.push_back(make_problem(shape));
     }
-    Field field = make_field(bench, request, problems);
-    const std::vector<Setting> settings = settings_of(request, field, problems.size());
+    Field field = make_field(bench, request, problems, between);
+    const std::vector<Setting> settings = settings_of(request, field, between);
     const RaceOptions options{request.seconds, bench.machine.cache_bytes, request.most_behind, between};
     const std::vector<Lap> laps = race(field.trials, settings, options);
     const Verdict verdict = judge(laps);

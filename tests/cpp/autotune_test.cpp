@@ -257,6 +257,14 @@ TEST(Tuner, EndsWhenItIsTold) {
     EXPECT_THROW(tune(bench, read_request(request_for(1, 300)), [] { throw Enough{}; }), Enough);
 }
 
+TEST(Tuner, EndsBeforeProblemsAreMade) {
+    struct Enough {};
+    const Bench bench(1);
+    json request = request_for(1, 300);
+    request["shapes"][0]["device"] = "opencl:99";  // which fails when there is none
+    EXPECT_THROW(tune(bench, read_request(request), [] { throw Enough{}; }), Enough);
+}
+
 TEST(Tuner, RefusesShapesThatAreNone) {
     EXPECT_THROW(read_request(json::parse(R"({"shapes": []})")), std::invalid_argument);
     EXPECT_THROW(read_request(request_for(0, 300)), std::invalid_argument);
