@@ -6,6 +6,7 @@ import datetime
 import html
 import io
 import math
+import os
 import pathlib
 import re
 from typing import Any, Callable, Dict, List, Tuple
@@ -36,6 +37,17 @@ td.number {{ text-align: right }}
 </body>
 </html>
 """
+
+
+def check_target(path: pathlib.Path) -> None:
+    """Raises ValueError or OSError if write() could not write there, whatever it is given."""
+    _pyplot()
+    if path.is_dir():
+        raise ValueError(f"--report: {path} is a folder, but must be a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"--report: {path.parent} is no folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"--report: {path} cannot be written")
 
 
 def _pyplot() -> Any:
@@ -132,21 +144,24 @@ def limit_chart(pyplot: Any, results: List[Result], machine: Dict[str, Any]) -> 
     return figure
 
 
-def _kind(result: Result) -> Tuple[str, str, int, int]:
+def _kind(result: Result) -> Tuple[str, str, int, int, str]:
     """What the results of one map have in common."""
     entry = result["entry"]["class"]
-    return entry["target"], entry["dtype"], entry["head"], entry["group"]
+    device = entry["device"]["name"] if "device" in entry else ""
+    target = entry["target"] + (f" ({device})" if device else "")
+    return target, entry["dtype"], entry["head"], entry["group"], ", ".join(entry["hooks"])
 
 
 def _maps(pyplot: Any, results: List[Result], draw: Callable[[Any, float, float, Result], None]) -> Any:
-    """A map of rows and keys per target, type, head size and group."""
+    """A map of rows and keys per target, type, head size, group and hooks."""
     kinds = sorted({_kind(result) for result in results})
     columns = min(2, len(kinds))
     lines = math.ceil(len(kinds) / columns)
     figure, grid = pyplot.subplots(lines, columns, figsize=(6 * columns, 4 * lines), squeeze=False)
     for axes, kind in zip(grid.flat, kinds):
-        target, dtype, head, group = kind
-        axes.set_title(f"{target}, {dtype}, head size {head}, {group} query heads per kv head", fontsize=9)
+        target, dtype, head, group, hooks = kind
+        text = f"{target}, {dtype}, head size {head}, {group} query heads per kv head"
+        axes.set_title(text + (f", {hooks}" if hooks else ""), fontsize=9)
         axes.set_xlabel("keys")
         axes.set_ylabel("rows")
         axes.set_xscale("log", base=2)
