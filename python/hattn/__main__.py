@@ -2,6 +2,9 @@
 
 import sys
 
-from hattn.cli import main
+try:
+    from hattn.cli import main
+except KeyboardInterrupt:  # as main() gives it
+    sys.exit(130)
 
 sys.exit(main())

@@ -179,6 +179,9 @@ def main(argv: Optional[List[str]] = None) -> int:
         warnings.showwarning = _print_warning
         try:
             return _dispatch(arguments, words)
-        except (OSError, TypeError, ValueError, NotImplementedError, MemoryError) as error:
+        except (OSError, TypeError, ValueError, RuntimeError, MemoryError) as error:
             print(f"hattn: {error}", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            print("hattn: interrupted", file=sys.stderr)
+            return tuning.INTERRUPTED

@@ -125,6 +125,7 @@ void bind_tuner(nb::module_ &module) {
         .def("problem_class", &Tuner::problem_class)
         .def("tune", &Tuner::tune)
         .def("compare", &Tuner::compare);
+    module.def("tuning_database", &tuning_database);
 }
 
 }  // namespace

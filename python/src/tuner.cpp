@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include "autotune/comparison.h"
+#include "autotune/trial.h"
 #include "autotune/tuner.h"
 #include "bench/stopwatch.h"
 #include "released_gil.h"
@@ -45,6 +46,10 @@ std::string measure(const Measure &measure) {
 }
 
 }  // namespace
+
+std::string tuning_database(const std::string &path) {
+    return nlohmann::json::parse(hattn::autotune::make_context(path, 1).info()).at("tuning_database").dump();
+}
 
 Tuner::Tuner(int threads) {
     const ReleasedGil released;

@@ -10,6 +10,9 @@ struct Bench;
 
 namespace hattn_python {
 
+// What hattn_info() says of a tuning database, if it were the one in use.
+std::string tuning_database(const std::string &path);
+
 class Tuner {
 public:
     // threads: 0 for one per core. Looks at the machine's limits for some 100 ms.

@@ -76,6 +76,12 @@ def stays(number, choice=None):
     return {"class": problem_class, "choice": choice, "gain": 1.0, "invariant": False}
 
 
+def chooses(algorithm):
+    """A choice that is whole, whether or not any kernel has its tile."""
+    tile = {"rows": 8, "keys": 0, "row_vectors": 1, "key_unroll": 8, "value_unroll": 8}
+    return {"algorithm": algorithm, "tile": tile, "split_keys": 0, "heads": 1}
+
+
 def keys_of(path):
     """The classes of a database's entries."""
     return sorted(database.class_key(entry) for entry in database.read(path))
@@ -119,8 +125,12 @@ def test_the_whole_circle(rng, path, shapes_file, tmp_path, monkeypatch, capsys)
     assert_same_bits(again, usual)
     assert hattn.info()["tuning_database"]["state"] == "ignored"
 
-    assert tune("--shapes", shapes_file, "--resume", "--report", tmp_path / "report.html") == 0
-    assert "2 of 2" in capsys.readouterr().out  # a damaged file has nothing to go on from
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert tune("--shapes", shapes_file, "--resume", "--report", tmp_path / "report.html") == 0
+    printed, errors = capsys.readouterr()
+    assert "2 of 2" in printed  # a damaged file has nothing to go on from
+    assert f"hattn: warning: {path}: was ignored: it is damaged" in errors
     assert tune("--shapes", shapes_file, "--resume") == 0
     assert "nothing was measured" in capsys.readouterr().out
     assert "<svg" in (tmp_path / "report.html").read_text()
@@ -174,13 +184,15 @@ def test_merging_replaces_entries_of_a_class_and_foreign_files(path):
     document["stamp"]["cpu"] = "Z80"
     path.write_text(json.dumps(document))
     assert database.read(path) == []
-    database.merge(path, [stays(3)])
+    with pytest.warns(RuntimeWarning, match='was ignored: it was made for cpu "Z80", .* it is .*.damaged now'):
+        database.merge(path, [stays(3)])
     assert keys_of(path) == keys(3)
+    assert json.loads(path.with_name("tuning.json.damaged").read_text()) == document
 
 
 def test_compacting_keeps_every_decision(path):
     """Whatever is looked up, the same entry's choice decides before and after."""
-    flash = {"algorithm": "flash"}
+    flash = chooses("flash")
     entries = [stays(number, flash if number in (33, 138) else None) for number in range(300)]
     entries += [stays(number, flash) for number in (0, 99)]
     database.merge(path, entries)
@@ -215,10 +227,54 @@ def test_compacting_knows_that_float32_steps_in(path):
         entry = stays(number)
         return {**entry, "class": {**entry["class"], "dtype": "int8"}}
 
-    kept = [stays(33, {"algorithm": "flash"}), in_int8(33), in_int8(154)]
+    kept = [stays(33, chooses("flash")), in_int8(33), in_int8(154)]
     database.merge(path, [*kept, in_int8(99), in_int8(138)])
     database.compact(path)
     assert keys_of(path) == sorted(map(database.class_key, kept))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document["entries"][0].update(gain="x"),
+        lambda document: document["entries"][0]["class"].update(keys=True),
+        lambda document: document.update(packs=None),
+        lambda document: document.update(packs=[1]),
+        lambda document: document.update(entries={}),
+    ],
+)
+def test_what_the_library_refuses_is_not_written_again(path, change):
+    """Whatever is wrong with it, the library takes the next file."""
+    database.merge(path, [stays(1)])
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    assert database.read(path) == []
+    with pytest.warns(RuntimeWarning, match="was ignored"):
+        database.merge(path, [stays(2)])
+    assert database.why_not_used(path) == "" and keys_of(path) == keys(2)
+
+
+def test_nesting_is_no_traceback(path, shapes_file, capsys):
+    path.write_text("[" * 100000)
+    assert database.read(path) == []
+    database.merge(path, [stays(1)], forget=True)
+    nested = '{"deep": ' + "[" * 100000 + "]" * 100000 + "," + path.read_text()[1:]
+    path.write_text(nested)
+    assert tune("--shapes", shapes_file) == 1
+    assert "is nested too deeply" in capsys.readouterr().err
+    assert path.read_text() == nested
+
+
+def test_what_cannot_be_read_stays(path, shapes_file, capsys):
+    """A link to itself, as of a file without permission."""
+    path.symlink_to(path)
+    for arguments in ((), ("--force",), ("--resume",)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            assert tune("--shapes", shapes_file, *arguments) == 1
+        assert f"{path}: cannot be read: " in capsys.readouterr().err
+    assert path.is_symlink()
 
 
 def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
@@ -235,6 +291,64 @@ def test_force_forgets(path, shapes_file, capsys):
     database.merge(path, [stays(1)])
     assert tune("--shapes", shapes_file, "--force") == 0
     assert len(database.read(path)) == 2
+
+
+def test_force_forgets_nothing_before_there_are_results(path, tmp_path, monkeypatch, capsys):
+    session.save(path, [{"entry": stays(1)}])
+    before = path.read_text(), session.results_path(path).read_text()
+    monkeypatch.setenv("HATTN_KERNELGEN", "/nowhere/hattn-kernelgen")
+    (tmp_path / "wide.json").write_text(json.dumps([{**SMALL[0], "key_dim": 100000, "kv_length": 2}]))
+    for arguments in (
+        ("--deep",),
+        ("--shapes", tmp_path / "missing.json"),
+        ("--shapes", tmp_path / "wide.json"),
+        ("--usual", tmp_path / "missing.json"),
+    ):
+        assert tune("--force", *arguments) == 1
+        assert capsys.readouterr().err.splitlines()[-1].startswith("hattn: ")
+        assert (path.read_text(), session.results_path(path).read_text()) == before
+
+
+def test_shapes_of_a_class_are_one_problem(path, tmp_path, capsys):
+    """Each once, all of them measured, and one entry."""
+    other = {**SMALL[0], "kv_length": 270, "batch": 2}
+    (tmp_path / "shapes.json").write_text(json.dumps([SMALL[0], SMALL[1], other, SMALL[0]]))
+    assert tune("--shapes", tmp_path / "shapes.json", "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = "1 x 300, heads 4/2, size 32"
+    assert lines[:2] == [f"{first} and 1 more of its class", "    1 x 270, heads 4/2, size 32, batch 2"]
+    assert lines[-1].startswith("2 problems, ")
+    assert tune("--shapes", tmp_path / "shapes.json") == 0
+    assert "2 of 2 problems measured" in capsys.readouterr().out
+    results = {result["title"]: result for result in session.read_results(path)}
+    joined = results[f"{first} and 1 more of its class"]
+    assert [shape["kv_length"] for shape in joined["shapes"]] == [300, 270]
+    assert {time["shape"] for time in joined["candidates"][0]["times"]} == {0, 1}
+
+
+def test_resume_goes_by_how_entries_were_made(path, shapes_file, capsys):
+    """Of a narrower search there is something left to do."""
+    assert tune("--shapes", shapes_file) == 0
+
+    def left(*arguments):
+        capsys.readouterr()
+        assert tune("--shapes", shapes_file, "--resume", "--dry-run", *arguments) == 0
+        return len(capsys.readouterr().out.splitlines()) - 1
+
+    assert (left(), left("--invariant"), left("--deep")) == (0, 2, 2)
+    first, second = database.read(path)
+    database.merge(path, [{**first, "invariant": True}, {**second, "deep": True}])
+    assert (left(), left("--invariant"), left("--deep")) == (1, 1, 1)
+
+
+def test_entries_of_a_device_go_by_what_it_is(opencl):
+    """Memory is what the machine had at the moment."""
+    entry = stays(1)
+    device = {name: opencl["found"][0][name] for name in ("name", "memory_bytes")}
+    of_device = {**entry["class"], "target": "opencl", "device": device}
+    later = {**of_device, "device": {**device, "memory_bytes": 4711}}
+    assert database.class_text(of_device) == database.class_text(later)
+    assert database.class_text({**of_device, "target": "cuda"}) != database.class_text({**later, "target": "cuda"})
 
 
 def test_dry_run_measures_nothing(path, capsys):
@@ -263,6 +377,33 @@ def test_ctrl_c_keeps_what_is_measured(path):
     assert "interrupted; what was measured is kept" in errors
     assert len(database.read(path)) >= 1
     assert f"{len(database.read(path))} of {len(shapes.quick())} problems measured" in printed
+
+
+@pytest.mark.parametrize("name", ["Tuner", "tuning_database"])
+def test_ctrl_c_at_any_time(path, monkeypatch, capsys, name):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_hattn, name, interrupted)
+    assert tune() == command.INTERRUPTED
+    assert capsys.readouterr().err == "hattn: interrupted\n"
+
+
+def test_errors_name_the_problem(path, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "shapes.json"
+    file.write_text(json.dumps([SMALL[0]]))
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    assert tune("--shapes", file) == 1
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith("hattn: 1 x 300, heads 4/2, size 32: ") and "Traceback" not in error
+    assert not path.exists()
+
+
+def test_without_a_home(monkeypatch, capsys):
+    for name in ("HATTN_TUNING", "HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert tune("--dry-run") == 1
+    assert "HOME: is not set" in capsys.readouterr().err
 
 
 def test_invariant_choices_have_the_bits_of_the_default(rng, tmp_path, monkeypatch):
@@ -316,6 +457,11 @@ def test_results_say_how_they_came_about(path):
         (["--threads", "-1"], "--threads: is -1"),
         (["--resume", "--force"], "exclude each other"),
         (["--shapes", "missing.json"], "missing.json"),
+        (["--threads", "100000"], "--threads: is 100000, but must be from 0 to "),
+        (["--usual", "missing.json"], "--usual: missing.json does not exist"),
+        (["--report", "/nowhere/report.html"], "--report: /nowhere is no folder"),
+        (["--report", "."], "--report: . is a folder"),
+        (["--kernels", "a:b.so"], "--kernels: a:b.so: has a colon"),
         (["--deep", "--dtype", "int8"], "--deep: compiles kernels for float32 alone, but there is "),
     ],
 )

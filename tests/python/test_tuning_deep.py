@@ -8,7 +8,7 @@ import pytest
 
 import hattn
 from hattn import _hattn, cli
-from hattn._tuning import database, deep, session, shapes
+from hattn._tuning import command, database, deep, session, shapes
 
 SHAPE = {"query_heads": 2, "kv_heads": 2, "query_length": 40, "kv_length": 60, "key_dim": 16}
 
@@ -51,6 +51,18 @@ def test_winners_outlive_the_others(kernelgen, rng, tmp_path, monkeypatch):
     packs = deep.keep(kernelgen, path, [name])  # without hooks, to be quick
     session.save(path, [result], packs)
     assert packs == deep.keep(kernelgen, path, [name])
+
+    # It stays a candidate where nothing is compiled, and a pack that it won from is named.
+    (tmp_path / "shapes.json").write_text(json.dumps([SHAPE]))
+    arguments = ["--threads", "1", "--budget", "0.3s", "--shapes", tmp_path / "shapes.json", "--output", path]
+    monkeypatch.setattr(command, "QUICK_CANDIDATES", 40)
+    assert cli.main(["tune", *map(str, arguments)]) == 0
+    (again,) = session.read_results(path)
+    assert any(row["plan"].startswith(f"{name}/") for row in again["candidates"])
+    with deep.loaded(tmp_path / packs[0]):
+        assert deep.packs_of(result, path) == packs
+        assert deep.packs_of(result, tmp_path / "other" / "tuning.json") == [str(tmp_path / packs[0])]
+    session.save(path, [result], packs)
 
     q, k, v = arrays(rng)
     usual = hattn.attention(q, k, v, causal=True)

@@ -109,5 +109,6 @@ def test_devices_that_are_not_there(path, capsys):
 
 
 def test_what_is_for_the_cpu_alone(opencl, path, capsys):
-    assert tune("--device", "opencl", "--portable") == 1
-    assert "--portable: is for tunings of the CPU" in capsys.readouterr().err
+    for option in ("--portable", "--invariant"):
+        assert tune("--device", "opencl", option) == 1
+        assert f"{option}: is for tunings of the CPU" in capsys.readouterr().err

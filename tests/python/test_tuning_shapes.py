@@ -1,10 +1,11 @@
 """What `hattn tune --shapes` reads, and the grids it measures without."""
 
 import json
+import math
 
 import pytest
 
-from hattn._tuning import shapes
+from hattn._tuning import shape_files, shapes
 
 
 def test_shapes_of_a_config(tmp_path):
@@ -14,26 +15,136 @@ def test_shapes_of_a_config(tmp_path):
             {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 576, "max_position_embeddings": 2048}
         )
     )
-    problems = shapes.read(file)
-    assert {(shape["query_heads"], shape["kv_heads"], shape["key_dim"]) for ((shape,),) in problems} == {(9, 3, 64)}
-    lengths = {(shape["query_length"], shape["kv_length"]) for ((shape,),) in problems}
+    problems = shape_files.read(file)
+    assert {(shape["query_heads"], shape["kv_heads"], shape["key_dim"]) for (shape,), _ in problems} == {(9, 3, 64)}
+    lengths = {(shape["query_length"], shape["kv_length"]) for (shape,), _ in problems}
     assert (1, 2048) in lengths and (512, 2048) in lengths and max(keys for _, keys in lengths) == 2048
 
 
-def test_shapes_of_a_gguf(tmp_path):
+def of_config(tmp_path, **changes):
+    """The problems of a config with some members changed."""
+    config = {"num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 512, "max_position_embeddings": 4096}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**config, **changes}))
+    return shape_files.read(file)
+
+
+def windows_of(problems):
+    """Of decoding, by keys."""
+    shapes_of_decoding = [shape for (shape,), _ in problems if shape["query_length"] == 1]
+    return sorted((shape["kv_length"], shape["window_left"]) for shape in shapes_of_decoding)
+
+
+@pytest.mark.parametrize("context", [100, 2048, 9000, 32768, 131072])
+def test_no_class_of_a_model_comes_twice(tmp_path, context):
+    problems = of_config(tmp_path, max_position_embeddings=context)
+    keys = [shape["kv_length"] for (shape,), _ in problems if shape["query_length"] == 1]
+    assert max(keys) == min(context, 32768)
+    assert len({round(math.log2(count)) for count in keys}) == len(keys)
+
+
+def test_windows_of_a_config(tmp_path):
+    windowed, whole = [(128, -1), (512, 499), (2048, 499), (4096, 499)], [(128, -1), (512, -1), (2048, -1), (4096, -1)]
+    assert windows_of(of_config(tmp_path, sliding_window=500)) == windowed
+    assert windows_of(of_config(tmp_path, sliding_window=500, use_sliding_window=False)) == whole
+    assert windows_of(of_config(tmp_path, sliding_window=None)) == whole
+    both = sorted({*windowed, *whole})
+    layers = ["sliding_attention", "full_attention"]
+    assert windows_of(of_config(tmp_path, sliding_window=500, layer_types=layers)) == both
+    assert windows_of(of_config(tmp_path, sliding_window=500, sliding_window_pattern=6)) == both
+    assert windows_of(of_config(tmp_path, sliding_window=500, layer_types=layers[1:])) == whole
+
+
+def test_a_text_config_may_be_null(tmp_path):
+    assert of_config(tmp_path, text_config=None) == of_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes, pattern",
+    [
+        ({"num_attention_heads": 0}, "num_attention_heads is 0, but must be a whole number from 1 to "),
+        ({"num_attention_heads": 8.5}, "num_attention_heads is 8.5, but must be a whole number"),
+        ({"num_attention_heads": 1000}, "hidden_size / num_attention_heads is 0"),
+        ({"num_key_value_heads": 3}, "has 8 query heads, but must have a multiple of its 3 kv heads"),
+        ({"max_position_embeddings": -5}, "max_position_embeddings is -5"),
+        ({"max_position_embeddings": float("inf")}, "max_position_embeddings is Infinity"),
+        ({"head_dim": "64"}, 'head_dim is "64"'),
+        ({"sliding_window": [1] * 1000}, r"sliding_window is \[1, .{50,60}\.\.\., but"),
+    ],
+)
+def test_bad_configs(tmp_path, changes, pattern):
+    with pytest.raises(ValueError, match=f"config.json: {pattern}"):
+        of_config(tmp_path, **changes)
+
+
+def write_gguf(path, heads=8, kv_heads=2, **numbers):
+    """A model without tensors."""
     gguf = pytest.importorskip("gguf")
-    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
-    writer.add_head_count(8)
-    writer.add_head_count_kv(2)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
     writer.add_embedding_length(512)
     writer.add_context_length(1024)
+    for name, number in numbers.items():
+        writer.add_uint32(f"llama.attention.{name}", number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    problems = shapes.read(tmp_path / "model.gguf")
-    assert {(shape["query_heads"], shape["kv_heads"], shape["key_dim"]) for ((shape,),) in problems} == {(8, 2, 64)}
-    assert max(shape["kv_length"] for ((shape,),) in problems) == 1024
+    return path
+
+
+def heads_of(problems):
+    """Query heads, kv heads and head sizes."""
+    names = ("query_heads", "kv_heads", "key_dim", "value_dim")
+    return {tuple(shape[name] for name in names) for (shape,), _ in problems}
+
+
+def test_shapes_of_a_gguf(tmp_path):
+    problems = shape_files.read(write_gguf(tmp_path / "model.GGUF"))
+    assert heads_of(problems) == {(8, 2, 64, 64)}
+    assert max(shape["kv_length"] for (shape,), _ in problems) == 1024
+    problems = shape_files.read(write_gguf(tmp_path / "model.gguf", key_length=96, value_length=80, sliding_window=256))
+    assert heads_of(problems) == {(8, 2, 96, 80)}
+    assert windows_of(problems) == [(128, -1), (512, -1), (512, 255), (1024, -1), (1024, 255)]
+
+
+def test_layers_of_a_gguf_that_have_no_attention(tmp_path):
+    path = write_gguf(tmp_path / "model.gguf", kv_heads=[0, 2, 0, 4])
+    assert heads_of(shape_files.read(path)) == {(8, 2, 64, 64), (8, 4, 64, 64)}
+    with pytest.raises(ValueError, match="is a model without attention"):
+        shape_files.read(write_gguf(tmp_path / "model.gguf", kv_heads=[0, 0]))
+
+
+def test_damaged_ggufs(tmp_path):
+    path = write_gguf(tmp_path / "model.gguf")
+    content = path.read_bytes()
+    for cut in range(0, len(content.rstrip(b"\0")), 3):
+        path.write_bytes(content[:cut])
+        with pytest.raises(ValueError, match="model.gguf: "):
+            shape_files.read(path)
+    path.write_bytes(b"GGML" + content[4:])
+    with pytest.raises(ValueError, match="model.gguf: is no GGUF model"):
+        shape_files.read(path)
+    with pytest.raises(OSError, match="missing.gguf"):
+        shape_files.read(tmp_path / "missing.gguf")
+
+
+def test_titles_of_shapes_differ():
+    """As far as the shapes do."""
+    shape = {"query_heads": 2, "kv_heads": 1, "query_length": 1, "kv_length": 9, "key_dim": 8}
+    changes = [
+        {},
+        {"value_dim": 16},
+        {"batch": 3},
+        {"causal": False},
+        {"window_left": 4},
+        *({name: True} for name in ("softcap", "bias", "alibi", "mask")),
+        {"dtype": "int8"},
+        {"device": "cuda:1"},
+    ]
+    titles = {shapes.title({**shape, **change}) for change in changes}
+    assert len(titles) == len(changes) and "1 x 9, heads 2/1, size 8" in titles
 
 
 @pytest.mark.parametrize(
@@ -41,19 +152,47 @@ def test_shapes_of_a_gguf(tmp_path):
     [
         ("{}", "num_attention_heads"),
         ("[]", "must be a list of shapes"),
-        ('[{"query_heads": 2}]', r"shapes\[0\] has no whole number query_length"),
+        ('[{"query_heads": 2}]', r"shapes\[0\]: has no query_length"),
         (
             '[{"query_heads": 2, "query_length": 1, "kv_length": 9, "key_dim": 8, "dtype": "float8"}]',
-            r"shapes\[0\]: dtype is float8, but must be one of float32, float16",
+            r"shapes\[0\]: dtype is \"float8\", but must be one of float32, float16",
         ),
         ("nonsense", "is no JSON"),
+        ("[" * 100000, "is no JSON"),
+        ("[3]", r"shapes\[0\]: is 3, but must be an object"),
     ],
 )
 def test_bad_shapes(tmp_path, content, pattern):
     file = tmp_path / "shapes.json"
     file.write_text(content)
     with pytest.raises(ValueError, match=pattern):
-        shapes.read(file)
+        shape_files.read(file)
+
+
+@pytest.mark.parametrize(
+    "name, value, pattern",
+    [
+        ("softcap", 30.0, "softcap is 30.0, but must be true or false"),
+        ("causal", "yes", 'causal is "yes", but must be true or false'),
+        ("mask", None, "mask is null"),
+        ("kv_heads", None, "kv_heads is null, but must be a whole number from 1 to "),
+        ("kv_heads", 3, "query_heads is 4, but must be a multiple of kv_heads, 3"),
+        ("batch", "x" * 1000, r'batch is "x{50,60}\.\.\., but'),
+        ("batch", True, "batch is true"),
+        ("key_dim", 32.5, "key_dim is 32.5"),
+        ("kv_length", 10**30, "kv_length is 10{30}, but"),
+        ("kv_length", 2**31 - 1, "takes .* MiB, but the machine has "),
+        ("window_left", -2, "window_left is -2"),
+        ("windows", 3, '"windows" is unknown; members are query_heads, '),
+        ("device", "cpu", '"device" is unknown'),
+    ],
+)
+def test_bad_members(tmp_path, name, value, pattern):
+    shape = {"query_heads": 4, "query_length": 1, "kv_length": 300, "key_dim": 32}
+    file = tmp_path / "shapes.json"
+    file.write_text(json.dumps([shape, {**shape, "query_heads": 4, "batch": 9, name: value}]))
+    with pytest.raises(ValueError, match=rf"shapes\.json: shapes\[1\]: {pattern}"):
+        shape_files.read(file)
 
 
 def test_the_grid_covers_what_plans_may_ask_for():

@@ -9,24 +9,28 @@ import re
 import statistics
 import sys
 import tempfile
-from typing import List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 from tqdm import tqdm
 
 import hattn
 from hattn import _hattn
-from hattn._tuning import database, deep, report, session, shapes
+from hattn._tuning import database, deep, report, session, shape_files, shapes
 
 INTERRUPTED = 130  # exit status, as shells give it
 
 # That are timed per problem.
 QUICK_CANDIDATES, DEEP_CANDIDATES = 8, 20
 
+MOST_THREADS = 4096
+
+_MOST_SECONDS = 1e9
+
 
 def seconds(text: str) -> float:
     """ "90", "90s", "2m" or "1h" in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
-    if not match or float(match[1]) == 0:
+    if not match or not 0 < float(match[1]) < _MOST_SECONDS:
         raise argparse.ArgumentTypeError(f'is "{text}", but must be a time such as 60s, 5m or 1h')
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
@@ -111,6 +115,8 @@ def _check_device(device: str) -> None:
 def _print_plan(problems: List[shapes.Problem], path: pathlib.Path) -> None:
     for problem in problems:
         print(problem.title)
+        for shape in problem.shapes[1 : problem.asked_for]:
+            print(f"    {shapes.title(shape)}")
     print(f"{len(problems)} problems, to be written to {path}")
 
 
@@ -121,15 +127,23 @@ def _line(result: session.Result) -> str:
     return f"{result['title']}: {best['plan'].split()[0]} {result['entry']['gain']:.2f}x"
 
 
+# Results, and whether Ctrl-C kept them from being more.
+Measured = Tuple[List[session.Result], bool]
+
+
 def _measure(
-    problems: List[shapes.Problem], path: Optional[pathlib.Path], tuner: "_hattn.Tuner", options: session.Options
-) -> Tuple[List[session.Result], bool]:
-    """The results, and whether Ctrl-C kept them from being more."""
+    problems: List[shapes.Problem],
+    tuner: "_hattn.Tuner",
+    options: session.Options,
+    keep: Callable[[session.Result], None],
+) -> Measured:
+    """Measures the problems, and keeps each result as it comes."""
     results: List[session.Result] = []
     interrupted = False
     with tqdm(total=len(problems), unit="problem", file=sys.stderr, dynamic_ncols=True) as bar:
         try:
-            for result in session.run(problems, path, tuner, options):
+            for result in session.run(problems, None, tuner, options):
+                keep(result)
                 results.append(result)
                 bar.write(_line(result), file=sys.stdout)
                 bar.update()
@@ -158,88 +172,154 @@ def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -
     print(f"noise: {100 * (noise - 1):.1f}% (median)\nwritten to {path}")
 
 
+def _measure_usual(
+    problems: List[shapes.Problem], store: session.Store, tuner: "_hattn.Tuner", options: session.Options
+) -> Measured:
+    """With the kernels that the library and loaded packs have."""
+    return _measure(problems, tuner, options, lambda result: store.add([result], deep.packs_of(result, store.path)))
+
+
+def _compile(kernelgen: pathlib.Path, pack: pathlib.Path, names: List[str]) -> None:
+    with tqdm(total=len(names), unit="kernel", file=sys.stderr, dynamic_ncols=True) as bar:
+        for line in deep.compile_pack(kernelgen, pack, names, lambda done: bar.update(done - bar.n)):
+            bar.write(line, file=sys.stdout)
+        bar.update(len(names) - bar.n)
+
+
 def _measure_deep(
-    problems: List[shapes.Problem], path: pathlib.Path, arguments: argparse.Namespace, options: session.Options
-) -> Tuple[List[session.Result], bool]:
-    """Likewise, with kernels that are compiled for it."""
+    problems: List[shapes.Problem], store: session.Store, arguments: argparse.Namespace, options: session.Options
+) -> Measured:
+    """With kernels that are compiled for it. Results that chose one wait until its pack is there."""
     device = arguments.device
-    stored = [problem.title for problem in problems if problem.shapes[0].get("dtype", "float32") != "float32"]
-    if stored and device == "cpu":
-        raise ValueError(f"--deep: compiles kernels for float32 alone, but there is {stored[0]}")
     kernelgen = deep.find_kernelgen()
     names = deep.candidate_names(kernelgen, device, problems)
     if not names:
         raise ValueError("--deep: the library has all the kernels there are for these problems")
-    with tempfile.TemporaryDirectory() as folder:
+    waiting: List[session.Result] = []
+
+    def keep(result: session.Result) -> None:
+        if deep.chosen([result], names):
+            waiting.append(result)
+        else:
+            store.add([result], deep.packs_of(result, store.path))
+
+    with tempfile.TemporaryDirectory(prefix="hattn-deep-") as folder:
         pack = pathlib.Path(folder, "candidates.so")
         print(f"compiling {len(names)} kernels", flush=True)
-        for line in deep.compile_pack(kernelgen, pack, names):
-            print(line)
+        _compile(kernelgen, pack, names)
         with deep.loaded(pack):
-            results, interrupted = _measure(problems, None, _hattn.Tuner(arguments.threads), options)
-        winners = deep.winners(results, names, device)
+            results, interrupted = _measure(problems, _tuner(arguments.threads), options, keep)
+    if waiting:
+        winners = deep.winners(waiting, names, device)
         print(f"compiling {len(winners)} winners, with and without hooks", flush=True)
-        session.save(path, results, deep.keep(kernelgen, path, winners))
+        store.add(waiting, deep.keep(kernelgen, store.path, winners))
     return results, interrupted
 
 
 def _measure_with(
-    pack: pathlib.Path, problems: List[shapes.Problem], path: pathlib.Path, threads: int, options: session.Options
-) -> Tuple[List[session.Result], bool]:
-    """Likewise, with kernels that were compiled elsewhere."""
-    with deep.loaded(pack):
-        results, interrupted = _measure(problems, None, _hattn.Tuner(threads), options)
-        has_winners = bool(deep.chosen(results, deep.names_in(pack)))
-    session.save(path, results, deep.keep_file(pack, path) if has_winners else [])
-    return results, interrupted
+    pack: pathlib.Path,
+    problems: List[shapes.Problem],
+    store: session.Store,
+    tuner: "_hattn.Tuner",
+    options: session.Options,
+) -> Measured:
+    """With those of a pack that was compiled elsewhere as well, which is copied when one of them wins."""
+    names = deep.names_in(pack)
+
+    def keep(result: session.Result) -> None:
+        packs = [pathlib.Path(store.path.parent, name) for name in deep.packs_of(result, store.path)]
+        others = [str(other) for other in packs if not (other.exists() and other.samefile(pack))]
+        copied = deep.keep_file(pack, store.path) if deep.chosen([result], names) else []
+        store.add([result], [*copied, *others])
+
+    return _measure(problems, tuner, options, keep)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs `hattn tune`; returns the exit status."""
-    if arguments.threads < 0:
-        raise ValueError(f"--threads: is {arguments.threads}, but must not be negative")
+def _tuner(threads: int) -> "_hattn.Tuner":
+    try:
+        return _hattn.Tuner(threads)
+    except RuntimeError as error:
+        raise ValueError(f"--threads: is {threads}, but this machine has no such number: {error}") from error
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises ValueError or OSError for what is wrong before anything is measured, and anything forgotten."""
+    if not 0 <= arguments.threads <= MOST_THREADS:
+        raise ValueError(f"--threads: is {arguments.threads}, but must be from 0 to {MOST_THREADS}")
     _check_device(arguments.device)
-    if arguments.portable and arguments.device != "cpu":
-        raise ValueError(f"--portable: is for tunings of the CPU, but --device is {arguments.device}")
+    for name in ("portable", "invariant"):
+        if getattr(arguments, name) and arguments.device != "cpu":
+            raise ValueError(f"--{name}: is for tunings of the CPU, but --device is {arguments.device}")
     if arguments.deep and arguments.kernels is not None:
         raise ValueError("--deep, --kernels: exclude each other")
-    if arguments.kernels is not None:
-        deep.check_pack(arguments.kernels)
     if arguments.resume and arguments.force:
         raise ValueError("--resume, --force: exclude each other")
-    path: Optional[pathlib.Path] = arguments.output
-    path = database.default_path() if path is None else path
+    if arguments.kernels is not None:
+        deep.check_pack(arguments.kernels)
+    database.check_usual(arguments.usual)
+    if arguments.report is not None:
+        report.check_target(arguments.report)
+
+
+def _problems(arguments: argparse.Namespace) -> List[shapes.Problem]:
+    """What is asked for."""
     problems = shapes.everything() if arguments.all else shapes.quick()
     if arguments.shapes is not None:
-        problems = shapes.read(arguments.shapes)
+        problems = shape_files.read(arguments.shapes)
     problems = shapes.with_dtypes(problems, dict.fromkeys(arguments.dtype or [shapes.DTYPES[0]]))
-    problems = shapes.on_device(problems, arguments.device)
-    if arguments.dry_run:
-        _print_plan(problems, path)
-        return 0
-    tuner = _hattn.Tuner(arguments.threads)
-    if arguments.force:
-        database.clear(path)
-        session.results_path(path).unlink(missing_ok=True)
-    if arguments.resume:
-        problems = session.remaining(problems, path, tuner)
+    stored = [problem.title for problem in problems if problem.shapes[0].get("dtype", "float32") != "float32"]
+    if arguments.deep and stored and arguments.device == "cpu":
+        raise ValueError(f"--deep: compiles kernels for float32 alone, but there is {stored[0]}")
+    return shapes.on_device(problems, arguments.device)
+
+
+def _packs(arguments: argparse.Namespace, path: pathlib.Path) -> List[pathlib.Path]:
+    """Whose kernels take part beside the library's: what won before would else be lost. Deep compiles them again."""
+    packs = [] if arguments.force or arguments.deep else deep.usable(database.named_packs(path))
+    return packs if arguments.kernels is None else [*packs, arguments.kernels]
+
+
+def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shapes.Problem]) -> int:
+    """Measures what is asked for; returns the exit status."""
+    tries_more = arguments.deep or arguments.kernels is not None
     options = session.Options(
         seconds=arguments.budget,
         invariant=arguments.invariant,
         usual=arguments.usual,
         portable=arguments.portable,
-        most_candidates=DEEP_CANDIDATES if arguments.deep or arguments.kernels is not None else QUICK_CANDIDATES,
+        most_candidates=DEEP_CANDIDATES if tries_more else QUICK_CANDIDATES,
+        deep=tries_more,
     )
+    tuner = _tuner(arguments.threads)
+    if arguments.shapes is not None:
+        problems = session.grouped(problems, tuner)
+    if arguments.resume:
+        problems = session.remaining(problems, path, tuner, options)
+    if arguments.dry_run:
+        _print_plan(problems, path)
+        return 0
+    store = session.Store(path, arguments.force)
     if arguments.deep:
-        results, interrupted = _measure_deep(problems, path, arguments, options)
+        results, interrupted = _measure_deep(problems, store, arguments, options)
     elif arguments.kernels is not None:
-        results, interrupted = _measure_with(arguments.kernels, problems, path, arguments.threads, options)
+        results, interrupted = _measure_with(arguments.kernels, problems, store, tuner, options)
     else:
-        results, interrupted = _measure(problems, path, tuner, options)
-    if arguments.portable:
+        results, interrupted = _measure_usual(problems, store, tuner, options)
+    if arguments.portable and results:
         database.compact(path)
     _summarise(results, len(problems), path)
-    if arguments.report is not None:
+    if arguments.report is not None and (results or not interrupted):
         report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))
         print(f"report: {arguments.report}")
     return INTERRUPTED if interrupted else 0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs `hattn tune`; returns the exit status."""
+    _check(arguments)
+    path: Optional[pathlib.Path] = arguments.output
+    path = database.default_path() if path is None else path
+    database.why_not_used(path)  # which is an error if it cannot be read
+    problems = _problems(arguments)
+    with deep.loaded(*_packs(arguments, path)):
+        return _tune(arguments, path, problems)

@@ -9,9 +9,11 @@ import json
 import os
 import pathlib
 import tempfile
+import warnings
 from typing import Any, Dict, Iterable, Iterator, List
 
 import hattn
+from hattn import _hattn
 
 VERSION = 1
 
@@ -21,8 +23,10 @@ Entry = Dict[str, Any]
 def default_path() -> pathlib.Path:
     """The file that processes of this user read, as the library sees it."""
     path = hattn.info()["tuning_database"]["path"]
-    if not path:
+    if not path and os.environ.get("HATTN_TUNING"):
         raise ValueError("HATTN_TUNING: names no file; unset it, or give --output")
+    if not path:
+        raise ValueError("HOME: is not set, nor are XDG_CACHE_HOME and HATTN_TUNING; give --output")
     return pathlib.Path(path)
 
 
@@ -33,26 +37,66 @@ def stamp() -> Dict[str, Any]:
     return current
 
 
+def class_text(problem_class: Dict[str, Any]) -> str:
+    """A text that two classes share exactly if they are the same to the library."""
+    known = dict(problem_class)
+    # OpenCL calls a CPU's memory what the machine has at the moment; see is_same_device() in runtime/tuning.cpp.
+    if known["target"] == "opencl" and "device" in known:
+        known["device"] = {name: value for name, value in known["device"].items() if name != "memory_bytes"}
+    return json.dumps(known, sort_keys=True)
+
+
 def class_key(entry: Entry) -> str:
     """A text that two entries share exactly if they are of one class."""
-    return json.dumps(entry["class"], sort_keys=True)
+    return class_text(entry["class"])
 
 
 def _document(entries: List[Entry], packs: List[str]) -> Dict[str, Any]:
     return {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "packs": packs, "entries": entries}
 
 
-def _read(path: pathlib.Path) -> Dict[str, Any]:
-    """The file's content; one without entries if it is missing, damaged or of another machine."""
+def why_not_used(path: pathlib.Path) -> str:
+    """Empty if the library takes the file or there is none, else why it ignores it.
+
+    Raises:
+        OSError: there is something that cannot be read.
+    """
+    # With its folder, so that it is no word that stands for something else.
+    found: Dict[str, Any] = json.loads(_hattn.tuning_database(os.path.abspath(path)))
+    if found["state"] == "unreadable":
+        raise OSError(f"{path}: cannot be read: {found['why_ignored']}")
+    return str(found["why_ignored"])
+
+
+def check_usual(name: str) -> None:
+    """Raises ValueError if `--usual` names neither tunings of the library nor a file that it takes."""
+    path = pathlib.Path(name)
+    if name in ("none", "rule"):
+        return
+    if not path.exists():
+        raise ValueError(f"--usual: {name} does not exist")
+    why = why_not_used(path)
+    if why:
+        raise ValueError(f"--usual: {name} is ignored: {why}")
+
+
+def _content(path: pathlib.Path) -> Dict[str, Any]:
+    """Of a file that the library takes, if it is there.
+
+    Raises:
+        ValueError: it has a member that the library knows nothing of, and that Python does not read.
+    """
     try:
-        document: Dict[str, Any] = json.loads(path.read_text())
-        if (document["format"], document["version"], document["stamp"]) == ("hattn-tuning", VERSION, stamp()):
-            for entry in document["entries"]:
-                class_key(entry)
-            return {"packs": [], **document}
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return _document([], [])
+        return {"packs": [], **json.loads(path.read_text(encoding="utf-8"))}
+    except FileNotFoundError:
+        return _document([], [])
+    except RecursionError:
+        raise ValueError(f"{path}: is nested too deeply; remove it") from None
+
+
+def _read(path: pathlib.Path) -> Dict[str, Any]:
+    """The file's content; one without entries if it is missing or the library ignores it."""
+    return _document([], []) if why_not_used(path) else _content(path)
 
 
 def read(path: pathlib.Path) -> List[Entry]:
@@ -61,8 +105,14 @@ def read(path: pathlib.Path) -> List[Entry]:
     return entries
 
 
+def named_packs(path: pathlib.Path) -> List[pathlib.Path]:
+    """The kernel packs that the file names and that are there."""
+    found = (path.parent / name for name in _read(path)["packs"])
+    return [pack for pack in found if pack.is_file()]
+
+
 @contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[None]:
+def locked(path: pathlib.Path) -> Iterator[None]:
     """Alone with the file, among processes that ask. The lock is a file of its own, for the other one is replaced."""
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -78,7 +128,9 @@ def _text(document: Dict[str, Any]) -> str:
 
 def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
     """Readers see the old file or the new one, whole, whatever happens."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
         try:
             file.write(_text(document))
             file.flush()
@@ -90,18 +142,23 @@ def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
             raise
 
 
-def merge(path: pathlib.Path, entries: Iterable[Entry], packs: Iterable[str] = ()) -> None:
+def merge(path: pathlib.Path, entries: Iterable[Entry], packs: Iterable[str] = (), forget: bool = False) -> None:
     """Adds entries to the file, in place of those of the same classes. Concurrent callers lose nothing.
 
     Args:
-        packs: names of kernel packs in the file's folder, of whose kernels entries may have the tiles.
+        packs: of whose kernels entries may have the tiles: names in the file's folder, or paths.
+        forget: whether all that the file has goes. Else one that the library ignores is renamed, with a warning.
 
     Raises:
-        OSError: the file or its folder cannot be written.
+        OSError: the file or its folder cannot be read or written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
-        before = _read(path)
+    with locked(path):
+        why = why_not_used(path)
+        if why and not forget:
+            os.replace(path, f"{path}.damaged")
+            warnings.warn(f"{path}: was ignored: {why}; it is {path}.damaged now", RuntimeWarning, stacklevel=2)
+        before = _document([], []) if why or forget else _content(path)
         merged = {class_key(entry): entry for entry in before["entries"]}
         merged.update((class_key(entry), entry) for entry in entries)
         in_order = [merged[key] for key in sorted(merged)]
@@ -117,7 +174,7 @@ def _is_near(entry: Entry, other: Entry) -> bool:
 def compact(path: pathlib.Path) -> None:
     """Removes entries without a choice, but for one per family and those that keep others from deciding."""
     families: Dict[str, List[Entry]] = {}
-    with _locked(path):
+    with locked(path):
         for entry in _read(path)["entries"]:
             family = {name: value for name, value in entry["class"].items() if name not in ("rows", "keys")}
             families.setdefault(json.dumps(family, sort_keys=True), []).append(entry)
@@ -136,10 +193,3 @@ def compact(path: pathlib.Path) -> None:
             needed = [entry for entry in entries if any(_is_near(entry, other) for other in chosen)]
             kept += needed or entries[:1]
         _write(path, _document(kept, _read(path)["packs"]))
-
-
-def clear(path: pathlib.Path) -> None:
-    """Removes all entries."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
-        _write(path, _document([], []))

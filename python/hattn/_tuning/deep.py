@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import hattn
 from hattn._tuning.session import Result
@@ -121,24 +121,56 @@ def candidate_names(
     return [name for name in names if name not in known]
 
 
-def compile_pack(kernelgen: pathlib.Path, path: pathlib.Path, names: List[str]) -> List[str]:
-    """Writes a pack with the kernels; returns a line for each that does not compile, and is not in it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(names))
-        file.flush()
-        return _run(kernelgen, "try-pack", path, f"@{file.name}").splitlines()
+def compile_pack(
+    kernelgen: pathlib.Path, path: pathlib.Path, names: List[str], progress: Callable[[int], None] = lambda _: None
+) -> List[str]:
+    """Writes a pack with the kernels; returns a line for each that does not compile, and is not in it.
+
+    Args:
+        progress: told from time to time how many are compiled.
+    """
+    # Where the generator has its files too, so that none stay whatever ends it.
+    with tempfile.TemporaryDirectory(prefix="hattn-pack-") as folder:
+        listed = pathlib.Path(folder, "names.txt")
+        listed.write_text("\n".join(names))
+        process = subprocess.Popen(
+            [kernelgen, "try-pack", path, f"@{listed}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": folder},
+        )
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    output, errors = process.communicate(timeout=0.5)
+                    break
+                progress(min(len(list(pathlib.Path(folder).glob("*/*.o"))), len(names)))
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode != 0:
+        raise ValueError(f"--deep: {kernelgen.name} try-pack: {errors.strip() or process.returncode}")
+    return output.splitlines()
 
 
 @contextlib.contextmanager
-def loaded(path: pathlib.Path) -> Iterator[None]:
-    """Contexts that are made meanwhile have the pack's kernels."""
+def loaded(*paths: pathlib.Path) -> Iterator[None]:
+    """Contexts that are made meanwhile have the packs' kernels.
+
+    Raises:
+        ValueError: $HATTN_PACKS cannot name one of them.
+    """
     before = os.environ.get("HATTN_PACKS")
-    os.environ["HATTN_PACKS"] = f"{before}:{path}" if before else str(path)
+    if any(":" in str(path) for path in paths):
+        raise ValueError(f"{paths[0]}: has a colon, which separates packs in $HATTN_PACKS; rename it")
+    if paths:
+        os.environ["HATTN_PACKS"] = ":".join([*([before] if before else []), *map(str, paths)])
     try:
         yield
     finally:
         if before is None:
-            del os.environ["HATTN_PACKS"]
+            os.environ.pop("HATTN_PACKS", None)
         else:
             os.environ["HATTN_PACKS"] = before
 
@@ -190,11 +222,31 @@ def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str]) -> L
 
 def check_pack(pack: pathlib.Path) -> None:
     """Raises ValueError if the library cannot load it."""
-    with loaded(pack):
-        try:
+    try:
+        with loaded(pack):
             hattn.info()
-        except (RuntimeError, ValueError) as error:
-            raise ValueError(f"--kernels: {error}") from error
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"--kernels: {error}") from error
+
+
+def usable(packs: Iterable[pathlib.Path]) -> List[pathlib.Path]:
+    """Those that the library can load."""
+    found = []
+    for pack in packs:
+        with contextlib.suppress(ValueError):
+            check_pack(pack)
+            found.append(pack)
+    return found
+
+
+def packs_of(result: Result, database: pathlib.Path) -> List[str]:
+    """The loaded packs whose kernels were chosen, as a database names them: by name if they are beside it."""
+    info = hattn.info()
+    kernels = [*info["kernels"], *(kernel for device in info["devices"] for kernel in device["kernels"])]
+    origins = {kernel["name"]: kernel["pack"] for kernel in kernels if kernel["pack"] is not None}
+    paths = {pathlib.Path(os.path.abspath(origins[name])) for name in chosen([result], list(origins))}
+    beside = pathlib.Path(os.path.abspath(database)).parent
+    return sorted(path.name if path.parent == beside else str(path) for path in paths)
 
 
 def names_in(pack: pathlib.Path) -> List[str]:

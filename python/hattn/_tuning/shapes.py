@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import pathlib
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 Shape = Dict[str, Any]
+
+
+def title(shape: Shape) -> str:
+    """A line for people, which shapes that differ do not share."""
+    key_dim, dtype, device = shape["key_dim"], shape.get("dtype", "float32"), shape.get("device", "cpu")
+    value_dim, window, batch = shape.get("value_dim", key_dim), shape.get("window_left", -1), shape.get("batch", 1)
+    parts = [
+        f"{shape['query_length']} x {shape['kv_length']}",
+        f"heads {shape['query_heads']}/{shape['kv_heads']}",
+        f"size {key_dim}" + ("" if value_dim == key_dim else f"/{value_dim}"),
+        "" if dtype == "float32" else dtype,
+        "" if batch == 1 else f"batch {batch}",
+        "" if shape.get("causal", True) else "not causal",
+        "" if window < 0 else f"window {window}",
+        *(hook for hook in ("softcap", "bias", "alibi", "mask") if shape.get(hook, False)),
+        "" if device == "cpu" else device,
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 class Problem(NamedTuple):
     """Shapes of one class, which get one choice together."""
 
     shapes: List[Shape]
+    asked_for: int = 1  # of them; others are there so that a winner does not just happen to fit one
 
     @property
     def title(self) -> str:
         """A line for people."""
-        shape = self.shapes[0]
-        dtype, device = shape.get("dtype", "float32"), shape.get("device", "cpu")
-        return (
-            f"{shape['query_length']} x {shape['kv_length']}, heads {shape['query_heads']}/{shape['kv_heads']}, "
-            f"size {shape['key_dim']}"
-            + ("" if dtype == "float32" else f", {dtype}")
-            + ("" if device == "cpu" else f", {device}")
-        )
+        more = self.asked_for - 1
+        return title(self.shapes[0]) + (f" and {more} more of its class" if more else "")
 
 
 # Of keys and values. Queries and outputs are tuned with the same, or with float32 where it is quantised.
@@ -43,11 +54,18 @@ ALL_HEADS = tuple((size, group) for size in (64, 128) for group in (1, 2, 4, 8))
 # Multiply-adds of both products, without skipping, beyond which a problem takes too long to be measured often.
 MOST_WORK = 2.5e9
 
+_LONG_WORK = 3e8  # multiply-adds, likewise
+
 
 def work(shape: Shape) -> float:
     """Multiply-adds of both products, without any skipping."""
     pairs = shape["query_heads"] * shape["query_length"] * shape["kv_length"]
     return float(shape.get("batch", 1) * pairs * (shape["key_dim"] + shape.get("value_dim", shape["key_dim"])))
+
+
+def is_long(shape: Shape) -> bool:
+    """Whether a problem takes so long that fewer candidates are tried on it, and on it alone."""
+    return work(shape) > _LONG_WORK
 
 
 def _variant(shape: Shape) -> Shape:
@@ -73,7 +91,7 @@ def _problem(rows: int, keys: int, size: int, group: int) -> Problem:
         "key_dim": size,
         "causal": True,
     }
-    return Problem([shape, _variant(shape)])
+    return Problem([shape] if is_long(shape) else [shape, _variant(shape)])
 
 
 def grid(
@@ -101,26 +119,6 @@ def everything() -> List[Problem]:
     return grid(ALL_ROWS, ALL_KEYS, ALL_HEADS)
 
 
-def of_model(query_heads: int, kv_heads: int, head_dim: int, context: int, window: int = -1) -> List[Problem]:
-    """Decoding, drafted tokens and prompts of a model, at lengths up to its context."""
-    problems = []
-    keys = [count for count in (128, 512, 2048, 8192, 32768) if count < context] + [min(context, 32768)]
-    for rows in (1, 512, 4, 64):
-        for count in keys:
-            shape = {
-                "query_heads": query_heads,
-                "kv_heads": kv_heads,
-                "query_length": rows,
-                "kv_length": count,
-                "key_dim": head_dim,
-                "causal": True,
-                "window_left": window,
-            }
-            if rows <= count and work(shape) <= 8 * MOST_WORK:
-                problems.append(Problem([shape]))
-    return problems
-
-
 def with_dtypes(problems: Iterable[Problem], dtypes: Iterable[str]) -> List[Problem]:
     """Each problem in each of the types, one after the other; those that have one keep it."""
     dtypes = list(dtypes)
@@ -134,75 +132,3 @@ def with_dtypes(problems: Iterable[Problem], dtypes: Iterable[str]) -> List[Prob
 def on_device(problems: Iterable[Problem], device: str) -> List[Problem]:
     """The problems on a device: "cpu", "opencl", "cuda" or "cuda:1"."""
     return [Problem([{**shape, "device": device} for shape in problem.shapes]) for problem in problems]
-
-
-def _of_config(path: pathlib.Path, config: Dict[str, Any]) -> List[Problem]:
-    """A Hugging Face config.json. Models of text and images keep the language model's numbers under text_config."""
-    config = config.get("text_config", config)
-    try:
-        heads = int(config["num_attention_heads"])
-        head_dim = int(config.get("head_dim") or config["hidden_size"] // heads)
-        context = int(config["max_position_embeddings"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path}: is no model's config.json, {error} is missing") from None
-    return of_model(heads, int(config.get("num_key_value_heads") or heads), head_dim, context)
-
-
-def _of_gguf(path: pathlib.Path) -> List[Problem]:
-    try:
-        import gguf
-    except ImportError:
-        raise ValueError(f"{path}: needs the package gguf: pip install 'hattn[tune]'") from None
-    reader = gguf.GGUFReader(path)
-
-    def field(name: str) -> Any:
-        found = reader.get_field(name)
-        if found is None:
-            raise ValueError(f"{path}: has no {name}")
-        return found.parts[found.data[0]]
-
-    architecture = bytes(field("general.architecture")).decode()
-
-    def number(name: str, otherwise: int = 0) -> int:
-        key = f"{architecture}.{name}"
-        return otherwise if otherwise and reader.get_field(key) is None else int(field(key)[0])
-
-    heads = number("attention.head_count")
-    return of_model(
-        heads,
-        number("attention.head_count_kv", heads),
-        number("attention.key_length", number("embedding_length") // heads),
-        number("context_length"),
-    )
-
-
-def _of_list(path: pathlib.Path, shapes: List[Any]) -> List[Problem]:
-    for at, shape in enumerate(shapes):
-        needed = ("query_heads", "query_length", "kv_length", "key_dim")
-        missing = [name for name in needed if not isinstance(shape, dict) or not isinstance(shape.get(name), int)]
-        if missing:
-            raise ValueError(f"{path}: shapes[{at}] has no whole number {', '.join(missing)}")
-        if shape.get("dtype", DTYPES[0]) not in DTYPES:
-            raise ValueError(f"{path}: shapes[{at}]: dtype is {shape['dtype']}, but must be one of {', '.join(DTYPES)}")
-    return [Problem([{"kv_heads": shape["query_heads"], **shape}]) for shape in shapes]
-
-
-def read(path: pathlib.Path) -> List[Problem]:
-    """The problems of a file: a JSON list of shapes, a model's config.json, or a GGUF model.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or is none of these.
-    """
-    if path.suffix == ".gguf":
-        return _of_gguf(path)
-    try:
-        content = json.loads(path.read_text())
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: is neither JSON nor a .gguf file") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: is no JSON ({error})") from None
-    if isinstance(content, list) and content:
-        return _of_list(path, content)
-    if isinstance(content, dict):
-        return _of_config(path, content)
-    raise ValueError(f"{path}: must be a list of shapes or a model's config.json")
