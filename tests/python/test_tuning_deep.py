@@ -97,6 +97,26 @@ def test_the_command(kernelgen, tmp_path, monkeypatch, capsys):
     assert len(database.read(path)) == 1
 
 
+def test_ctrl_c_keeps_what_is_measured(kernelgen, tmp_path, monkeypatch, capsys):
+    """What no compiled kernel won is there already, and what one won is compiled."""
+    names = [name for name in deep.candidate_names(kernelgen) if name.startswith("naive")][:1]
+    monkeypatch.setattr(deep, "candidate_names", lambda *_: names)
+    run = session.run
+
+    def interrupted(*arguments):
+        yield next(run(*arguments))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "run", interrupted)
+    (tmp_path / "shapes.json").write_text(json.dumps([SHAPE, {**SHAPE, "key_dim": 64}]))
+    path = tmp_path / "tuning.json"
+    arguments = ["--deep", "--threads", "1", "--budget", "0.3s", "--shapes", tmp_path / "shapes.json", "--output", path]
+    assert cli.main(["tune", *map(str, arguments)]) == command.INTERRUPTED
+    assert "1 of 2 problems measured" in capsys.readouterr().out
+    (entry,) = database.read(path)
+    assert entry["deep"] is True
+
+
 def test_without_a_generator(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("HATTN_KERNELGEN", str(tmp_path / "none"))
     assert cli.main(["tune", "--deep", "--output", str(tmp_path / "tuning.json")]) == 1

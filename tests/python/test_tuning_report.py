@@ -23,6 +23,7 @@ def page(tmp_path_factory):
     """A report on a few problems that take no time."""
     tuner = _hattn.Tuner(1)
     problems = shapes.grid((1, 16), (32, 64), ((32, 1), (64, 2)))
+    problems.append(shapes.Problem([{**problems[0].shapes[0], "mask": True}]))
     options = session.Options(seconds=0.8)
     results = list(session.run(problems, None, tuner, options))
     assert len(results) >= 4
@@ -41,6 +42,10 @@ def test_is_self_contained(page):
 def test_charts_are_well_formed(page):
     for svg in re.findall(r"<svg.*?</svg>", page.read_text(), flags=re.DOTALL):
         assert len(list(ElementTree.fromstring(svg).iter())) > 50
+
+
+def test_maps_are_by_hooks(page):
+    assert len(re.findall(r"1 query heads per kv head, mask", page.read_text())) == 2
 
 
 def test_needs_results(tmp_path):

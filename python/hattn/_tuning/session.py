@@ -49,7 +49,7 @@ def read_results(path: pathlib.Path) -> List[Result]:
             record = json.loads(line)
             if record["stamp"] == stamp:
                 results[database.class_key(record["result"]["entry"])] = record["result"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue  # the last line of a process that was killed
     return list(results.values())
 
