@@ -52,9 +52,13 @@ def held_out_shapes(dtype):
 
 
 def tune(path, tuner, dtype, seconds, **options):
-    """Tunes into `path`, and returns the results."""
+    """Tunes into `path`, and returns the results. Raises ValueError if a problem cannot be measured."""
     problems = shapes.with_dtypes(shapes.quick(), [dtype])
-    return list(session.run(problems, path, tuner, session.Options(seconds=seconds, **options)))
+    results = list(session.run(problems, path, tuner, session.Options(seconds=seconds, **options)))
+    for result in results:
+        if isinstance(result, session.Failure):
+            raise ValueError(result.why)
+    return results
 
 
 def tune_deep(path, build, seconds, threads):

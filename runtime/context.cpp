@@ -31,17 +31,17 @@ int run_halide_task(void *, int index, uint8_t *loop) {
 }
 
 // A child of fork() has none of the pool's threads, and nobody who would open the locks that they held.
-std::atomic<bool> lost_thread_pool = false;
+std::atomic<bool> has_thread_pool = false, lost_thread_pool = false;
+[[maybe_unused]] const int kForkHandler =
+    pthread_atfork(nullptr, nullptr, [] { lost_thread_pool = has_thread_pool.load(); });
 
 // The pool is shared by all contexts, so it only grows.
 void grow_thread_pool(int32_t threads) {
     static std::mutex mutex;
     static int32_t size = 0;
+    has_thread_pool = true;
     const std::lock_guard<std::mutex> lock(mutex);
     if (threads > size) {
-        if (size == 0) {
-            pthread_atfork(nullptr, nullptr, [] { lost_thread_pool = true; });
-        }
         size = threads;
         halide_set_num_threads(size);
     }

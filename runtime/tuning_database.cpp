@@ -1,5 +1,6 @@
 #include "tuning_database.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -60,13 +61,14 @@ bool read_text(TuningDatabase &database, std::string &text) {
     if (!file) {
         return fails(TuningState::kUnreadable, std::strerror(errno));
     }
-    if (file.tellg() > kMostBytes) {
+    const std::streamoff bytes = file.tellg();
+    if (bytes > kMostBytes) {
         return fails(TuningState::kIgnored, "it has more than 16 MiB");
     }
-    text.resize(static_cast<size_t>(file.tellg()));
+    text.resize(static_cast<size_t>(std::max<std::streamoff>(bytes, 0)));
     file.seekg(0);
-    return file.read(text.data(), static_cast<std::streamsize>(text.size())) ||
-           fails(TuningState::kUnreadable, std::strerror(errno));
+    return (bytes >= 0 && file.read(text.data(), bytes)) ||
+           fails(TuningState::kUnreadable, "it ends before its " + std::to_string(bytes) + " bytes");
 }
 
 void read(TuningDatabase &database) {

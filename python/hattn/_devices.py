@@ -178,7 +178,8 @@ def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_
     for name, array in zip(operands, given):
         if array is not None:
             setattr(problem, name, _InStream(array, stream))
-    plan: Dict[str, Any] = json.loads(_hattn.explain(queries, keys, values, None, problem))
+    taken = None if out is None else _InStream(out, stream)
+    plan: Dict[str, Any] = json.loads(_hattn.explain(queries, keys, values, taken, problem))
     streams = _Streams.of(q, given_stream) if problem.device == _hattn.Device.cuda else None
     heads, rows = (2, 1) if problem.layout == _hattn.Layout.bshd else (1, 2)
     with streams.allocating() if streams else contextlib.nullcontext():

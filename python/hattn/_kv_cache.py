@@ -124,13 +124,10 @@ class KVCache:
         """
         if length is not None and _options.integer("length", length, 64) < 0:
             raise ValueError(f"length: is {length}, but must be at least 0")  # the library would take -1 for "all"
+        source, target = _options.integer("source", source, 64), _options.integer("target", target, 64)
         if source == target:
             raise ValueError(f"target: is {target}, but must differ from source")
-        self._cache.fork(
-            _options.integer("source", source, 64),
-            _options.integer("target", target, 64),
-            -1 if length is None else length,
-        )
+        self._cache.fork(source, target, -1 if length is None else length)
 
     @property
     def lengths(self) -> np.ndarray:

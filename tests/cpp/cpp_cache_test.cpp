@@ -1,5 +1,6 @@
 // The KV cache and RoPE through hattn.hpp: what it forwards, and what it throws.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
@@ -106,10 +107,11 @@ TEST_F(CppCache, RefusalsAreErrors) {
 }
 
 TEST(CppContext, SaysWhatIsWrongWithItsTunings) {
-    EXPECT_EQ(hattn::Context().warning(), "");
-    const std::string path = testing::TempDir() + "no_database.json";
-    std::ofstream(path) << "{";
     hattn::ContextDesc desc;
+    desc.tuning_database = "none";
+    EXPECT_EQ(hattn::Context(desc).warning(), "");
+    const std::string path = testing::TempDir() + "no_database_" + std::to_string(getpid()) + ".json";
+    std::ofstream(path) << "{";
     desc.tuning_database = path.c_str();
     const std::string warning = hattn::Context(desc).warning();
     EXPECT_NE(warning.find(path), std::string::npos) << warning;

@@ -373,6 +373,7 @@ TEST(TuningFile, MissingIsNoCauseForAWarning) {
 TEST(TuningFile, WhatCannotBeReadIsNotMissing) {
     const test::TuningFile file(std::string("{}"));
     const std::string loop = file.path() + ".loop";
+    std::filesystem::remove(loop);
     std::filesystem::create_symlink(loop, loop);
     const std::string folder = std::filesystem::path(file.path()).parent_path();
     for (const std::string &path : {loop, folder}) {

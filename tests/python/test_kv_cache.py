@@ -280,3 +280,10 @@ def test_ring_as_long_as_the_window(algorithm, window, query_heads, more):
     q = rng.standard_normal((1, query_heads, 1, 16), np.float32)
     out = cache.attend(q, causal=True, window=(window - 1, -1), algorithm=algorithm)
     assert_close(out, oracle.attention(q, k, v, causal=True, window=(window - 1, -1)).out)
+
+
+def test_forks_are_of_integers():
+    cache = hattn.KVCache(2, 1, 4, 8)
+    for source, target, name in (("a", "a", "source"), (0, 1.0, "target"), (True, True, "source")):
+        with pytest.raises(TypeError, match=f"{name}: expected an integer, got {type(source if name == 'source' else target).__name__}"):
+            cache.fork(source, target)

@@ -184,10 +184,21 @@ def test_merging_replaces_entries_of_a_class_and_foreign_files(path):
     document["stamp"]["cpu"] = "Z80"
     path.write_text(json.dumps(document))
     assert database.read(path) == []
-    with pytest.warns(RuntimeWarning, match='was ignored: it was made for cpu "Z80", .* it is .*.damaged now'):
+    with pytest.warns(RuntimeWarning, match='was ignored: it was made for cpu "Z80", .* it is .*.ignored now'):
         database.merge(path, [stays(3)])
     assert keys_of(path) == keys(3)
-    assert json.loads(path.with_name("tuning.json.damaged").read_text()) == document
+    assert json.loads(path.with_name("tuning.json.ignored").read_text()) == document
+
+
+def test_what_is_set_aside_stays(path):
+    """A second file has another name; and what is new is there before anybody is warned."""
+    for name in ("tuning.json.ignored", "tuning.json.ignored1"):
+        path.write_text(name)
+        with warnings.catch_warnings(), pytest.raises(RuntimeWarning, match=name):
+            warnings.simplefilter("error")
+            database.merge(path, [stays(3)])
+        assert path.with_name(name).read_text() == name
+        assert keys_of(path) == keys(3)
 
 
 def test_compacting_keeps_every_decision(path):
@@ -305,7 +316,7 @@ def test_force_forgets_nothing_before_there_are_results(path, tmp_path, monkeypa
         ("--usual", tmp_path / "missing.json"),
     ):
         assert tune("--force", *arguments) == 1
-        assert capsys.readouterr().err.splitlines()[-1].startswith("hattn: ")
+        assert any(line.startswith("hattn: ") for line in capsys.readouterr().err.splitlines())
         assert (path.read_text(), session.results_path(path).read_text()) == before
 
 
@@ -395,7 +406,7 @@ def test_errors_name_the_problem(path, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TMPDIR", "/nowhere")
     assert tune("--shapes", file) == 1
     error = capsys.readouterr().err
-    assert error.splitlines()[-1].startswith("hattn: 1 x 300, heads 4/2, size 32: ") and "Traceback" not in error
+    assert "hattn: 1 x 300, heads 4/2, size 32: " in error and "Traceback" not in error
     assert not path.exists()
 
 
@@ -462,6 +473,7 @@ def test_results_say_how_they_came_about(path):
         (["--report", "/nowhere/report.html"], "--report: /nowhere is no folder"),
         (["--report", "."], "--report: . is a folder"),
         (["--kernels", "a:b.so"], "--kernels: a:b.so: has a colon"),
+        (["--invariant", "--usual", "rule"], "--invariant: is for the library's default, but --usual is rule"),
         (["--deep", "--dtype", "int8"], "--deep: compiles kernels for float32 alone, but there is "),
     ],
 )
@@ -470,6 +482,25 @@ def test_bad_arguments(path, capsys, arguments, pattern):
     error = capsys.readouterr().err
     assert error.startswith("hattn: ") and pattern in error and error.count("\n") == 1
     assert not path.exists()
+
+
+def test_a_problem_that_fails_leaves_the_others(path, shapes_file, capsys, monkeypatch):
+    asked = []
+
+    def told(title, tell, request):
+        if tell.__name__ == "tune":
+            asked.append(title)
+            if len(asked) == 1:
+                raise ValueError(f"{title}: is wrong")
+        return told_by_tuner(title, tell, request)
+
+    told_by_tuner = session._told
+    monkeypatch.setattr(session, "_told", told)
+    assert tune("--shapes", shapes_file) == command.FAILED
+    printed = capsys.readouterr()
+    assert f"hattn: {asked[0]}: is wrong" in printed.err
+    assert "1 of 2 problems measured" in printed.out
+    assert len(database.read(path)) == 1
 
 
 @pytest.mark.parametrize(

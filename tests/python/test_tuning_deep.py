@@ -97,24 +97,34 @@ def test_the_command(kernelgen, tmp_path, monkeypatch, capsys):
     assert len(database.read(path)) == 1
 
 
-def test_ctrl_c_keeps_what_is_measured(kernelgen, tmp_path, monkeypatch, capsys):
-    """What no compiled kernel won is there already, and what one won is compiled."""
+@pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
+def test_what_is_measured_is_kept(kernelgen, tmp_path, monkeypatch, capsys, end):
+    """What no compiled kernel won is there already, and what one won is compiled, whatever ends the measuring."""
     names = [name for name in deep.candidate_names(kernelgen) if name.startswith("naive")][:1]
     monkeypatch.setattr(deep, "candidate_names", lambda *_: names)
     run = session.run
 
     def interrupted(*arguments):
         yield next(run(*arguments))
-        raise KeyboardInterrupt
+        raise end
 
     monkeypatch.setattr(session, "run", interrupted)
     (tmp_path / "shapes.json").write_text(json.dumps([SHAPE, {**SHAPE, "key_dim": 64}]))
     path = tmp_path / "tuning.json"
     arguments = ["--deep", "--threads", "1", "--budget", "0.3s", "--shapes", tmp_path / "shapes.json", "--output", path]
-    assert cli.main(["tune", *map(str, arguments)]) == command.INTERRUPTED
-    assert "1 of 2 problems measured" in capsys.readouterr().out
+    interrupted = end is KeyboardInterrupt
+    assert cli.main(["tune", *map(str, arguments)]) == (command.INTERRUPTED if interrupted else 1)
+    assert ("1 of 2 problems measured" in capsys.readouterr().out) == interrupted
     (entry,) = database.read(path)
     assert entry["deep"] is True
+
+
+def test_resuming_compiles_nothing_for_nothing(kernelgen, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(deep, "candidate_names", lambda *_: pytest.fail("asked for candidates"))
+    monkeypatch.setattr(session, "remaining", lambda *_: [])
+    arguments = ["--deep", "--resume", "--threads", "1", "--output", tmp_path / "tuning.json"]
+    assert cli.main(["tune", *map(str, arguments)]) == 0
+    assert "nothing was measured" in capsys.readouterr().out
 
 
 def test_without_a_generator(monkeypatch, tmp_path, capsys):

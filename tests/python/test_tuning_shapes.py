@@ -47,7 +47,8 @@ def test_windows_of_a_config(tmp_path):
     windowed, whole = [(128, -1), (512, 499), (2048, 499), (4096, 499)], [(128, -1), (512, -1), (2048, -1), (4096, -1)]
     assert windows_of(of_config(tmp_path, sliding_window=500)) == windowed
     assert windows_of(of_config(tmp_path, sliding_window=500, use_sliding_window=False)) == whole
-    assert windows_of(of_config(tmp_path, sliding_window=None)) == whole
+    for none in (None, 0, -1):
+        assert windows_of(of_config(tmp_path, sliding_window=none)) == whole
     both = sorted({*windowed, *whole})
     layers = ["sliding_attention", "full_attention"]
     assert windows_of(of_config(tmp_path, sliding_window=500, layer_types=layers)) == both
@@ -69,6 +70,7 @@ def test_a_text_config_may_be_null(tmp_path):
         ({"max_position_embeddings": -5}, "max_position_embeddings is -5"),
         ({"max_position_embeddings": float("inf")}, "max_position_embeddings is Infinity"),
         ({"head_dim": "64"}, 'head_dim is "64"'),
+        ({"sliding_window": -2}, "sliding_window is -2"),
         ({"sliding_window": [1] * 1000}, r"sliding_window is \[1, .{50,60}\.\.\., but"),
     ],
 )
@@ -86,7 +88,8 @@ def write_gguf(path, heads=8, kv_heads=2, **numbers):
     writer.add_embedding_length(512)
     writer.add_context_length(1024)
     for name, number in numbers.items():
-        writer.add_uint32(f"llama.attention.{name}", number)
+        add = writer.add_array if isinstance(number, list) else writer.add_uint32
+        add(f"llama.attention.{name}", number)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -114,6 +117,17 @@ def test_layers_of_a_gguf_that_have_no_attention(tmp_path):
     assert heads_of(shape_files.read(path)) == {(8, 2, 64, 64), (8, 4, 64, 64)}
     with pytest.raises(ValueError, match="is a model without attention"):
         shape_files.read(write_gguf(tmp_path / "model.gguf", kv_heads=[0, 0]))
+    with pytest.raises(ValueError, match="query heads of 2 layers, but kv heads of 3"):
+        shape_files.read(write_gguf(tmp_path / "model.gguf", heads=[8, 8], kv_heads=[2, 2, 4]))
+
+
+def test_windows_of_the_layers_of_a_gguf(tmp_path):
+    def read(windows):
+        return windows_of(shape_files.read(write_gguf(tmp_path / "model.gguf", sliding_window=windows)))
+
+    assert read([0, 512, 512]) == [(128, -1), (512, -1), (1024, -1), (1024, 511)]
+    assert read([512, 512]) == [(128, -1), (512, -1), (1024, 511)]
+    assert read(0) == [(128, -1), (512, -1), (1024, -1)]
 
 
 def test_damaged_ggufs(tmp_path):

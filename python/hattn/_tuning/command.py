@@ -18,6 +18,7 @@ from hattn import _hattn
 from hattn._tuning import database, deep, report, session, shape_files, shapes
 
 INTERRUPTED = 130  # exit status, as shells give it
+FAILED = 1  # likewise, of some problem
 
 # That are timed per problem.
 QUICK_CANDIDATES, DEEP_CANDIDATES = 8, 20
@@ -127,8 +128,8 @@ def _line(result: session.Result) -> str:
     return f"{result['title']}: {best['plan'].split()[0]} {result['entry']['gain']:.2f}x"
 
 
-# Results, and whether Ctrl-C kept them from being more.
-Measured = Tuple[List[session.Result], bool]
+# Results, and the exit status: what kept them from being more.
+Measured = Tuple[List[session.Result], int]
 
 
 def _measure(
@@ -137,20 +138,24 @@ def _measure(
     options: session.Options,
     keep: Callable[[session.Result], None],
 ) -> Measured:
-    """Measures the problems, and keeps each result as it comes."""
+    """Measures the problems, and keeps each result as it comes. One that fails leaves the others to be measured."""
     results: List[session.Result] = []
-    interrupted = False
+    status = 0
     with tqdm(total=len(problems), unit="problem", file=sys.stderr, dynamic_ncols=True) as bar:
         try:
             for result in session.run(problems, None, tuner, options):
+                bar.update()
+                if isinstance(result, session.Failure):
+                    status = FAILED
+                    bar.write(f"hattn: {result.why}", file=sys.stderr)
+                    continue
                 keep(result)
                 results.append(result)
                 bar.write(_line(result), file=sys.stdout)
-                bar.update()
         except KeyboardInterrupt:
-            interrupted = True
+            status = INTERRUPTED
             bar.write("interrupted; what was measured is kept", file=sys.stderr)
-    return results, interrupted
+    return results, status
 
 
 def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -> None:
@@ -192,6 +197,8 @@ def _measure_deep(
     """With kernels that are compiled for it. Results that chose one wait until its pack is there."""
     device = arguments.device
     kernelgen = deep.find_kernelgen()
+    if not problems:
+        return [], 0
     names = deep.candidate_names(kernelgen, device, problems)
     if not names:
         raise ValueError("--deep: the library has all the kernels there are for these problems")
@@ -207,13 +214,14 @@ def _measure_deep(
         pack = pathlib.Path(folder, "candidates.so")
         print(f"compiling {len(names)} kernels", flush=True)
         _compile(kernelgen, pack, names)
-        with deep.loaded(pack):
-            results, interrupted = _measure(problems, _tuner(arguments.threads), options, keep)
-    if waiting:
-        winners = deep.winners(waiting, names, device)
-        print(f"compiling {len(winners)} winners, with and without hooks", flush=True)
-        store.add(waiting, deep.keep(kernelgen, store.path, winners))
-    return results, interrupted
+        try:
+            with deep.loaded(pack):
+                return _measure(problems, _tuner(arguments.threads), options, keep)
+        finally:
+            if waiting:
+                winners = deep.winners(waiting, names, device)
+                print(f"compiling {len(winners)} winners, with and without hooks", flush=True)
+                store.add(waiting, deep.keep(kernelgen, store.path, winners))
 
 
 def _measure_with(
@@ -227,9 +235,9 @@ def _measure_with(
     names = deep.names_in(pack)
 
     def keep(result: session.Result) -> None:
-        packs = [pathlib.Path(store.path.parent, name) for name in deep.packs_of(result, store.path)]
-        others = [str(other) for other in packs if not (other.exists() and other.samefile(pack))]
+        packs = deep.packs_of(result, store.path)
         copied = deep.keep_file(pack, store.path) if deep.chosen([result], names) else []
+        others = [name for name in packs if not (copied and pathlib.Path(store.path.parent, name).samefile(pack))]
         store.add([result], [*copied, *others])
 
     return _measure(problems, tuner, options, keep)
@@ -252,6 +260,8 @@ def _check(arguments: argparse.Namespace) -> None:
             raise ValueError(f"--{name}: is for tunings of the CPU, but --device is {arguments.device}")
     if arguments.deep and arguments.kernels is not None:
         raise ValueError("--deep, --kernels: exclude each other")
+    if arguments.invariant and arguments.usual != "none":
+        raise ValueError(f"--invariant: is for the library's default, but --usual is {arguments.usual}")
     if arguments.resume and arguments.force:
         raise ValueError("--resume, --force: exclude each other")
     if arguments.kernels is not None:
@@ -300,18 +310,18 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
         return 0
     store = session.Store(path, arguments.force)
     if arguments.deep:
-        results, interrupted = _measure_deep(problems, store, arguments, options)
+        results, status = _measure_deep(problems, store, arguments, options)
     elif arguments.kernels is not None:
-        results, interrupted = _measure_with(arguments.kernels, problems, store, tuner, options)
+        results, status = _measure_with(arguments.kernels, problems, store, tuner, options)
     else:
-        results, interrupted = _measure_usual(problems, store, tuner, options)
+        results, status = _measure_usual(problems, store, tuner, options)
     if arguments.portable and results:
         database.compact(path)
     _summarise(results, len(problems), path)
-    if arguments.report is not None and (results or not interrupted):
+    if arguments.report is not None and (results or status != INTERRUPTED):
         report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))
         print(f"report: {arguments.report}")
-    return INTERRUPTED if interrupted else 0
+    return status
 
 
 def run(arguments: argparse.Namespace) -> int:

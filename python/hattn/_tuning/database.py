@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -142,6 +143,14 @@ def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
             raise
 
 
+def _set_aside(path: pathlib.Path) -> pathlib.Path:
+    """Renames a file that the library ignores, to a name that nothing has."""
+    names = (pathlib.Path(f"{path}.ignored{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not name.exists())
+    os.replace(path, aside)
+    return aside
+
+
 def merge(path: pathlib.Path, entries: Iterable[Entry], packs: Iterable[str] = (), forget: bool = False) -> None:
     """Adds entries to the file, in place of those of the same classes. Concurrent callers lose nothing.
 
@@ -155,14 +164,14 @@ def merge(path: pathlib.Path, entries: Iterable[Entry], packs: Iterable[str] = (
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
         why = why_not_used(path)
-        if why and not forget:
-            os.replace(path, f"{path}.damaged")
-            warnings.warn(f"{path}: was ignored: {why}; it is {path}.damaged now", RuntimeWarning, stacklevel=2)
+        aside = _set_aside(path) if why and not forget else None
         before = _document([], []) if why or forget else _content(path)
         merged = {class_key(entry): entry for entry in before["entries"]}
         merged.update((class_key(entry), entry) for entry in entries)
         in_order = [merged[key] for key in sorted(merged)]
         _write(path, _document(in_order, sorted({*before["packs"], *packs})))
+    if aside is not None:
+        warnings.warn(f"{path}: was ignored: {why}; it is {aside} now", RuntimeWarning, stacklevel=2)
 
 
 def _is_near(entry: Entry, other: Entry) -> bool:

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
@@ -139,6 +140,7 @@ def compile_pack(
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "TMPDIR": folder},
+            start_new_session=True,  # with the assembler and the linker that it runs
         )
         try:
             while True:
@@ -147,8 +149,10 @@ def compile_pack(
                     break
                 progress(min(len(list(pathlib.Path(folder).glob("*/*.o"))), len(names)))
         finally:
-            process.kill()
-            process.wait()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                pathlib.Path(f"{path}.part").unlink(missing_ok=True)
     if process.returncode != 0:
         raise ValueError(f"--deep: {kernelgen.name} try-pack: {errors.strip() or process.returncode}")
     return output.splitlines()
@@ -162,8 +166,9 @@ def loaded(*paths: pathlib.Path) -> Iterator[None]:
         ValueError: $HATTN_PACKS cannot name one of them.
     """
     before = os.environ.get("HATTN_PACKS")
-    if any(":" in str(path) for path in paths):
-        raise ValueError(f"{paths[0]}: has a colon, which separates packs in $HATTN_PACKS; rename it")
+    for path in paths:
+        if ":" in str(path):
+            raise ValueError(f"{path}: has a colon, which separates packs in $HATTN_PACKS; rename it")
     if paths:
         os.environ["HATTN_PACKS"] = ":".join([*([before] if before else []), *map(str, paths)])
     try:
@@ -239,11 +244,16 @@ def usable(packs: Iterable[pathlib.Path]) -> List[pathlib.Path]:
     return found
 
 
-def packs_of(result: Result, database: pathlib.Path) -> List[str]:
-    """The loaded packs whose kernels were chosen, as a database names them: by name if they are beside it."""
+def _origins() -> Dict[str, str]:
+    """The packs that kernels are of which the library does not have, by the kernels' names."""
     info = hattn.info()
     kernels = [*info["kernels"], *(kernel for device in info["devices"] for kernel in device["kernels"])]
-    origins = {kernel["name"]: kernel["pack"] for kernel in kernels if kernel["pack"] is not None}
+    return {kernel["name"]: kernel["pack"] for kernel in kernels if kernel["pack"] is not None}
+
+
+def packs_of(result: Result, database: pathlib.Path) -> List[str]:
+    """The loaded packs whose kernels were chosen, as a database names them: by name if they are beside it."""
+    origins = _origins() if result["replaces_default"] else {}
     paths = {pathlib.Path(os.path.abspath(origins[name])) for name in chosen([result], list(origins))}
     beside = pathlib.Path(os.path.abspath(database)).parent
     return sorted(path.name if path.parent == beside else str(path) for path in paths)
@@ -251,9 +261,7 @@ def packs_of(result: Result, database: pathlib.Path) -> List[str]:
 
 def names_in(pack: pathlib.Path) -> List[str]:
     """The kernels of a pack that is loaded."""
-    info = hattn.info()
-    kernels = [*info["kernels"], *(kernel for device in info["devices"] for kernel in device["kernels"])]
-    return [kernel["name"] for kernel in kernels if kernel["pack"] == str(pack)]
+    return [name for name, origin in _origins().items() if origin == str(pack)]
 
 
 def keep_file(pack: pathlib.Path, database: pathlib.Path) -> List[str]:

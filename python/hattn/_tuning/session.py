@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
 
 from hattn import _hattn
 from hattn._tuning import database, shapes
@@ -18,6 +18,13 @@ _MEASURING = 0.6
 
 # Of a problem that is long, see shapes.py.
 _LONG_CANDIDATES = 5
+
+
+
+class Failure(NamedTuple):
+    """In place of a result: the problem could not be measured."""
+
+    why: str
 
 
 class Options(NamedTuple):
@@ -41,7 +48,7 @@ def read_results(path: pathlib.Path) -> List[Result]:
     """The measurements behind a database, the last one of each class."""
     stamp, results = database.stamp(), {}
     try:
-        lines = results_path(path).read_text(encoding="utf-8").splitlines()
+        lines = results_path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     for line in lines:
@@ -49,8 +56,8 @@ def read_results(path: pathlib.Path) -> List[Result]:
             record = json.loads(line)
             if record["stamp"] == stamp:
                 results[database.class_key(record["result"]["entry"])] = record["result"]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # the last line of a process that was killed
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue  # the last line of a process that was killed, or what another program wrote
     return list(results.values())
 
 
@@ -133,7 +140,7 @@ class Store:
 
 def run(
     problems: List[Problem], path: Optional[pathlib.Path], tuner: "_hattn.Tuner", options: Options
-) -> Iterator[Result]:
+) -> Iterator[Union[Result, Failure]]:
     """Yields a result per problem until the budget is spent. With a path, each is saved there first."""
     begin = time.monotonic()
     shapes_left = sum(len(problem.shapes) for problem in problems)
@@ -144,7 +151,11 @@ def run(
         share = left * len(problem.shapes) / shapes_left
         shapes_left -= len(problem.shapes)
         request = _request(problem, _MEASURING * share, options)
-        result = json.loads(_told(problem.title, tuner.tune, request))
+        try:
+            result = json.loads(_told(problem.title, tuner.tune, request))
+        except (MemoryError, ValueError) as error:
+            yield Failure(str(error))
+            continue
         result["title"] = problem.title
         if options.deep:
             result["entry"]["deep"] = True

@@ -93,7 +93,8 @@ def _window_of_config(where: str, config: Dict[str, Any]) -> Tuple[int, bool]:
     layers = config.get("layer_types")
     if window is None or config.get("use_sliding_window", True) is False:
         return 0, False
-    _whole(where, "sliding_window", window)
+    if _whole(where, "sliding_window", window, -1) <= 0:
+        return 0, False
     if isinstance(layers, list):
         return window if "sliding_attention" in layers else 0, "full_attention" not in layers
     mixed = ("sliding_window_pattern", "_sliding_window_pattern", "max_window_layers")
@@ -150,7 +151,7 @@ class _Gguf:
                 raise ValueError(f"{self._path}: has no {key}")
             return otherwise
         parts = self._parts(key)
-        if not all(part.size for part in parts):
+        if not parts or not all(part.size for part in parts):
             raise ValueError(f"{self._path}: is no GGUF model (it ends within {key})")
         return [_whole(str(self._path), key, part[0].item(), 0) for part in parts]
 
@@ -165,6 +166,8 @@ def _of_gguf(path: pathlib.Path) -> List[Problem]:
     heads = model.numbers("attention.head_count")
     kv_heads = model.numbers("attention.head_count_kv", heads)
     layers = max(len(heads), len(kv_heads))
+    if min(len(heads), len(kv_heads)) not in (1, layers):
+        raise ValueError(f"{path}: has query heads of {len(heads)} layers, but kv heads of {len(kv_heads)}")
     # Layers without attention have no heads.
     pairs = {
         (of_query, of_kv)
@@ -173,14 +176,16 @@ def _of_gguf(path: pathlib.Path) -> List[Problem]:
     }
     if not pairs:
         raise ValueError(f"{path}: is a model without attention, of {heads} query and {kv_heads} kv heads")
+    windows = model.numbers("attention.sliding_window", [0])
+    all_windowed = len(windows) > 1 and 0 not in windows
     problems = []
     for of_query, of_kv in sorted(pairs):
         usual = model.number("embedding_length") // of_query if _lacks_lengths(model) else 0
         key_dim = model.number("attention.key_length", usual)
         value_dim = model.number("attention.value_length", key_dim)
-        (window,) = model.numbers("attention.sliding_window", [0])[:1]
-        found = Model(of_query, of_kv, key_dim, value_dim, model.number("context_length"), window)
-        problems += of_model(_checked(str(path), found))
+        for window in sorted(set(windows) - {0}) or [0]:
+            found = Model(of_query, of_kv, key_dim, value_dim, model.number("context_length"), window, all_windowed)
+            problems += of_model(_checked(str(path), found))
     return problems
 
 
