@@ -18,6 +18,7 @@ import hattn
 from hattn._arrays import typed_view
 from hattn._options import ALGORITHMS, LAYOUTS, SCORES
 from hattn._tuning import command as tuning
+from hattn._tuning import measuring
 
 # Arrays that a file may hold beside q, k and v: the array options of hattn.attention().
 _ARRAY_OPTIONS = (
@@ -184,4 +185,4 @@ def main(argv: Optional[List[str]] = None) -> int:
             return 1
         except KeyboardInterrupt:
             print("hattn: interrupted", file=sys.stderr)
-            return tuning.INTERRUPTED
+            return measuring.INTERRUPTED

@@ -16,7 +16,7 @@ import pytest
 
 import hattn
 from hattn import _hattn, cli
-from hattn._tuning import command, database, session, shapes
+from hattn._tuning import command, database, measuring, session, shapes
 from helpers import assert_same_bits, random_qkv
 
 SMALL = [
@@ -384,7 +384,7 @@ def test_ctrl_c_keeps_what_is_measured(path):
     time.sleep(0.2)  # it counts a result after it is written
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=60)
-    assert process.returncode == command.INTERRUPTED
+    assert process.returncode == measuring.INTERRUPTED
     assert "interrupted; what was measured is kept" in errors
     assert len(database.read(path)) >= 1
     assert f"{len(database.read(path))} of {len(shapes.quick())} problems measured" in printed
@@ -396,7 +396,7 @@ def test_ctrl_c_at_any_time(path, monkeypatch, capsys, name):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(_hattn, name, interrupted)
-    assert tune() == command.INTERRUPTED
+    assert tune() == measuring.INTERRUPTED
     assert capsys.readouterr().err == "hattn: interrupted\n"
 
 
@@ -496,7 +496,7 @@ def test_a_problem_that_fails_leaves_the_others(path, shapes_file, capsys, monke
 
     told_by_tuner = session._told
     monkeypatch.setattr(session, "_told", told)
-    assert tune("--shapes", shapes_file) == command.FAILED
+    assert tune("--shapes", shapes_file) == measuring.FAILED
     printed = capsys.readouterr()
     assert f"hattn: {asked[0]}: is wrong" in printed.err
     assert "1 of 2 problems measured" in printed.out

@@ -8,7 +8,7 @@ import pytest
 
 import hattn
 from hattn import _hattn, cli
-from hattn._tuning import command, database, deep, session, shapes
+from hattn._tuning import command, database, deep, measuring, session, shapes
 
 SHAPE = {"query_heads": 2, "kv_heads": 2, "query_length": 40, "kv_length": 60, "key_dim": 16}
 
@@ -113,7 +113,7 @@ def test_what_is_measured_is_kept(kernelgen, tmp_path, monkeypatch, capsys, end)
     path = tmp_path / "tuning.json"
     arguments = ["--deep", "--threads", "1", "--budget", "0.3s", "--shapes", tmp_path / "shapes.json", "--output", path]
     interrupted = end is KeyboardInterrupt
-    assert cli.main(["tune", *map(str, arguments)]) == (command.INTERRUPTED if interrupted else 1)
+    assert cli.main(["tune", *map(str, arguments)]) == (measuring.INTERRUPTED if interrupted else 1)
     assert ("1 of 2 problems measured" in capsys.readouterr().out) == interrupted
     (entry,) = database.read(path)
     assert entry["deep"] is True

@@ -7,18 +7,10 @@ import json
 import pathlib
 import re
 import statistics
-import sys
-import tempfile
-from typing import Callable, List, Optional, Tuple
-
-from tqdm import tqdm
+from typing import List, Optional
 
 import hattn
-from hattn import _hattn
-from hattn._tuning import database, deep, report, session, shape_files, shapes
-
-INTERRUPTED = 130  # exit status, as shells give it
-FAILED = 1  # likewise, of some problem
+from hattn._tuning import database, deep, measuring, report, session, shape_files, shapes
 
 # That are timed per problem.
 QUICK_CANDIDATES, DEEP_CANDIDATES = 8, 20
@@ -121,43 +113,6 @@ def _print_plan(problems: List[shapes.Problem], path: pathlib.Path) -> None:
     print(f"{len(problems)} problems, to be written to {path}")
 
 
-def _line(result: session.Result) -> str:
-    best = result["candidates"][result["fastest"]]
-    if not result["replaces_default"]:
-        return f"{result['title']}: default stays"
-    return f"{result['title']}: {best['plan'].split()[0]} {result['entry']['gain']:.2f}x"
-
-
-# Results, and the exit status: what kept them from being more.
-Measured = Tuple[List[session.Result], int]
-
-
-def _measure(
-    problems: List[shapes.Problem],
-    tuner: "_hattn.Tuner",
-    options: session.Options,
-    keep: Callable[[session.Result], None],
-) -> Measured:
-    """Measures the problems, and keeps each result as it comes. One that fails leaves the others to be measured."""
-    results: List[session.Result] = []
-    status = 0
-    with tqdm(total=len(problems), unit="problem", file=sys.stderr, dynamic_ncols=True) as bar:
-        try:
-            for result in session.run(problems, None, tuner, options):
-                bar.update()
-                if isinstance(result, session.Failure):
-                    status = FAILED
-                    bar.write(f"hattn: {result.why}", file=sys.stderr)
-                    continue
-                keep(result)
-                results.append(result)
-                bar.write(_line(result), file=sys.stdout)
-        except KeyboardInterrupt:
-            status = INTERRUPTED
-            bar.write("interrupted; what was measured is kept", file=sys.stderr)
-    return results, status
-
-
 def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -> None:
     if not results:
         print("nothing was measured")
@@ -175,79 +130,6 @@ def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -
         )
     noise = statistics.median(result["noise"] for result in results)
     print(f"noise: {100 * (noise - 1):.1f}% (median)\nwritten to {path}")
-
-
-def _measure_usual(
-    problems: List[shapes.Problem], store: session.Store, tuner: "_hattn.Tuner", options: session.Options
-) -> Measured:
-    """With the kernels that the library and loaded packs have."""
-    return _measure(problems, tuner, options, lambda result: store.add([result], deep.packs_of(result, store.path)))
-
-
-def _compile(kernelgen: pathlib.Path, pack: pathlib.Path, names: List[str]) -> None:
-    with tqdm(total=len(names), unit="kernel", file=sys.stderr, dynamic_ncols=True) as bar:
-        for line in deep.compile_pack(kernelgen, pack, names, lambda done: bar.update(done - bar.n)):
-            bar.write(line, file=sys.stdout)
-        bar.update(len(names) - bar.n)
-
-
-def _measure_deep(
-    problems: List[shapes.Problem], store: session.Store, arguments: argparse.Namespace, options: session.Options
-) -> Measured:
-    """With kernels that are compiled for it. Results that chose one wait until its pack is there."""
-    device = arguments.device
-    kernelgen = deep.find_kernelgen()
-    if not problems:
-        return [], 0
-    names = deep.candidate_names(kernelgen, device, problems)
-    if not names:
-        raise ValueError("--deep: the library has all the kernels there are for these problems")
-    waiting: List[session.Result] = []
-
-    def keep(result: session.Result) -> None:
-        if deep.chosen([result], names):
-            waiting.append(result)
-        else:
-            store.add([result], deep.packs_of(result, store.path))
-
-    with tempfile.TemporaryDirectory(prefix="hattn-deep-") as folder:
-        pack = pathlib.Path(folder, "candidates.so")
-        print(f"compiling {len(names)} kernels", flush=True)
-        _compile(kernelgen, pack, names)
-        try:
-            with deep.loaded(pack):
-                return _measure(problems, _tuner(arguments.threads), options, keep)
-        finally:
-            if waiting:
-                winners = deep.winners(waiting, names, device)
-                print(f"compiling {len(winners)} winners, with and without hooks", flush=True)
-                store.add(waiting, deep.keep(kernelgen, store.path, winners))
-
-
-def _measure_with(
-    pack: pathlib.Path,
-    problems: List[shapes.Problem],
-    store: session.Store,
-    tuner: "_hattn.Tuner",
-    options: session.Options,
-) -> Measured:
-    """With those of a pack that was compiled elsewhere as well, which is copied when one of them wins."""
-    names = deep.names_in(pack)
-
-    def keep(result: session.Result) -> None:
-        packs = deep.packs_of(result, store.path)
-        copied = deep.keep_file(pack, store.path) if deep.chosen([result], names) else []
-        others = [name for name in packs if not (copied and pathlib.Path(store.path.parent, name).samefile(pack))]
-        store.add([result], [*copied, *others])
-
-    return _measure(problems, tuner, options, keep)
-
-
-def _tuner(threads: int) -> "_hattn.Tuner":
-    try:
-        return _hattn.Tuner(threads)
-    except RuntimeError as error:
-        raise ValueError(f"--threads: is {threads}, but this machine has no such number: {error}") from error
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -300,7 +182,7 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
         most_candidates=DEEP_CANDIDATES if tries_more else QUICK_CANDIDATES,
         deep=tries_more,
     )
-    tuner = _tuner(arguments.threads)
+    tuner = measuring.tuner_of(arguments.threads)
     if arguments.shapes is not None:
         problems = session.grouped(problems, tuner)
     if arguments.resume:
@@ -310,15 +192,15 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
         return 0
     store = session.Store(path, arguments.force)
     if arguments.deep:
-        results, status = _measure_deep(problems, store, arguments, options)
+        results, status = measuring.with_compiled(problems, store, arguments, options)
     elif arguments.kernels is not None:
-        results, status = _measure_with(arguments.kernels, problems, store, tuner, options)
+        results, status = measuring.with_pack(arguments.kernels, problems, store, tuner, options)
     else:
-        results, status = _measure_usual(problems, store, tuner, options)
+        results, status = measuring.with_usual(problems, store, tuner, options)
     if arguments.portable and results:
         database.compact(path)
     _summarise(results, len(problems), path)
-    if arguments.report is not None and (results or status != INTERRUPTED):
+    if arguments.report is not None and (results or status != measuring.INTERRUPTED):
         report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))
         print(f"report: {arguments.report}")
     return status

@@ -1,0 +1,127 @@
+"""Measures problems with the kernels there are, with those of a pack, or with ones compiled for it; shows progress."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+from typing import Callable, List, Tuple
+
+from tqdm import tqdm
+
+from hattn import _hattn
+from hattn._tuning import deep, session, shapes
+
+INTERRUPTED = 130  # exit status, as shells give it
+FAILED = 1  # likewise, of some problem
+
+# Results, and the exit status: what kept them from being more.
+Measured = Tuple[List[session.Result], int]
+
+
+def tuner_of(threads: int) -> "_hattn.Tuner":
+    """What measures with so many threads. Raises ValueError if the machine has no such number."""
+    try:
+        return _hattn.Tuner(threads)
+    except RuntimeError as error:
+        raise ValueError(f"--threads: is {threads}, but this machine has no such number: {error}") from error
+
+
+def _line(result: session.Result) -> str:
+    best = result["candidates"][result["fastest"]]
+    if not result["replaces_default"]:
+        return f"{result['title']}: default stays"
+    return f"{result['title']}: {best['plan'].split()[0]} {result['entry']['gain']:.2f}x"
+
+
+def _measure(
+    problems: List[shapes.Problem],
+    tuner: "_hattn.Tuner",
+    options: session.Options,
+    keep: Callable[[session.Result], None],
+) -> Measured:
+    """Measures the problems, and keeps each result as it comes. One that fails leaves the others to be measured."""
+    results: List[session.Result] = []
+    status = 0
+    with tqdm(total=len(problems), unit="problem", file=sys.stderr, dynamic_ncols=True) as bar:
+        try:
+            for result in session.run(problems, None, tuner, options):
+                bar.update()
+                if isinstance(result, session.Failure):
+                    status = FAILED
+                    bar.write(f"hattn: {result.why}", file=sys.stderr)
+                    continue
+                keep(result)
+                results.append(result)
+                bar.write(_line(result), file=sys.stdout)
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+            bar.write("interrupted; what was measured is kept", file=sys.stderr)
+    return results, status
+
+
+def with_usual(
+    problems: List[shapes.Problem], store: session.Store, tuner: "_hattn.Tuner", options: session.Options
+) -> Measured:
+    """With the kernels that the library and loaded packs have."""
+    return _measure(problems, tuner, options, lambda result: store.add([result], deep.packs_of(result, store.path)))
+
+
+def _compile(kernelgen: pathlib.Path, pack: pathlib.Path, names: List[str]) -> None:
+    with tqdm(total=len(names), unit="kernel", file=sys.stderr, dynamic_ncols=True) as bar:
+        for line in deep.compile_pack(kernelgen, pack, names, lambda done: bar.update(done - bar.n)):
+            bar.write(line, file=sys.stdout)
+        bar.update(len(names) - bar.n)
+
+
+def with_compiled(
+    problems: List[shapes.Problem], store: session.Store, arguments: argparse.Namespace, options: session.Options
+) -> Measured:
+    """With kernels that are compiled for it. Results that chose one wait until its pack is there."""
+    device = arguments.device
+    kernelgen = deep.find_kernelgen()
+    if not problems:
+        return [], 0
+    names = deep.candidate_names(kernelgen, device, problems)
+    if not names:
+        raise ValueError("--deep: the library has all the kernels there are for these problems")
+    waiting: List[session.Result] = []
+
+    def keep(result: session.Result) -> None:
+        if deep.chosen([result], names):
+            waiting.append(result)
+        else:
+            store.add([result], deep.packs_of(result, store.path))
+
+    with tempfile.TemporaryDirectory(prefix="hattn-deep-") as folder:
+        pack = pathlib.Path(folder, "candidates.so")
+        print(f"compiling {len(names)} kernels", flush=True)
+        _compile(kernelgen, pack, names)
+        try:
+            with deep.loaded(pack):
+                return _measure(problems, tuner_of(arguments.threads), options, keep)
+        finally:
+            if waiting:
+                winners = deep.winners(waiting, names, device)
+                print(f"compiling {len(winners)} winners, with and without hooks", flush=True)
+                store.add(waiting, deep.keep(kernelgen, store.path, winners))
+
+
+def with_pack(
+    pack: pathlib.Path,
+    problems: List[shapes.Problem],
+    store: session.Store,
+    tuner: "_hattn.Tuner",
+    options: session.Options,
+) -> Measured:
+    """With those of a pack that was compiled elsewhere as well, which is copied when one of them wins."""
+    names = deep.names_in(pack)
+
+    def keep(result: session.Result) -> None:
+        packs = deep.packs_of(result, store.path)
+        copied = deep.keep_file(pack, store.path) if deep.chosen([result], names) else []
+        others = [name for name in packs if not (copied and pathlib.Path(store.path.parent, name).samefile(pack))]
+        store.add([result], [*copied, *others])
+
+    return _measure(problems, tuner, options, keep)
