@@ -10,6 +10,7 @@ Errors, for every function:
 On an error nothing has been written, neither to `out` nor to a cache.
 """
 
+from hattn import _exit as _exit
 from hattn._attention import attention, explain, info, merge_states
 from hattn._hattn import version as __version__
 from hattn._kv_cache import KVCache

@@ -112,4 +112,4 @@ print("main ends")
 """
     for _ in range(3):
         ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-        assert (ended.returncode, ended.stdout) == (0, "main ends\n"), ended.stderr
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "main ends\n", "")
