@@ -21,24 +21,19 @@ namespace hattn {
 
 namespace {
 
-void check_cache_extent(int64_t value, int64_t least, const char *name) {
-    require(value >= least, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be at least ", least);
-    require(value <= kMaxExtent, HATTN_OVERFLOW, name, ": is ", value, ", but the kernels count up to ", kMaxExtent);
-}
-
 void check_desc(const hattn_kv_cache_desc &desc) {
     check_storage_dtype(desc.dtype, "dtype");
     check_storage_dtype(desc.value_dtype, "value_dtype");
-    check_cache_extent(desc.batch, 0, "batch");
-    check_cache_extent(desc.kv_heads, 1, "kv_heads");
-    check_cache_extent(desc.capacity, 1, "capacity");
-    check_cache_extent(desc.key_dim, 1, "key_dim");
-    check_cache_extent(desc.value_dim, 0, "value_dim");
+    check_extent(desc.batch, 0, "batch");
+    check_extent(desc.kv_heads, 1, "kv_heads");
+    check_extent(desc.capacity, 1, "capacity");
+    check_extent(desc.key_dim, 1, "key_dim");
+    check_extent(desc.value_dim, 0, "value_dim");
     check_page_size(desc.page_size);
-    check_cache_extent(desc.page_count, 0, "page_count");
+    check_extent(desc.page_count, 0, "page_count");
     require(desc.page_count == 0 || desc.page_size > 0, HATTN_INVALID_ARGUMENT, "page_count: is ", desc.page_count,
             ", but must be 0 without pages, page_size being 0");
-    check_cache_extent(desc.window, 0, "window");
+    check_extent(desc.window, 0, "window");
     require(desc.window == 0 || desc.page_size == 0, HATTN_NOT_SUPPORTED, "window: is ", desc.window,
             ", but with a page_size, which is ", desc.page_size, ", only 0 (none) is supported");
     require(desc.window <= desc.capacity || desc.window == 0, HATTN_INVALID_ARGUMENT, "window: is ", desc.window,
@@ -52,7 +47,7 @@ hattn_kv_cache_desc with_defaults(hattn_kv_cache_desc desc) {
     }
     if (desc.page_size > 0 && desc.page_count == 0) {
         desc.page_count = checked_multiply(desc.batch, ceil_div(desc.capacity, desc.page_size), "number of pages");
-        check_cache_extent(desc.page_count, 0, "number of pages");
+        check_extent(desc.page_count, 0, "number of pages");
     }
     return desc;
 }

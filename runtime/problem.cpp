@@ -12,12 +12,12 @@
 
 namespace hattn {
 
-namespace {
-
 void check_extent(int64_t value, int64_t least, const char *name) {
     require(value >= least, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be at least ", least);
     require(value <= kMaxExtent, HATTN_OVERFLOW, name, ": is ", value, ", but the kernels count up to ", kMaxExtent);
 }
+
+namespace {
 
 void check_flag(int32_t value, const char *name) {
     require(value == 0 || value == 1, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be 0 or 1");

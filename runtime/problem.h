@@ -10,6 +10,9 @@ namespace hattn {
 // Largest extent, position and offset the kernels compute with: sums of three stay within 32 bits.
 inline constexpr int64_t kMaxExtent = int64_t{1} << 29;
 
+// Throws unless a value that counts something is from `least` to kMaxExtent.
+void check_extent(int64_t value, int64_t least, const char *name);
+
 struct Problem {
     hattn_dtype q_dtype, k_dtype, v_dtype, out_dtype;
     int64_t batch, query_heads, kv_heads, query_length, kv_length, key_dim, value_dim;

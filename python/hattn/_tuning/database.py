@@ -184,7 +184,8 @@ def compact(path: pathlib.Path) -> None:
     """Removes entries without a choice, but for one per family and those that keep others from deciding."""
     families: Dict[str, List[Entry]] = {}
     with locked(path):
-        for entry in _read(path)["entries"]:
+        before = _read(path)
+        for entry in before["entries"]:
             family = {name: value for name, value in entry["class"].items() if name not in ("rows", "keys")}
             families.setdefault(json.dumps(family, sort_keys=True), []).append(entry)
         # Of any family, for another one may be the nearest where an entry is missing.
@@ -201,4 +202,4 @@ def compact(path: pathlib.Path) -> None:
                 chosen += of_float32
             needed = [entry for entry in entries if any(_is_near(entry, other) for other in chosen)]
             kept += needed or entries[:1]
-        _write(path, _document(kept, _read(path)["packs"]))
+        _write(path, _document(kept, before["packs"]))
