@@ -102,7 +102,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (in_bands) {
         statistics_before = Func("statistics_before");
         statistics_before(r) = Tuple(undef<float>(), undef<float>());
-        running_max(r, c) = max(statistics_before(r)[1], chunk_max(r, c));
+        running_max(r, c) = lasting_reference(statistics_before(r)[1], chunk_max(r, c));
     } else {
         earlier_chunks.where(earlier_chunks <= c);
         running_max(r, c) = kMaskedScore;
@@ -314,6 +314,14 @@ Expr AttentionStages::relative_exponent(const Expr &score, const Expr &maximum) 
                               : score - reference(maximum);
 }
 
+// The state is multiplied only where a reference moves, which is seldom after the first chunks if it may lag behind the
+// maximum: weights are 2^kReferenceLag at most. Rows that have seen nothing have no reference.
+Expr AttentionStages::lasting_reference(const Expr &before, const Expr &maximum) const {
+    constexpr float kReferenceLag = 8.0f;
+    Expr lag = scales_exponents() ? kReferenceLag / exponent_unit : Expr(kReferenceLag);
+    return select(before <= kLowestReference || maximum > before + lag, max(before, maximum), before);
+}
+
 Expr AttentionStages::value_of_pair(const Expr &element, const Expr &of_chunk) const {
     constexpr int kPairs = kGranuleKeys / 2;
     return chunk_value(element, 2 * (of_chunk % kPairs) + side, of_chunk / kPairs, c);
@@ -326,6 +334,9 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
         RDom({{0, kMatrixDepth}, {0, static_cast<int>(products.size())}, {0, blocks(chunk_keys)}}, "over_key_blocks");
     over_key_blocks.where(over_key_blocks.z < blocks(inputs.key_count - c * chunk_keys));
     over_key_blocks.where(over_key_blocks.z < seen_blocks(r / kMatrixColumns, c));
+    if (in_bands) {
+        over_key_blocks.where(over_key_blocks.z >= unseen_blocks(r / joined_rows, c));
+    }
     const TermPair terms = term_pair(over_key_blocks.y, products);
     Expr key = over_key_blocks.z * kMatrixDepth + over_key_blocks.x;
     if (in_bands) {

@@ -336,6 +336,7 @@ private:
     // undefined, and weights are relative to the maximum of the only chunk.
     void finish_single_chunk(const AttentionInputs &inputs, const StageOptions &options);
     Halide::Expr relative_exponent(const Halide::Expr &score, const Halide::Expr &maximum) const;
+    Halide::Expr lasting_reference(const Halide::Expr &before, const Halide::Expr &maximum) const;
     Halide::Expr value_of_pair(const Halide::Expr &element, const Halide::Expr &of_chunk) const;
     // Defines chunk_output over (r, d, c), as does multiply_value_matrices().
     void multiply_values(const AttentionInputs &inputs, const StageOptions &options);

@@ -188,20 +188,21 @@ Expr ScoreStages::ask_of_key(int block) const {
     return k / (block / lines_of_step(block));
 }
 
-// All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key need
-// not be there.
+// All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key, or
+// behind a row, need not be there.
 Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     const int parts = rows / joined_rows / 2;  // of a key's lines, a turn each
     Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();
     over_asked = RDom(0, (max(key_lines, value_lines) + (parts - 1)) / parts, "over_asked");
     over_asked.where((c + 1) * chunk < inputs.key_count);
-    Expr key = min((c + 1) * chunk + turn / parts, inputs.key_count - 1);
-    Expr line_of_row = over_asked * parts + turn % parts;
+    Expr key = turn / parts, there = (c + 1) * (chunk / kGranuleKeys) + key / kGranuleKeys;
+    Expr first_key = min(there, granules(inputs.key_count) - 1) * kGranuleKeys;
+    Expr of_slot = key % kGranuleKeys, line_of_row = over_asked * parts + turn % parts;
     asked_ahead = Func("asked_ahead");
     asked_ahead(turn, c) = 0.0f;
     asked_ahead(turn, c) =
-        inputs.prefetch_key(inputs.key_start(key), inputs.key_line_of_slot(0, min(line_of_row, key_lines - 1))) +
-        inputs.prefetch_value(inputs.value_start(key), inputs.value_line_of_slot(0, min(line_of_row, value_lines - 1)));
+        inputs.prefetch_key(inputs.key_start(first_key), inputs.key_line_of_slot(of_slot, line_of_row)) +
+        inputs.prefetch_value(inputs.value_start(first_key), inputs.value_line_of_slot(of_slot, line_of_row));
     return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
 }
 

@@ -159,8 +159,11 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     schedule(stages, spec.tile, target.lanes);
     KernelPipeline kernel{Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
     if (bands) {
-        kernel.bands = {
-            .weights = stages.weight_pairs.name(), .rescale = stages.rescale.name(), .state = stages.state.name()};
+        kernel.bands = {.weights = stages.weight_pairs.name(),
+                        .pair_sums = stages.pair_sums.name(),
+                        .unseen = stages.unseen_blocks.name(),
+                        .rescale = stages.rescale.name(),
+                        .state = stages.state.name()};
     }
     if (stages.statistics_before.defined()) {
         kernel.pipeline.add_custom_lowering_pass(
@@ -296,9 +299,9 @@ Halide::Module compile_kernel(const KernelSpec &spec, const TargetRow &target) {
     return build_kernel(spec, target).compile(spec.symbol(target.name), halide_target(spec, target));
 }
 
-// Prefill computes many weights with few multiplications for each; of matrices those of terms alone.
+// Prefill computes many weights with few multiplications for each.
 bool is_strict(const KernelSpec &spec) {
-    return multiplies_terms(spec.storage) || (spec.kind == KernelKind::kFlash && !multiplies_matrices(spec.storage));
+    return multiplies_terms(spec.storage) || spec.kind == KernelKind::kFlash;
 }
 
 Halide::Module link_strictly(const std::string &name, const std::vector<Halide::Module> &modules) {

@@ -23,6 +23,10 @@ void ScoreStages::multiply_matrices() {
     seen_blocks = Func("seen_blocks");
     Expr last_key = last(last_of_block) - c * chunk_keys;
     seen_blocks(row_block, c) = (max(last_key, -1) + kMatrixDepth) / kMatrixDepth;
+    if (in_bands) {
+        unseen_blocks = Func("unseen_blocks");
+        unseen_blocks(band, c) = clamp(first(band * joined_rows) - c * chunk_keys, 0, chunk_keys) / kMatrixDepth;
+    }
     const TermPair terms = term_pair(over_dim_blocks.y, products);
     Expr element = over_dim_blocks.z * kMatrixDepth + over_dim_blocks.x;
     Expr key = key_rows(element, k, c);

@@ -14,9 +14,10 @@ struct MatrixScores {
     // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
     // the keys, of which later rows see no fewer on the right and no more on the left.
     Halide::Func block_seen;
-    Halide::Func seen_blocks;  // (row_block, c) key blocks up to the last that any of these rows sees
-    Halide::RDom over_copies;  // (0), of chunks whose keys are copied; defined with keys_in_place
-    Halide::Func key_terms;    // (d, term, k, c) of key_rows; defined with several bfloat16_terms
+    Halide::Func seen_blocks;    // (row_block, c) key blocks up to the last that any of these rows sees
+    Halide::Func unseen_blocks;  // (band, c) those before the first that any of its rows sees; defined in_bands
+    Halide::RDom over_copies;    // (0), of chunks whose keys are copied; defined with keys_in_place
+    Halide::Func key_terms;      // (d, term, k, c) of key_rows; defined with several bfloat16_terms
 };
 
 struct MatrixValues {

@@ -50,13 +50,13 @@ constexpr int64_t kFifthsOfTerms = 8, kFifthsOfTermsOfShortHeads = 7;
 // those of 32 and 128 rows took 52 and 130 ns for a key of 128 elements, before docs/decisions/0063.
 constexpr int64_t kMatrixRows = 32;
 
-// From so many keys on flash takes less time with sums of bfloat16 numbers than with float32: of short heads products
-// are less of the work. The first of a class of tunings, whose flash kernels then are of one family. Measured, see
-// docs/decisions/0068.
-constexpr int64_t kTermKeys = 129, kThreeTermKeysOfShortHeads = 513;
+// From so many keys on flash takes less time with sums of two bfloat16 numbers than with float32, and with sums of
+// three: of short heads products are less of the work, and of few keys chunks leave much empty. Entries of tunings that
+// name a tile of the other family are of no use there. Measured, see docs/decisions/0068 and 0094.
+constexpr int64_t kTwoTermKeys = 129, kThreeTermKeys = 385, kThreeTermKeysOfShortHeads = 1025;
 
-// Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0068.
-constexpr int64_t kFewBandKeys = 512;
+// Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0094.
+constexpr int64_t kFewBandKeys = 128;
 
 // Rows of one head in a tile that multiplies matrices and has room for more: those of a second head share what is made
 // of keys and values, and see the same of them. Up to kFewMatrixRows rows per head it matters how they fill tiles. See
@@ -178,7 +178,9 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
                                                      int64_t kv_length) {
     const bool of_three = bfloat16_terms(kernels.flash.front()->storage) == 3;
-    const int64_t fewest = of_three && problem.key_dim < kShortHead ? kThreeTermKeysOfShortHeads : kTermKeys;
+    const int64_t fewest = !of_three                      ? kTwoTermKeys
+                           : problem.key_dim < kShortHead ? kThreeTermKeysOfShortHeads
+                                                          : kThreeTermKeys;
     const bool is_plain = !kernels.plain_flash.empty() && !kernels.is_flash_forced && kv_length < fewest;
     return is_plain ? kernels.plain_flash : kernels.flash;
 }
@@ -219,8 +221,10 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
                         int64_t query_length, int64_t kv_length) {
     Choice best{HATTN_ALGORITHM_FLASH, usual, nullptr, 1, 0};
     const bool in_bands = goes_in_bands(usual->storage, usual->tile.rows);
-    if (query_length > (in_bands ? kFewMatrixRows : kFewRows)) {
-        best.heads = in_bands ? std::clamp<int64_t>(usual->tile.rows / kHeadPositions, 1, problem.group_size()) : 1;
+    const int64_t heads_of_many =
+        in_bands ? std::clamp<int64_t>(usual->tile.rows / kHeadPositions, 1, problem.group_size()) : 1;
+    if (query_length > (in_bands ? kFewMatrixRows : kFewRows) && problem.group_size() % heads_of_many == 0) {
+        best.heads = heads_of_many;
         return best;
     }
     int64_t least = std::numeric_limits<int64_t>::max();

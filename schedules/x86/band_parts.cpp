@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "schedules/statements.h"
+#include "sums_at_once.h"
+#include "sums_in_place.h"
+#include "tile_sums.h"
 
 namespace hattn::schedules::x86 {
 
@@ -145,6 +148,13 @@ Band::Band(const For *loop, const BandStages &stages) : loop_(loop) {
     take_roles(stages);
 }
 
+std::pair<Expr, Expr> Band::seen_passes(const Expr &band) const {
+    const auto in_band = [&](const Expr &what) { return substitute(loop_->name, simplify(loop_->min + band), what); };
+    constexpr int kPairs = kDepth / 2;
+    const Expr first = in_band(first_block_) * kPairs;
+    return {first, first + max(in_band(blocks_), 0) * kPairs};
+}
+
 Part Band::of(const Part &part, const Expr &band) const {
     const auto in_band = [&](auto what) { return substitute(loop_->name, simplify(loop_->min + band), what); };
     return {Doubled(doubled_, band % 2).mutate(in_band(part.statement)),
@@ -219,6 +229,7 @@ void Band::take_roles(const BandStages &stages) {
     if (!has_products(values)) {
         cannot_overlap("no products after weights", weights.statement);
     }
+    Part state;
     for (; part != parts_.end(); ++part) {
         if (is_of(*part, stages.state, 1)) {
             state = *part;
@@ -229,12 +240,63 @@ void Band::take_roles(const BandStages &stages) {
     if (!state.statement.defined()) {
         cannot_overlap("no state", loop_);
     }
-    // What is read of a band when the next one's is there: products, terms, and what the state is multiplied by.
+    const SumsInPlace in_place = sums_in_place(values.statement, state.loop());
+    values.statement = in_place.products;
+    rescaled = {in_place.rescaled, state.condition};
+    std::erase_if(allocations_, [&](const Stmt &each) { return each.as<Allocate>()->name == in_place.sums; });
+    take_seen(stages.unseen);
+    take_sums(stages.pair_sums);
+    // What is read of a band when the next one's is there: scores, terms, and what the state is multiplied by.
     std::set<std::string> arrays = Contents(scores.statement).products;
-    arrays.merge(Contents(values.statement).products);
     arrays.merge(Stored(weights.statement).arrays);
     arrays.insert(stages.rescale);
     double_arrays(arrays);
+}
+
+// Passes are as many as there are pairs of keys.
+void Band::take_seen(const std::string &unseen) {
+    class AroundRooms : public IRVisitor {
+    public:
+        explicit AroundRooms(const std::string &unseen) : unseen_(unseen) {}
+
+        Expr first, blocks;
+
+    private:
+        using IRVisitor::visit;
+
+        void visit(const For *loop) override {
+            blocks = Contents(loop->body).rooms > 0 ? loop->extent : blocks;
+            IRVisitor::visit(loop);
+        }
+
+        void visit(const Load *load) override {
+            first = load->name == unseen_ ? Expr(load) : first;
+            IRVisitor::visit(load);
+        }
+
+        const std::string &unseen_;
+    };
+    AroundRooms around(unseen);
+    substitute_in_all_lets(values.statement).accept(&around);
+    if (!around.blocks.defined() || !around.first.defined() || !is_const_zero(weights.loop()->min)) {
+        cannot_overlap("no blocks of keys from the first that is seen", loop_);
+    }
+    first_block_ = around.first;
+    blocks_ = around.blocks;
+}
+
+void Band::take_sums(const std::string &pair_sums) {
+    for (Part &part : sums) {
+        if (!part.loop() || !reads(part.statement, pair_sums)) {
+            continue;
+        }
+        const SumsAtOnce at_once = sums_at_once(pair_sums, weights.loop(), part.loop());
+        weights.statement = at_once.stored;
+        part.statement = at_once.summed;
+        zeroed = {at_once.zeroed, {}};
+        return;
+    }
+    cannot_overlap("no sums of weights", loop_);
 }
 
 void Band::double_arrays(const std::set<std::string> &arrays) {

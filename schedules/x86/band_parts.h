@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "Halide.h"
@@ -50,8 +51,13 @@ class Band {
 public:
     Band(const Halide::Internal::For *loop, const BandStages &stages);
 
-    Part scores, weights, values, state;
+    // Of these the values are added to the state, which is `rescaled` before; sums of weights are `zeroed` before
+    // these.
+    Part scores, weights, values, rescaled, zeroed;
     std::vector<Part> maxima, sums;
+
+    // Of weights, the first pass that products read, and the first one behind these.
+    std::pair<Halide::Expr, Halide::Expr> seen_passes(const Halide::Expr &band) const;
 
     // Of a band with this number.
     Part of(const Part &part, const Halide::Expr &band) const;
@@ -64,9 +70,12 @@ public:
 private:
     void read(const Halide::Internal::Stmt &statement, const Halide::Expr &condition);
     void take_roles(const BandStages &stages);
+    void take_seen(const std::string &unseen);
+    void take_sums(const std::string &pair_sums);
     void double_arrays(const std::set<std::string> &arrays);
 
     const Halide::Internal::For *loop_;
+    Halide::Expr first_block_, blocks_;  // of keys, whose products are added up
     std::vector<Part> parts_;
     std::vector<Halide::Internal::Stmt> allocations_;
     std::map<std::string, Halide::Expr> doubled_;  // sizes of arrays that are there twice, in elements

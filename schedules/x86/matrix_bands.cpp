@@ -75,11 +75,7 @@ void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const
         .vectorize(s.r, lanes)
         .unroll(s.r)
         .unroll(s.over_keys.x, 4);
-    s.chunk_sum.update()
-        .reorder(s.r, s.over_key_pairs.x, s.over_key_pairs.y)
-        .vectorize(s.r, lanes)
-        .unroll(s.r)
-        .unroll(s.over_key_pairs.x, 4);
+    s.chunk_sum.update().reorder(s.r, s.over_key_pairs.x, s.over_key_pairs.y).vectorize(s.r, lanes).unroll(s.r);
     s.logits.bound_storage(s.k, tile.keys);
     // Weights of two keys stay in registers.
     Var rows("r_block");
@@ -128,7 +124,7 @@ void schedule_band_state(AttentionStages &s, const LoopLevel &band_loop, const V
     schedule_sums(s.chunk_output, sums, rows, s.r, s.d, s.over_key_blocks);
 
     s.state.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes).unroll(s.r, 2);
-    s.state.align_storage(s.r, tile.rows + kSide);
+    s.state.align_storage(s.r, tile.rows + kSide).align_bounds(s.d, kJoinedKeys * kSide);
     s.state.update()
         .split(s.r, bands, s.r, s.joined_rows)
         .reorder(s.r, s.d, bands, s.over_chunks.x)

@@ -25,6 +25,9 @@ Func schedule_score_matrices(generators::AttentionStages &s, const LoopLevel &lo
     for (Func f : {s.block_seen, s.seen_blocks}) {
         f.compute_at(chunk_loop).bound_extent(s.row_block, tile.rows / kSide);
     }
+    if (s.unseen_blocks.defined()) {
+        s.unseen_blocks.compute_at(chunk_loop).bound_extent(s.band, tile.rows / rows);
+    }
     schedule_sums(s.dot, scores, joined, s.r, s.k, s.over_dim_blocks);
     return scores;
 }

@@ -107,28 +107,55 @@ bool are_same(const Rows &one, const Rows &other) {
     return equal(one.array, other.array) && equal(one.start, other.start);
 }
 
-// Those that take more than a name to say, named outside the loops.
-class Addresses {
+// What is said of places by more than a name and numbers, named outside the loops: addresses, and what arrays hold.
+class NamedPlaces {
 public:
+    explicit NamedPlaces(const std::vector<Stmt> &loops) : named_(loops) {}
+
     Rows operator()(Rows rows) {
-        if (rows.array.as<Variable>()) {
-            return rows;
+        rows.start = named_.mutate(rows.start);
+        if (!rows.array.as<Variable>()) {
+            rows.array = named_.of(rows.array);
         }
-        Expr &name = named_[rows.array];
-        if (!name.defined()) {
-            name = names_(rows.array);
-        }
-        rows.array = name;
         return rows;
     }
 
     Stmt around(const Stmt &body) const {
-        return names_.around(body);
+        return named_.around(body);
     }
 
 private:
-    std::map<Expr, Expr, IRDeepCompare> named_;
-    NamedValues names_;
+    class Named : public IRMutator {
+    public:
+        explicit Named(const std::vector<Stmt> &loops) : loops_(loops) {}
+
+        Expr of(const Expr &value) {
+            Expr &name = known_[value];
+            if (!name.defined()) {
+                name = names_(value);
+            }
+            return name;
+        }
+
+        Stmt around(const Stmt &body) const {
+            return names_.around(body);
+        }
+
+    private:
+        using IRMutator::visit;
+
+        Expr visit(const Load *load) override {
+            const bool varies = std::ranges::any_of(
+                loops_, [&](const Stmt &loop) { return expr_uses_var(load->index, loop.as<For>()->name); });
+            return varies ? IRMutator::visit(load) : of(load);
+        }
+
+        const std::vector<Stmt> &loops_;
+        std::map<Expr, Expr, IRDeepCompare> known_;
+        NamedValues names_;
+    };
+
+    Named named_;
 };
 
 struct Joined {
@@ -225,7 +252,7 @@ Stmt MatrixTiles::visit(const For *loop) {
     // use.
     std::vector<std::pair<Asked, Stmt>> products;
     Sides sides;
-    Addresses addresses;
+    NamedPlaces places(sums.loops);
     // After every second one, of terms, and the last.
     constexpr size_t kBetweenRooms = 2;
     const Stmt room = Evaluate::make(Call::make(Int(32), kRoomCall, {}, Call::Intrinsic));
@@ -237,7 +264,7 @@ Stmt MatrixTiles::visit(const For *loop) {
         };
         std::vector<Part> parts;
         for (size_t i = 0; i < passes.size(); ++i) {
-            const auto own = [&](const Rows &rows) { return addresses(in_pass(rows, joined->loops, passes[i])); };
+            const auto own = [&](const Rows &rows) { return places(in_pass(rows, joined->loops, passes[i])); };
             parts.push_back({i, own(product.left), own(product.right)});
         }
         // Those that share a side that is new one after the other.
@@ -274,7 +301,7 @@ Stmt MatrixTiles::visit(const For *loop) {
         added = For::make(blocks->name, blocks->min, extent, blocks->for_type, blocks->partition_policy,
                           blocks->device_api, added);
     }
-    Stmt all = addresses.around(Block::make({Block::make(zeros), added, Block::make(stores)}));
+    Stmt all = places.around(Block::make({Block::make(zeros), added, Block::make(stores)}));
     for (const std::string &name : names) {
         all = Allocate::make(name, type, MemoryType::AMXTile, {1}, const_true(), all);
     }

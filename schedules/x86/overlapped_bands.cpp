@@ -93,8 +93,8 @@ Stmt with_riders(const Part &products, const std::vector<Rider> &riders) {
                                                               tiles->partition_policy, tiles->device_api, body)));
 }
 
-// Of weights, what has scores beside it, in eighths: the state stands beside weighted values too.
-constexpr int kBesideScores = 5;
+// Of weights, what has scores beside it, in eighths.
+constexpr int kBesideScores = 4;
 
 Stmt overlapped(const For *loop, const BandStages &stages) {
     const auto extent = as_const_int(loop->extent);
@@ -109,34 +109,31 @@ Stmt overlapped(const For *loop, const BandStages &stages) {
     const std::string name = unique_name("overlapped_band");
     const Expr i = Variable::make(Int(32), name);
     // Their conditions say that there is such a chunk, which the loop over chunks says too.
-    const auto some_of = [&](const Part &part, int bands_ago, const Expr &wanted, const Expr &first, const Expr &end) {
-        const Part own = band.of(part, clamp(i - bands_ago, 0, last));
-        return Rider{own.statement, first, select(wanted, end - first, 0)};
+    const Expr weighed = clamp(i - 1, 0, last);
+    NamedValues names;
+    const auto seen = band.seen_passes(weighed);
+    const Expr first = names(seen.first), end = names(seen.second);
+    const Expr between = names(first + (end - first) * kBesideScores / 8);
+    const auto weights = [&](const Expr &wanted, const Expr &from, const Expr &to) {
+        return Rider{band.of(band.weights, weighed).statement, from, select(wanted, to - from, 0)};
     };
-    const Expr passes = band.weights.loop()->extent, beside_scores = passes * kBesideScores / 8;
-    const Expr elements = band.state.loop()->extent;
     const Expr of_last = i >= 1 && i <= last + 1;
-    const Stmt scores = with_riders(band.of(band.scores, i), {some_of(band.weights, 1, i > 0, 0, beside_scores)});
-    const Stmt values =
-        with_riders(band.of(band.values, i - 2), {some_of(band.weights, 1, of_last, beside_scores, passes),
-                                                  some_of(band.state, 3, i > 2, 0, elements)});
-    const auto alone = [&](const Expr &first, const Expr &end) {
+    const Stmt scores = with_riders(band.of(band.scores, i), {weights(i > 0, first, between)});
+    const Stmt values = with_riders(band.of(band.values, i - 2), {weights(of_last, between, end)});
+    const auto alone = [&](const Expr &from, const Expr &to) {
         const Part own = band.of(band.weights, i - 1);
-        return only_if(own.condition, some_passes(own.statement, first, end));
+        return only_if(own.condition, some_passes(own.statement, from, to));
     };
     const Stmt in_loop = Block::make({
         IfThenElse::make(i <= last, scores),
-        IfThenElse::make(i == last + 1, alone(0, beside_scores)),
-        IfThenElse::make(i == 1, alone(beside_scores, passes)),
-        IfThenElse::make(i >= 2, values),
+        IfThenElse::make(i == last + 1, alone(first, between)),
+        IfThenElse::make(i == 1, alone(between, end)),
+        IfThenElse::make(i >= 2, Block::make(band.statement_of(band.rescaled, i - 2), values)),
         IfThenElse::make(of_last, band.all_of(band.sums, i - 1)),
-        IfThenElse::make(i <= last, band.all_of(band.maxima, i)),
+        IfThenElse::make(i <= last, Block::make(band.all_of(band.maxima, i), band.statement_of(band.zeroed, i))),
     });
-    const Stmt all = Block::make({
-        For::make(name, 0, bands + 2, ForType::Serial, Partition::Never, DeviceAPI::None, in_loop),
-        band.statement_of(band.state, last),
-    });
-    return band.allocated(all);
+    return band.allocated(
+        For::make(name, 0, bands + 2, ForType::Serial, Partition::Never, DeviceAPI::None, names.around(in_loop)));
 }
 
 }  // namespace

@@ -13,28 +13,28 @@ inline constexpr const char *kBandLoop = "bands";
 // A call of this name stands where matrix_tiles.h leaves room among products.
 inline constexpr const char *kRoomCall = "hattn_room_among_products";
 
-// Names of Funcs, whose loops go into such rooms: from scores to terms of weights, and what is added to the state. But
-// for `rescale`, which the latter reads.
+// Names of Funcs: terms of weights, whose loop goes into such rooms; parts of their sums, which it stores too; blocks
+// of keys before the first that a band sees; what the state is multiplied by, and the state.
 struct BandStages {
-    std::string weights, rescale, state;
+    std::string weights, pair_sums, unseen, rescale, state;
 };
 
 // AMX multiplies on its own: a product starts once in sixteen cycles, and between two of them both vector units are
 // idle. But a core looks no further ahead than some hundred instructions, so that loops one after the other take the
 // sum of their times, and loops that are mixed hardly more than the longer one.
 //
-// A band goes through scores, their maxima, weights, weighted values, sums of weights, state. Only maxima and sums,
-// which are short, stay between products:
+// A band goes through scores, their maxima, weights, weighted values. Only what is short stays between products:
 //
 //     for each band i, and two more
-//         scores(i)              with most of weights(i-1)
-//         weighted values(i-2)   with the rest of weights(i-1), state(i-3)
+//         scores(i)              with half of weights(i-1)
+//         state(i-2) multiplied, if a maximum of it has moved
+//         weighted values(i-2)   with the rest of weights(i-1), added to the state where it lies (sums_in_place.h)
 //         sums(i-1), maxima(i)
-//     state of the last band
 //
 // each as far as there is such a band; of the first and the last band some weights have no products beside them.
 // "With" means: passes of the loop are dealt evenly to the rooms among products. Where no product is computed, since no
-// row sees a key, they come one after the other. Nothing is computed twice, or otherwise than without this pass.
+// row sees a key, they come one after the other. Weights are those that products read, and are added up as they are
+// computed (sums_at_once.h): of keys that a band does not see there are none.
 //
 // Where Halide's profiler tells stages apart, they stay apart.
 //

@@ -39,6 +39,7 @@ enum class Data {
     kEqualLogits,       // all scores equal and large, v small integers
     kOneSign,           // all products of queries and keys are positive, the largest that there may be
     kRisingLogits,      // scores grow along the keys: every chunk has a new maximum
+    kSlowlyRising,      // likewise, by less from chunk to chunk than a reference may lag behind
     kPoisonHidden,      // as kNormal, with NaN and Inf wherever no row may look
     kPoisonPartlySeen,  // as kPoisonHidden, and NaN in a key that some rows see and others do not
     kWithinLengths      // as kNormal; keys past kv_lengths are 0, in memory that nothing touches

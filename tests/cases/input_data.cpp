@@ -52,15 +52,15 @@ void fill_one_sign(const hattn_tensor &q, const hattn_tensor &k) {
     });
 }
 
-void fill_rising_logits(const hattn_tensor &q, const hattn_tensor &k) {
-    constexpr float kSlope = 8.0f;
+// By slope * sqrt(D) from the first key to the last.
+void fill_rising_logits(const hattn_tensor &q, const hattn_tensor &k, float slope) {
     auto keys = static_cast<float>(std::max<int64_t>(k.extent[2], 1));
     auto direction = [](int64_t d) { return d % 2 == 0 ? 1.0f : -1.0f; };
     fill<float>(q, 1, [&](Random &random, int64_t, int64_t, int64_t, int64_t d) {
         return direction(d) + 0.1f * random.normal();
     });
     fill<float>(k, 2, [&](Random &random, int64_t, int64_t, int64_t j, int64_t d) {
-        return direction(d) * kSlope * static_cast<float>(j) / keys + 0.01f * random.normal();
+        return direction(d) * slope * static_cast<float>(j) / keys + 0.01f * random.normal();
     });
 }
 
@@ -110,7 +110,10 @@ void fill_queries_keys_values(const Case &c, const hattn_tensor &q, const hattn_
         fill_small_integers(v, c.seed() + 2);
         break;
     case Data::kRisingLogits:
-        fill_rising_logits(q, k);
+        fill_rising_logits(q, k, 8.0f);
+        break;
+    case Data::kSlowlyRising:
+        fill_rising_logits(q, k, 2.0f);
         break;
     case Data::kOneSign:
         fill_one_sign(q, k);

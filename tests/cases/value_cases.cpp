@@ -42,6 +42,8 @@ void add_extreme(std::vector<Case> &list) {
         add(list, "rising_logits" + rows(query_length), c);
         c.causal = true;
         add(list, "rising_logits_causal" + rows(query_length), c);
+        c.data = Data::kSlowlyRising;
+        add(list, "slowly_rising_logits_causal" + rows(query_length), c);
     }
 }
 

@@ -165,6 +165,7 @@ TEST(Rule, TilesThatMultiplyTermsHaveTwoHeadsOrFewRows) {
              {{16, 8}, 2048, 256, 2},
              {{8, 8}, 2048, 256, 1},
              {{32, 8}, 1024, 256, 2},  // long prompts
+             {{24, 8}, 2048, 256, 1},  // of three heads, where a third tile would be half empty
              {{8, 8}, 128, 128, 1},
              {{16, 8}, 128, 256, 2},
              {{16, 8}, 40, 128, 2},  // few rows
@@ -257,7 +258,7 @@ TEST(Rule, RowsThatFillTilesOfTermsBadlyAreForSplitKv) {
     EXPECT_EQ(algorithm(96, 2048), "split_kv");
     EXPECT_EQ(algorithm(65, 2048), "split_kv");
     EXPECT_EQ(algorithm(64, 2048), "flash");
-    EXPECT_EQ(algorithm(64, 150), "split_kv");  // two chunks of 128
+    EXPECT_EQ(algorithm(64, 400), "split_kv");  // four chunks of 128
     EXPECT_EQ(algorithm(64, 2048, 64), "split_kv");
     EXPECT_EQ(algorithm(97, 2048), "flash");
     EXPECT_EQ(algorithm(97, 2048, 64), "flash");

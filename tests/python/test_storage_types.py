@@ -67,7 +67,7 @@ def test_kernels_for_bfloat16_alone_serve_it_where_the_cpu_can(rng, types):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_long_prompts_are_multiplied_as_sums_of_bfloat16_numbers_where_the_cpu_has_matrices(rng, dtype):
     kernels = []
-    for keys in (128, 160):
+    for keys in (384, 400):
         q, k, v = inputs(rng, ("float32", dtype, dtype), queries=keys, keys=keys, dim=96)
         scales = {} if k.scale is None else {"k_scale": k.scale, "v_scale": v.scale}
         kernels.append(hattn.explain(q.array, k.array, v.array, algorithm="flash", **scales))
@@ -91,7 +91,7 @@ def test_two_terms_do_where_all_is_of_16_bits(rng, types):
 
 
 def test_an_output_in_float32_takes_three_terms(rng):
-    q, k, v = inputs(rng, ("float16",) * 3, queries=300, keys=300, dim=96)
+    q, k, v = inputs(rng, ("float16",) * 3, queries=400, keys=400, dim=96)
     for dtype, family in (("float32", "amx_stored_flash_"), ("float16", "amx_halves_flash_")):
         out = np.empty(q.array.shape, dtype)
         plan = hattn.explain(q.array, k.array, v.array, algorithm="flash", out=out)

@@ -1,0 +1,25 @@
+// Sums of weights that are added up where these are computed, for overlapped_bands.h.
+#pragma once
+
+#include <string>
+
+#include "Halide.h"
+
+namespace hattn::schedules::x86 {
+
+// Parts of a sum that one loop stores, a pass a part, and another adds up.
+struct SumsAtOnce {
+    Halide::Internal::Stmt zeroed;  // before the first pass
+    Halide::Internal::Stmt stored;  // the first loop, whose passes add to what was zeroed
+    Halide::Internal::Stmt summed;  // in place of the second loop: takes what they have made of it
+};
+
+// Of the array `parts`. Throws std::runtime_error unless each pass of the second loop adds what one of the first has
+// stored.
+SumsAtOnce sums_at_once(const std::string &parts, const Halide::Internal::For *stored,
+                        const Halide::Internal::For *summed);
+
+// Whether a statement loads from an array.
+bool reads(const Halide::Internal::Stmt &statement, const std::string &array);
+
+}  // namespace hattn::schedules::x86
