@@ -102,7 +102,8 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     if (in_bands) {
         statistics_before = Func("statistics_before");
         statistics_before(r) = Tuple(undef<float>(), undef<float>());
-        running_max(r, c) = lasting_reference(statistics_before(r)[1], chunk_max(r, c));
+        Expr before = statistics_before(r)[1];
+        running_max(r, c) = adds_in_place() ? lasting_reference(before, chunk_max(r, c)) : max(before, chunk_max(r, c));
     } else {
         earlier_chunks.where(earlier_chunks <= c);
         running_max(r, c) = kMaskedScore;
@@ -315,11 +316,10 @@ Expr AttentionStages::relative_exponent(const Expr &score, const Expr &maximum) 
 }
 
 // The state is multiplied only where a reference moves, which is seldom after the first chunks if it may lag behind the
-// maximum: weights are 2^kReferenceLag at most. Rows that have seen nothing have no reference.
+// maximum. Rows that have seen nothing have no reference.
 Expr AttentionStages::lasting_reference(const Expr &before, const Expr &maximum) const {
-    constexpr float kReferenceLag = 8.0f;
-    Expr lag = scales_exponents() ? kReferenceLag / exponent_unit : Expr(kReferenceLag);
-    return select(before <= kLowestReference || maximum > before + lag, max(before, maximum), before);
+    Expr slack = scales_exponents() ? kReferenceSlack / exponent_unit : Expr(kReferenceSlack);
+    return select(before <= kLowestReference || maximum > before + slack, max(before, maximum), before);
 }
 
 Expr AttentionStages::value_of_pair(const Expr &element, const Expr &of_chunk) const {

@@ -177,6 +177,11 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     bool scales_exponents() const {  // in their place
         return in_matrices && !is_const_one(exponent_unit);
     }
+    // In_bands: whether products are added to the state where it lies, with a rounding for each, and references may lag
+    // behind maxima, so that it is seldom multiplied. Not of three terms, whose results are float32's.
+    bool adds_in_place() const {
+        return in_bands && bfloat16_terms < 3;
+    }
     Halide::Param<int> key_type;    // used with any_storage
     Halide::Param<int> query_type;  // used with any_query
 

@@ -188,8 +188,8 @@ Expr ScoreStages::ask_of_key(int block) const {
     return k / (block / lines_of_step(block));
 }
 
-// All pairs of all bands ask for as many lines of keys and values of the next chunk. What lies behind the last key, or
-// behind a row, need not be there.
+// All pairs of all bands ask for as many lines of keys and values of the next chunk, but those whose weights nobody
+// reads. What lies behind the last key, or behind a row, need not be there.
 Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     const int parts = rows / joined_rows / 2;  // of a key's lines, a turn each
     Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();

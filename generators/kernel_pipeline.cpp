@@ -163,7 +163,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                         .pair_sums = stages.pair_sums.name(),
                         .unseen = stages.unseen_blocks.name(),
                         .rescale = stages.rescale.name(),
-                        .state = stages.state.name()};
+                        .state = stages.state.name(),
+                        .adds_in_place = stages.adds_in_place()};
     }
     if (stages.statistics_before.defined()) {
         kernel.pipeline.add_custom_lowering_pass(

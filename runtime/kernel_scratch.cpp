@@ -48,7 +48,8 @@ int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t
 }
 
 // What schedules/x86/matrix_bands.cpp stores, and schedules/x86/overlapped_bands.h twice. The state is turned a few
-// rows at a time when chunks are done with, which had more. What is added to it is stored by stand-ins alone.
+// rows at a time when chunks are done with, which had more. What is added to it is stored where
+// that is not done in place, as by stand-ins.
 int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
     constexpr int64_t kBand = 2 * kMatrixSide;
     const int64_t terms = bfloat16_terms(kernel.storage);
@@ -62,7 +63,7 @@ int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t v
     // Of a band.
     const int64_t scores = (kernel.hooks != 0 ? 3 : 2) * kBand * chunk;
     const int64_t weights = kBand * chunk / 2 + 2 * (terms * kBand * chunk / 2 + 1);
-    const int64_t added = kBand * value_row;
+    const int64_t added = 2 * kBand * value_row;
     // Over any type: a key, and values of as many keys as are turned at once, in float32; scales of outputs.
     const int64_t stored =
         takes_any_type(kernel.storage) ? key_row + (kMatrixDepth + 1) * value_row + 8 * kMatrixDepth : 0;

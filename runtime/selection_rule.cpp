@@ -59,10 +59,11 @@ constexpr int64_t kTwoTermKeys = 129, kThreeTermKeys = 385, kThreeTermKeysOfShor
 constexpr int64_t kFewBandKeys = 128;
 
 // Rows of one head in a tile that multiplies matrices and has room for more: those of a second head share what is made
-// of keys and values, and see the same of them. Up to kFewMatrixRows rows per head it matters how they fill tiles. See
-// docs/decisions/0067.
+// of keys and values, and see the same of them. Up to kFewMatrixRows rows per head, and of groups that so many heads do
+// not divide, it matters how they fill tiles; of more than kCountedRows rows the last ones say enough. See
+// docs/decisions/0067 and 0094.
 constexpr int64_t kHeadPositions = 128;
-constexpr int64_t kFewMatrixRows = 512;
+constexpr int64_t kFewMatrixRows = 512, kCountedRows = 8192;
 
 int64_t more_rows(const KernelInfo &kernel) {
     return multiplies_matrices(kernel.storage) ? kMatrixRows : 0;
@@ -227,6 +228,8 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
         best.heads = heads_of_many;
         return best;
     }
+    kv_length -= std::max<int64_t>(query_length - kCountedRows, 0);
+    query_length = std::min(query_length, kCountedRows);
     int64_t least = std::numeric_limits<int64_t>::max();
     for (const KernelInfo *kernel : kernels) {
         const int64_t most_heads = std::min<int64_t>({problem.group_size(), kMaxTileHeads, kernel->tile.rows});

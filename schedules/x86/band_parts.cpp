@@ -229,9 +229,11 @@ void Band::take_roles(const BandStages &stages) {
     if (!has_products(values)) {
         cannot_overlap("no products after weights", weights.statement);
     }
-    Part state;
     for (; part != parts_.end(); ++part) {
         if (is_of(*part, stages.state, 1)) {
+            if (state.statement.defined()) {
+                cannot_overlap("the state is added to twice", part->statement);
+            }
             state = *part;
         } else {
             sums.push_back(*part);
@@ -240,37 +242,47 @@ void Band::take_roles(const BandStages &stages) {
     if (!state.statement.defined()) {
         cannot_overlap("no state", loop_);
     }
-    const SumsInPlace in_place = sums_in_place(values.statement, state.loop());
-    values.statement = in_place.products;
-    rescaled = {in_place.rescaled, state.condition};
-    std::erase_if(allocations_, [&](const Stmt &each) { return each.as<Allocate>()->name == in_place.sums; });
     take_seen(stages.unseen);
     take_sums(stages.pair_sums);
-    // What is read of a band when the next one's is there: scores, terms, and what the state is multiplied by.
+    if (stages.adds_in_place) {
+        const SumsInPlace in_place = sums_in_place(values.statement, state.loop());
+        values.statement = in_place.products;
+        rescaled = {in_place.rescaled, state.condition};
+        state = {};
+        std::erase_if(allocations_, [&](const Stmt &each) { return each.as<Allocate>()->name == in_place.sums; });
+    }
+    // What is read of a band when the next one's is there: products, terms, and what the state is multiplied by.
     std::set<std::string> arrays = Contents(scores.statement).products;
+    arrays.merge(Contents(values.statement).products);
     arrays.merge(Stored(weights.statement).arrays);
     arrays.insert(stages.rescale);
     double_arrays(arrays);
 }
 
-// Passes are as many as there are pairs of keys.
+// Passes are as many as there are pairs of keys. Halide has loops begin at zero, and adds where they began to indices.
 void Band::take_seen(const std::string &unseen) {
     class AroundRooms : public IRVisitor {
     public:
         explicit AroundRooms(const std::string &unseen) : unseen_(unseen) {}
 
         Expr first, blocks;
+        bool is_one = true;  // `first`, wherever it is read
 
     private:
         using IRVisitor::visit;
 
         void visit(const For *loop) override {
-            blocks = Contents(loop->body).rooms > 0 ? loop->extent : blocks;
+            if (Contents(loop->body).rooms > 0) {
+                blocks = is_const_zero(loop->min) ? loop->extent : Expr();
+            }
             IRVisitor::visit(loop);
         }
 
         void visit(const Load *load) override {
-            first = load->name == unseen_ ? Expr(load) : first;
+            if (load->name == unseen_) {
+                is_one = is_one && (!first.defined() || equal(first, load));
+                first = load;
+            }
             IRVisitor::visit(load);
         }
 
@@ -278,7 +290,8 @@ void Band::take_seen(const std::string &unseen) {
     };
     AroundRooms around(unseen);
     substitute_in_all_lets(values.statement).accept(&around);
-    if (!around.blocks.defined() || !around.first.defined() || !is_const_zero(weights.loop()->min)) {
+    const bool is_known = around.blocks.defined() && around.first.defined() && around.is_one;
+    if (!is_known || !is_const_zero(weights.loop()->min)) {
         cannot_overlap("no blocks of keys from the first that is seen", loop_);
     }
     first_block_ = around.first;

@@ -51,9 +51,9 @@ class Band {
 public:
     Band(const Halide::Internal::For *loop, const BandStages &stages);
 
-    // Of these the values are added to the state, which is `rescaled` before; sums of weights are `zeroed` before
-    // these.
-    Part scores, weights, values, rescaled, zeroed;
+    // Sums of weights are `zeroed` before these. The state is added to by `state`, or `rescaled` before the values are
+    // added to it: the other one is undefined.
+    Part scores, weights, values, zeroed, state, rescaled;
     std::vector<Part> maxima, sums;
 
     // Of weights, the first pass that products read, and the first one behind these.

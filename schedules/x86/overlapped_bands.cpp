@@ -93,8 +93,8 @@ Stmt with_riders(const Part &products, const std::vector<Rider> &riders) {
                                                               tiles->partition_policy, tiles->device_api, body)));
 }
 
-// Of weights, what has scores beside it, in eighths.
-constexpr int kBesideScores = 4;
+// Of weights, what has scores beside it, in eighths. More, if the state stands beside weighted values too.
+constexpr int kBesideScores = 4, kBesideScoresWithState = 5;
 
 Stmt overlapped(const For *loop, const BandStages &stages) {
     const auto extent = as_const_int(loop->extent);
@@ -113,13 +113,23 @@ Stmt overlapped(const For *loop, const BandStages &stages) {
     NamedValues names;
     const auto seen = band.seen_passes(weighed);
     const Expr first = names(seen.first), end = names(seen.second);
-    const Expr between = names(first + (end - first) * kBesideScores / 8);
+    const bool in_place = stages.adds_in_place;
+    const Expr between = names(first + (end - first) * (in_place ? kBesideScores : kBesideScoresWithState) / 8);
     const auto weights = [&](const Expr &wanted, const Expr &from, const Expr &to) {
         return Rider{band.of(band.weights, weighed).statement, from, select(wanted, to - from, 0)};
     };
     const Expr of_last = i >= 1 && i <= last + 1;
     const Stmt scores = with_riders(band.of(band.scores, i), {weights(i > 0, first, between)});
-    const Stmt values = with_riders(band.of(band.values, i - 2), {weights(of_last, between, end)});
+    std::vector<Rider> beside_values = {weights(of_last, between, end)};
+    Stmt rescaled = Evaluate::make(0), last_state = rescaled;
+    if (in_place) {
+        rescaled = band.statement_of(band.rescaled, i - 2);
+    } else {
+        const Stmt state = band.of(band.state, clamp(i - 3, 0, last)).statement;
+        beside_values.push_back({state, 0, select(i > 2, band.state.loop()->extent, 0)});
+        last_state = band.statement_of(band.state, last);
+    }
+    const Stmt values = with_riders(band.of(band.values, i - 2), beside_values);
     const auto alone = [&](const Expr &from, const Expr &to) {
         const Part own = band.of(band.weights, i - 1);
         return only_if(own.condition, some_passes(own.statement, from, to));
@@ -128,12 +138,13 @@ Stmt overlapped(const For *loop, const BandStages &stages) {
         IfThenElse::make(i <= last, scores),
         IfThenElse::make(i == last + 1, alone(first, between)),
         IfThenElse::make(i == 1, alone(between, end)),
-        IfThenElse::make(i >= 2, Block::make(band.statement_of(band.rescaled, i - 2), values)),
+        IfThenElse::make(i >= 2, Block::make(rescaled, values)),
         IfThenElse::make(of_last, band.all_of(band.sums, i - 1)),
         IfThenElse::make(i <= last, Block::make(band.all_of(band.maxima, i), band.statement_of(band.zeroed, i))),
     });
-    return band.allocated(
-        For::make(name, 0, bands + 2, ForType::Serial, Partition::Never, DeviceAPI::None, names.around(in_loop)));
+    const Stmt over_bands =
+        For::make(name, 0, bands + 2, ForType::Serial, Partition::Never, DeviceAPI::None, names.around(in_loop));
+    return band.allocated(Block::make(over_bands, last_state));
 }
 
 }  // namespace

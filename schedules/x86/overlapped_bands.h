@@ -17,6 +17,7 @@ inline constexpr const char *kRoomCall = "hattn_room_among_products";
 // of keys before the first that a band sees; what the state is multiplied by, and the state.
 struct BandStages {
     std::string weights, pair_sums, unseen, rescale, state;
+    bool adds_in_place = false;  // weighted values to the state
 };
 
 // AMX multiplies on its own: a product starts once in sixteen cycles, and between two of them both vector units are
@@ -26,10 +27,14 @@ struct BandStages {
 // A band goes through scores, their maxima, weights, weighted values. Only what is short stays between products:
 //
 //     for each band i, and two more
-//         scores(i)              with half of weights(i-1)
-//         state(i-2) multiplied, if a maximum of it has moved
-//         weighted values(i-2)   with the rest of weights(i-1), added to the state where it lies (sums_in_place.h)
+//         scores(i)              with half of weights(i-1), or more
+//         weighted values(i-2)   with the rest of weights(i-1), state(i-3)
 //         sums(i-1), maxima(i)
+//     state of the last band
+//
+// or, if products are added to the state where it lies (sums_in_place.h), without state(i-3) and
+//
+//         state(i-2) multiplied  if a reference of it has moved, before its weighted values
 //
 // each as far as there is such a band; of the first and the last band some weights have no products beside them.
 // "With" means: passes of the loop are dealt evenly to the rooms among products. Where no product is computed, since no

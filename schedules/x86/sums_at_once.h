@@ -14,8 +14,9 @@ struct SumsAtOnce {
     Halide::Internal::Stmt summed;  // in place of the second loop: takes what they have made of it
 };
 
-// Of the array `parts`. Throws std::runtime_error unless each pass of the second loop adds what one of the first has
-// stored.
+// Of the array `parts`, whose passes the second loop adds up in the same order, as far as there are keys: what the
+// first stores beyond is zero, as are weights that it does not compute. Throws std::runtime_error unless the first
+// passes of both are of the same parts.
 SumsAtOnce sums_at_once(const std::string &parts, const Halide::Internal::For *stored,
                         const Halide::Internal::For *summed);
 

@@ -143,7 +143,7 @@ private:
             return IRMutator::visit(store);
         }
         // As Halide loads tiles, of halves of what is there.
-        const Rows &rows = of_register_.at(store->name);
+        const Rows &rows = rows_of(store->name);
         const Expr halves =
             Call::make(BFloat(16, kSide * kDepth), "tile_load",
                        {kSide, kDepth * BFloat(16).bytes(), rows.array, in_bytes(rows.start), in_bytes(rows.stride)},
@@ -157,11 +157,19 @@ private:
             return IRMutator::visit(call);
         }
         std::vector<Expr> args = call->args;
-        const Rows &rows = of_register_.at(args[5].as<Load>()->name);
+        const Rows &rows = rows_of(args[5].as<Load>()->name);
         args[2] = rows.array;
         args[3] = in_bytes(rows.start);
         args[4] = in_bytes(rows.stride);
         return Call::make(call->type, call->name, args, call->call_type);
+    }
+
+    const Rows &rows_of(const std::string &sums) const {
+        const auto rows = of_register_.find(sums);
+        if (rows == of_register_.end()) {
+            cannot_overlap("sums are not stored", Free::make(sums));
+        }
+        return rows->second;
     }
 
     const std::map<std::string, Rows> &of_register_;

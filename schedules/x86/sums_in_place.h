@@ -13,7 +13,8 @@ struct SumsInPlace {
 };
 
 // Of the products of a band and the loop over elements of its state that adds them, whose passes are vectors of rows.
-// Throws std::runtime_error if that adds something else, or in another way.
+// The state has to have elements for all that products have, rounded up as they are. Throws std::runtime_error if that
+// adds something else, or in another way.
 SumsInPlace sums_in_place(const Halide::Internal::Stmt &products, const Halide::Internal::For *state);
 
 }  // namespace hattn::schedules::x86

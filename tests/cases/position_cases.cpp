@@ -36,6 +36,15 @@ void add_windows(std::vector<Case> &list) {
             }
         }
     }
+    // Rows of a tile that see none of the first blocks of 32 keys, of the last ones, or of a whole chunk that others
+    // see.
+    Case apart = base(36, 130);
+    apart.query_heads = apart.kv_heads = 1;
+    for (const auto &[left, right] : {std::pair<int64_t, int64_t>{3, 0}, {0, 0}, {40, 0}, {2, 20}}) {
+        apart.window_left = left;
+        apart.window_right = right;
+        add(list, "window_" + signed_number(left) + "_" + signed_number(right) + "_over_two_chunks", apart);
+    }
     Case narrow = base(1, 1500);
     narrow.window_left = 40;
     narrow.window_right = 0;

@@ -44,6 +44,10 @@ void add_extreme(std::vector<Case> &list) {
         add(list, "rising_logits_causal" + rows(query_length), c);
         c.data = Data::kSlowlyRising;
         add(list, "slowly_rising_logits_causal" + rows(query_length), c);
+        c = base(Data::kSlowlyRising, query_length, 290);
+        c.query_heads = c.kv_heads = 1;
+        c.key_dim = c.value_dim = 16;
+        add(list, "slowly_rising_logits_of_one_head" + rows(query_length), c);
     }
 }
 

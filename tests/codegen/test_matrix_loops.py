@@ -142,14 +142,18 @@ IN_BANDS = [name for name in kernel_names(AMX_NAME) if AMX_NAME.match(name)["of"
 @pytest.mark.parametrize("name", IN_BANDS)
 def test_weights_are_computed_among_products(name, emit):
     """Loops of weights, which are brought into terms at once and ask for the next chunk, stand among products of scores and of weighted values, see
-    schedules/x86/overlapped_bands.h. No tile is kept in memory for it, and no weight either. Scores start at zero, weighted values as what the state is,
-    in whose place they are stored (sums_in_place.h): four tiles each."""
+    schedules/x86/overlapped_bands.h, of three terms that of the state among the latter too. No tile is kept in memory for it, and no weight either. Scores
+    start at zero, and weighted values of three terms; of fewer as what the state is, in whose place they are stored (sums_in_place.h): four tiles each."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     text = emit(name, isa)
     stores = re.findall(r"\btilestored\b.*\(%r[sb]p", text)
     assert not stores, f"{name} keeps tiles on the stack: {stores}"
     counts = {what: len(re.findall(rf"\b{what}\b", text)) for what in ("tilezero", "tilestored")}
-    assert counts == {"tilezero": 4, "tilestored": 8}, f"{name}: {counts}"
+    three_terms = AMX_NAME.match(name)["of"] in ("float32_", "stored_")
+    assert counts == {"tilezero": 8 if three_terms else 4, "tilestored": 8}, f"{name}: {counts}"
+    loads = re.findall(r"\b(tileloadd|tdpbf16ps)\b", text)
+    starts = "tileloadd " * 4 + "tdpbf16ps"  # but for the two sides of the first product
+    assert three_terms != (starts in " ".join(loads)), f"{name}: tiles that sums start as: {loads}"
     lines = text.splitlines()
     products = [number for number, line in enumerate(lines) if re.search(r"\btdpbf16ps\b", line)]
     assert products, f"{name} multiplies no matrices"
@@ -162,6 +166,7 @@ def test_weights_are_computed_among_products(name, emit):
         ("weights", r"\bvpslld\s+\$(23|0x17),\s*%zmm", 2),
         ("their terms", r"\bvperm[ti]2w\b[^$]*%zmm", 2),
         ("lines of the next chunk", r"\bprefetcht0\b", 2),
+        *([("state", r"\bvfmadd\w+ps\b[^$]*\(%r[^$]*%zmm", 1)] if three_terms else []),
     ):
         count = sum(bool(re.search(pattern, room)) for room in rooms)
         assert count >= least, f"{name}: {what} in {count} rooms of {len(rooms)}, not in {least} or more"

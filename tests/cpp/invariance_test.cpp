@@ -41,6 +41,12 @@ std::vector<cases::Case> ragged_cases() {
         c.sinks = cases::Sinks::kNormal;
         list.push_back(c);
     }
+    // Of heads and lengths that have kernels for long prompts.
+    cases::Case wide = list.front();
+    wide.name = "ragged_70_wide";
+    wide.query_length = 70;
+    wide.key_dim = wide.value_dim = 96;
+    list.push_back(wide);
     return list;
 }
 

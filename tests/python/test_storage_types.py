@@ -77,6 +77,15 @@ def test_long_prompts_are_multiplied_as_sums_of_bfloat16_numbers_where_the_cpu_h
     assert kernels[1]["kernel"].startswith(matrices if kernels[1]["target"] in NATIVE_MATRICES else family)
 
 
+def test_sums_over_thousands_of_values_of_one_sign_are_as_exact_as_float32(rng):
+    """All roundings of a sum that only grows have the same sign, if it has one for each key. Weights but that of the first key are nearly 1/2."""
+    q, k = np.zeros((1, 2, 256, 96), np.float32), np.zeros((1, 1, 8192, 96), np.float32)
+    q[..., 0], k[:, :, 1:, 0] = 1, -0.69 * np.sqrt(96)
+    v = np.broadcast_to(1 + rng.random(96, np.float32), k.shape).copy()
+    out = hattn.attention(q, k, v)
+    np.testing.assert_allclose(out, np.broadcast_to(v[:, :1, :1], out.shape), rtol=4e-6)
+
+
 @pytest.mark.parametrize("types", [("float16",) * 3, ("bfloat16", "float16", "float16"), ("float16", "float16", "int4"), ("float16", "bfloat16", "float16")])
 def test_two_terms_do_where_all_is_of_16_bits(rng, types):
     q, k, v = inputs(rng, types, queries=65, keys=200, dim=96)
