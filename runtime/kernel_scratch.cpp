@@ -48,8 +48,8 @@ int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t
 }
 
 // What schedules/x86/matrix_bands.cpp stores, and schedules/x86/overlapped_bands.h twice. The state is turned a few
-// rows at a time when chunks are done with, which had more. What is added to it is stored where
-// that is not done in place, as by stand-ins.
+// rows at a time when chunks are done with, which had more. What is added to it is stored where that is not done in
+// place, as by stand-ins.
 int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
     constexpr int64_t kBand = 2 * kMatrixSide;
     const int64_t terms = bfloat16_terms(kernel.storage);
