@@ -251,7 +251,7 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
 
     Halide::Func chunk_max;          // (r, c)
     Halide::Func running_max;        // (r, c) a prefix maximum, so that every chunk computes it once; or, in_bands,
-                                     // from that of the chunk before
+                                     // from that of the chunk before, which it may lag behind with adds_in_place()
     Halide::Func statistics_before;  // (r) of undefined values, which stand for statistics as the chunk finds them,
                                      // with the maximum not yet in units of exponents; defined in_bands
     Halide::Func weights;            // (r, k, c) 2^(logits - running_max), 0 where masked

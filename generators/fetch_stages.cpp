@@ -196,7 +196,7 @@ Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     over_asked = RDom(0, (max(key_lines, value_lines) + (parts - 1)) / parts, "over_asked");
     over_asked.where((c + 1) * chunk < inputs.key_count);
     Expr key = turn / parts, there = (c + 1) * (chunk / kGranuleKeys) + key / kGranuleKeys;
-    Expr first_key = min(there, granules(inputs.key_count) - 1) * kGranuleKeys;
+    Expr first_key = first_key_of(inputs, there);
     Expr of_slot = key % kGranuleKeys, line_of_row = over_asked * parts + turn % parts;
     asked_ahead = Func("asked_ahead");
     asked_ahead(turn, c) = 0.0f;

@@ -60,7 +60,7 @@ constexpr int64_t kFewBandKeys = 128;
 
 // Rows of one head in a tile that multiplies matrices and has room for more: those of a second head share what is made
 // of keys and values, and see the same of them. Up to kFewMatrixRows rows per head, and of groups that so many heads do
-// not divide, it matters how they fill tiles; of more than kCountedRows rows the last ones say enough. See
+// not divide, it matters how they fill tiles; of more than kCountedRows rows the first ones say enough. See
 // docs/decisions/0067 and 0094.
 constexpr int64_t kHeadPositions = 128;
 constexpr int64_t kFewMatrixRows = 512, kCountedRows = 8192;

@@ -26,8 +26,9 @@ inline std::vector<Halide::Internal::Stmt> statements_of(Halide::Internal::Stmt 
     return all;
 }
 
-// Whether an expression loads from an array.
-inline bool loads_from(const Halide::Expr &value, const std::string &array) {
+// Whether an expression or a statement loads from an array.
+template<typename T>
+bool loads_from(const T &code, const std::string &array) {
     class Loads : public Halide::Internal::IRVisitor {
     public:
         explicit Loads(const std::string &array) : array_(array) {}
@@ -44,7 +45,7 @@ inline bool loads_from(const Halide::Expr &value, const std::string &array) {
         const std::string &array_;
     };
     Loads loads(array);
-    value.accept(&loads);
+    code.accept(&loads);
     return loads.any;
 }
 

@@ -148,17 +148,20 @@ Band::Band(const For *loop, const BandStages &stages) : loop_(loop) {
     take_roles(stages);
 }
 
+template<typename T>
+T Band::in_band(const T &code, const Expr &band) const {
+    return substitute(loop_->name, simplify(loop_->min + band), code);
+}
+
 std::pair<Expr, Expr> Band::seen_passes(const Expr &band) const {
-    const auto in_band = [&](const Expr &what) { return substitute(loop_->name, simplify(loop_->min + band), what); };
     constexpr int kPairs = kDepth / 2;
-    const Expr first = in_band(first_block_) * kPairs;
-    return {first, first + max(in_band(blocks_), 0) * kPairs};
+    const Expr first = in_band(first_block_, band) * kPairs;
+    return {first, first + max(in_band(blocks_, band), 0) * kPairs};
 }
 
 Part Band::of(const Part &part, const Expr &band) const {
-    const auto in_band = [&](auto what) { return substitute(loop_->name, simplify(loop_->min + band), what); };
-    return {Doubled(doubled_, band % 2).mutate(in_band(part.statement)),
-            part.condition.defined() ? in_band(part.condition) : Expr()};
+    return {Doubled(doubled_, band % 2).mutate(in_band(part.statement, band)),
+            part.condition.defined() ? in_band(part.condition, band) : Expr()};
 }
 
 Stmt Band::statement_of(const Part &part, const Expr &band) const {
@@ -300,7 +303,7 @@ void Band::take_seen(const std::string &unseen) {
 
 void Band::take_sums(const std::string &pair_sums) {
     for (Part &part : sums) {
-        if (!part.loop() || !reads(part.statement, pair_sums)) {
+        if (!part.loop() || !loads_from(part.statement, pair_sums)) {
             continue;
         }
         const SumsAtOnce at_once = sums_at_once(pair_sums, weights.loop(), part.loop());

@@ -68,6 +68,9 @@ public:
     Halide::Internal::Stmt allocated(Halide::Internal::Stmt statement) const;
 
 private:
+    template<typename T>
+    T in_band(const T &code, const Halide::Expr &band) const;
+
     void read(const Halide::Internal::Stmt &statement, const Halide::Expr &condition);
     void take_roles(const BandStages &stages);
     void take_seen(const std::string &unseen);

@@ -72,10 +72,6 @@ Stmt first_pass(const Stmt &statement) {
 
 }  // namespace
 
-bool reads(const Stmt &statement, const std::string &array) {
-    return !LoadedParts(statement, array).indices.empty();
-}
-
 SumsAtOnce sums_at_once(const std::string &parts, const For *stored, const For *summed) {
     Accumulated accumulated(parts, stored);
     const Stmt passes = For::make(stored->name, stored->min, stored->extent, stored->for_type, stored->partition_policy,
@@ -89,8 +85,8 @@ SumsAtOnce sums_at_once(const std::string &parts, const For *stored, const For *
     const LoadedParts loaded(once, parts);
     const bool are_same =
         zeros.size() == loaded.indices.size() && std::ranges::all_of(loaded.indices, [&](const Expr &index) {
-            return std::ranges::any_of(
-                accumulated.indices, [&](const auto &first) { return equal(simplify(first.second), simplify(index)); });
+            return std::ranges::any_of(accumulated.indices,
+                                       [&](const auto &first) { return equal(first.second, index); });
         });
     if (!are_same) {
         cannot_overlap("parts of sums are added up otherwise than one after the other", summed);

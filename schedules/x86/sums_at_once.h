@@ -20,7 +20,4 @@ struct SumsAtOnce {
 SumsAtOnce sums_at_once(const std::string &parts, const Halide::Internal::For *stored,
                         const Halide::Internal::For *summed);
 
-// Whether a statement loads from an array.
-bool reads(const Halide::Internal::Stmt &statement, const std::string &array);
-
 }  // namespace hattn::schedules::x86

@@ -93,11 +93,11 @@ Stmt products() {
 }
 
 // state = sums + state * factor, of 32 rows
-Stmt state_of(const Expr &factor, int further = 0) {
+Stmt state_of(const Expr &factor) {
     const Expr d = variable("d");
     const auto rows = [&](int first) {
         const Expr place = d * kStateRow + first;
-        return store("state", place, load("sums", d * kSumsRow + first + further) + load("state", place) * factor);
+        return store("state", place, load("sums", d * kSumsRow + first) + load("state", place) * factor);
     };
     return loop("d", variable("elements"), Block::make(rows(0), rows(kLanes)));
 }
