@@ -41,8 +41,9 @@ another kernel.
 
   --filter=REGEX  benchmark cases in whose name it occurs
   --shape=SHAPE   a causal problem, BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128; both may be repeated
-  --keys=TYPE     of keys and values: float32 (the default), float16, bfloat16, int8 or int4, the last two with a scale
-                  for each 32 elements; queries and outputs of 16 bits have the type too
+  --keys=TYPE     of keys and values: float32 (the default), float16, bfloat16, int8 or int4; queries and outputs of 16 bits
+                  have the type too
+  --scales=KIND   of int8 and int4: keys (the default), one for each 32 elements, or heads, one for each kv head
   --layout=LAYOUT of all of them in memory: bhsd (the default), or bshd, a token's heads side by side
   --threads=N     default: 2
   --seconds=S     for each case, default: 2
@@ -68,9 +69,16 @@ struct NamedLayout {
 };
 constexpr NamedLayout kBhsd = {"bhsd", cases::Layout::kBhsd}, kBshd = {"bshd", cases::Layout::kBshd};
 
+struct NamedScales {
+    const char *name;
+    Scales scales;
+};
+constexpr NamedScales kOfKeys = {"keys", Scales::kKeys}, kOfHeads = {"heads", Scales::kHeads};
+
 struct Options {
     std::vector<cases::Case> cases;
     KeyType keys = kKeyTypes[0];
+    NamedScales scales = kOfKeys;
     NamedLayout layout = kBhsd;
     int threads = 2;
     double seconds = 2.0;
@@ -116,7 +124,7 @@ std::vector<std::vector<double>> take_turns(const Builds &builds, const hattn_at
 }
 
 void compare(const Builds &builds, const cases::Case &c, const Options &options) {
-    ComparedProblem problem(c, options.keys.type);
+    ComparedProblem problem(c, options.keys.type, options.scales.scales);
     size_t most = 0;
     for (const auto &build : builds) {
         build->plan(problem.desc);
@@ -202,6 +210,15 @@ NamedLayout layout_of(const std::string &name) {
     refuse_option("--layout", name, "bhsd or bshd");
 }
 
+NamedScales scales_of(const std::string &name) {
+    for (const NamedScales &known : {kOfKeys, kOfHeads}) {
+        if (name == known.name) {
+            return known;
+        }
+    }
+    refuse_option("--scales", name, "keys or heads");
+}
+
 KeyType key_type(const std::string &name) {
     std::string names;
     for (const KeyType &type : kKeyTypes) {
@@ -215,10 +232,15 @@ KeyType key_type(const std::string &name) {
 
 Options parse_options(int argc, char **argv) {
     Options options;
-    const option known[] = {{"filter", required_argument, nullptr, 'f'},  {"shape", required_argument, nullptr, 's'},
-                            {"keys", required_argument, nullptr, 'k'},    {"layout", required_argument, nullptr, 'l'},
-                            {"threads", required_argument, nullptr, 't'}, {"seconds", required_argument, nullptr, 'e'},
-                            {"help", no_argument, nullptr, 'h'},          {nullptr, 0, nullptr, 0}};
+    const option known[] = {{"filter", required_argument, nullptr, 'f'},
+                            {"shape", required_argument, nullptr, 's'},
+                            {"keys", required_argument, nullptr, 'k'},
+                            {"layout", required_argument, nullptr, 'l'},
+                            {"scales", required_argument, nullptr, 'c'},
+                            {"threads", required_argument, nullptr, 't'},
+                            {"seconds", required_argument, nullptr, 'e'},
+                            {"help", no_argument, nullptr, 'h'},
+                            {nullptr, 0, nullptr, 0}};
     for (int found; (found = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
         switch (found) {
         case 'f':
@@ -229,6 +251,9 @@ Options parse_options(int argc, char **argv) {
             break;
         case 'k':
             options.keys = key_type(optarg);
+            break;
+        case 'c':
+            options.scales = scales_of(optarg);
             break;
         case 'l':
             options.layout = layout_of(optarg);

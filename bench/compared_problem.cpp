@@ -41,19 +41,21 @@ cases::TensorData in_type(const hattn_tensor &floats, hattn_dtype type, uint64_t
     return made;
 }
 
-cases::TensorData block_scales(const hattn_tensor &side) {
+cases::TensorData scales_of(const hattn_tensor &side, Scales which) {
     constexpr int64_t kBlock = 32;
     constexpr float kScale = 1.0f / 64;
     const int64_t blocks = (side.extent[3] + kBlock - 1) / kBlock;
+    const cases::Extents of_keys = {side.extent[0], side.extent[1], side.extent[2], blocks};
+    const cases::Extents of_heads = {1, side.extent[1], 1, 1};
     cases::TensorData scales =
-        cases::make_tensor(HATTN_FLOAT32, {side.extent[0], side.extent[1], side.extent[2], blocks}, order_of(side));
+        cases::make_tensor(HATTN_FLOAT32, which == Scales::kKeys ? of_keys : of_heads, order_of(side));
     std::fill_n(scales.floats(), cases::element_count(scales.view), kScale);
     return scales;
 }
 
 }  // namespace
 
-ComparedProblem::ComparedProblem(const cases::Case &c, hattn_dtype keys)
+ComparedProblem::ComparedProblem(const cases::Case &c, hattn_dtype keys, Scales scales)
     : floats(c), desc(floats.desc), args(floats.args) {
     if (keys == HATTN_FLOAT32) {
         return;
@@ -67,8 +69,8 @@ ComparedProblem::ComparedProblem(const cases::Case &c, hattn_dtype keys)
         args.out = keep(in_type(floats.args.out, keys, 4));
         return;
     }
-    args.k_scale = keep(block_scales(floats.args.k));
-    args.v_scale = keep(block_scales(floats.args.v));
+    args.k_scale = keep(scales_of(floats.args.k, scales));
+    args.v_scale = keep(scales_of(floats.args.v, scales));
 }
 
 std::vector<double> ComparedProblem::output() const {

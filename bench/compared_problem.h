@@ -7,11 +7,13 @@
 
 namespace hattn::bench {
 
+// Of integers: one for each 32 elements of a key, or one for each kv head.
+enum class Scales { kKeys, kHeads };
+
 // Not copyable: args points into the members.
 struct ComparedProblem {
-    // keys: of keys and values; queries and output are float32, or of the type if that has 16 bits. Integers have a
-    // scale for each 32 elements of a key.
-    ComparedProblem(const cases::Case &c, hattn_dtype keys);
+    // keys: of keys and values; queries and output are float32, or of the type if that has 16 bits.
+    ComparedProblem(const cases::Case &c, hattn_dtype keys, Scales scales);
 
     std::vector<double> output() const;  // its elements in logical order
 

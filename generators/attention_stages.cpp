@@ -216,6 +216,10 @@ void AttentionStages::multiply_values(const AttentionInputs &inputs, const Stage
         multiply_value_matrices(inputs);
         return;
     }
+    if (in_byte_matrices) {
+        multiply_value_byte_matrices(inputs);
+        return;
+    }
     if (values_in_integers) {
         values_in_digits ? multiply_value_digits(inputs, options)
         : in_bytes       ? multiply_value_bytes(inputs, options)
@@ -398,6 +402,7 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     Expr sum = in_words           ? state(r, unsafe_promise_clamped(inputs.words().position(d), 0, value_positions - 1))
                : values_in_steps  ? inputs.value_steps().sum(at, d)
                : values_in_digits ? inputs.value_digits().sum(at, d)
+               : in_byte_matrices ? state(r, inputs.value_digits().matrix_position(d))
                : in_bytes         ? state(r, inputs.value_signed_bytes().position(d))
                : values_in_integers ? inputs.value_pairs().sum(at, d)
                                     : state(r, d);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "byte_matrix_stages.h"
 #include "byte_stages.h"
 #include "digit_stages.h"
 #include "fetch_stages.h"
@@ -117,8 +118,9 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     Halide::Func key_words;  // (lane, step, k, c) defined with IntegerSteps::in_words
     Halide::Func lane_sums;  // (lane, r, k, c) of products; likewise. With key_groups: of a slice's elements
     DigitScores digits;      // defined in_digits
-    RowPairScores row_pairs;  // defined in_rows
-    Halide::Func key_starts;  // (k, c) where a key's row starts; defined with StageOptions::place_keys
+    ByteMatrixScores byte_scores;  // defined in_byte_matrices, as are digits.key_line and what it takes
+    RowPairScores row_pairs;       // defined in_rows
+    Halide::Func key_starts;       // (k, c) where a key's row starts; defined with StageOptions::place_keys
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func unseen_scores;         // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_step
@@ -152,6 +154,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     bool in_integers = false;                     // the same, see IntegerPairs, or, with in_digits, IntegerDigits
     bool values_in_integers = false;              // values too: not with kScorePairs
     bool in_digits = false;                       // scores
+    bool in_byte_matrices = false;                // likewise, of matrices; they are not in_digits then
     bool values_in_steps = false;                 // values: in_steps, and with kScorePairs
     bool values_in_digits = false;                // likewise, StageOptions::value_digits
     bool in_bytes = false;                        // and see IntegerBytes
@@ -194,7 +197,7 @@ private:
     void fetch_by_line(const StageOptions &options);
     void fetch_by_stride(const StageOptions &options);
     void fetch_by_row(const StageOptions &options);
-    void fetch_by_granule(const StageOptions &options);  // in_digits
+    void fetch_by_granule(const StageOptions &options);  // in_digits, in_byte_matrices
     void ask_for_rows(const StageOptions &options);
     Halide::Expr logit_factor(const StageOptions &options);
     Halide::Expr step_count() const;
@@ -217,7 +220,10 @@ private:
     // these is added to dot, with the product.
     void begin_integer_sums(const RowSteps &steps, int sides, int vectors);
     Halide::Expr end_integer_sums();
-    Halide::Expr multiply_digits();  // in place of sum_products(), in_digits
+    Halide::Expr multiply_digits();                           // in place of sum_products(), in_digits
+    Halide::Expr multiply_byte_matrices(bool keys_in_place);  // likewise, in_byte_matrices
+    Halide::Expr number_of_key(bool in_place);                // of these; defines byte_scores.key_numbers
+    void take_key_lines();                                    // of both: defines digits.key_line, and what it takes
     // Define digits.quarter_sums.
     void sum_words(const IntegerDigits &of_row, const Halide::Expr &joined);
     void sum_lines(const IntegerDigits &of_row);
@@ -289,8 +295,9 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     // In_bytes integer_output is (r, lane, panel, digit, c), and value_words (side, lane, panel, quad, granule, c)
     // int8, of four keys.
     ByteValues value_bytes;
-    Halide::Func unseen_values;  // (granule, c) unseen_rows(); defined with StageOptions::unseen_step
-    Halide::Func chunk_output;   // (r, d, c) weights . values
+    ByteMatrixValues byte_values;  // defined in_byte_matrices
+    Halide::Func unseen_values;    // (granule, c) unseen_rows(); defined with StageOptions::unseen_step
+    Halide::Func chunk_output;     // (r, d, c) weights . values
     // By_row: whether values have so many elements, for usual sizes of less than a pass.
     std::vector<Halide::Expr> narrow_values;
     Halide::Expr whole_passes;  // of int8: rows fill these; defined if they are longer than steps
@@ -355,6 +362,9 @@ private:
     Halide::Expr stored_value_scale(const AttentionInputs &inputs, const Halide::Expr &of_block);  // of key k
     void find_weight_unit(const Halide::Expr &size, int largest_integer);  // of scales, over_scales
     void multiply_value_bytes(const AttentionInputs &inputs, const StageOptions &options);
+    void multiply_value_byte_matrices(const AttentionInputs &inputs);
+    void pack_weights();                                    // of these: defines byte_values.weight_words
+    void interleave_values(const AttentionInputs &inputs);  // and value_numbers
     void multiply_value_digits(const AttentionInputs &inputs, const StageOptions &options);
     void multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options);
     Halide::Expr value_of_words(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value
@@ -362,6 +372,7 @@ private:
     // (r, d) of a slot and granule of keys: what multiplies chunk_value.
     Halide::Expr value_weight(const AttentionInputs &inputs, const Halide::Expr &slot, const Halide::Expr &granule);
     Halide::Expr ask_ahead(const AttentionInputs &inputs, int rows);  // 0, of a pair of keys and a row's band
+    void ask_for_quads(const AttentionInputs &inputs);  // in_byte_matrices; defines byte_values.asked_line
     void fetch_next_values(const AttentionInputs &inputs, const StageOptions &options);  // defines asked_next
     void fetch_next_keys(const AttentionInputs &inputs, const StageOptions &options);    // likewise
 };

@@ -58,6 +58,18 @@ void ScoreStages::sum_lines(const IntegerDigits &of_row) {
         s.line_sums(s.quarter * (of_row.lanes / kQuarters) + over_lanes, r, s.key_of_four, s.four, step, c);
 }
 
+void ScoreStages::take_key_lines() {
+    DigitScores &s = digits;
+    const ImageParam &scales = inputs_.stored_key.block_scales, &bytes = inputs_.stored_key.bytes;
+    s.dense_key_scales = scales.dim(0).stride() == 1;
+    s.whole_key_scales = s.dense_key_scales && scales.dim(1).stride() == kQuarters;
+    s.key_granule = Func("key_granule");
+    s.key_granule(k, c) = inputs_.key_granules(key_index(k * kGranuleKeys, c) / kGranuleKeys);
+    Expr granule = unsafe_promise_clamped(s.key_granule(k / kGranuleKeys, c), bytes.dim(2).min(), bytes.dim(2).max());
+    s.key_line = Func("key_line");
+    s.key_line(d, step, k, c) = bytes(step * kLineBytes + d, key_index(k, c) % kGranuleKeys, granule);
+}
+
 // Integers are summed up within quarters, whose scales multiply these sums.
 Expr ScoreStages::multiply_digits() {
     DigitScores &s = digits;
@@ -76,16 +88,8 @@ Expr ScoreStages::multiply_digits() {
     s.query_offsets(s.quarter, r, step) = 0;
     s.query_offsets(s.quarter, r, step) += cast<int>(query_integers(r, of_quarter)) * -kByteOffset;
 
-    s.key_line = Func("key_line");
+    take_key_lines();
     s.key_line_scales = Func("key_line_scales");
-    const ImageParam &scales = inputs_.stored_key.block_scales;
-    s.dense_key_scales = scales.dim(0).stride() == 1;
-    s.whole_key_scales = s.dense_key_scales && scales.dim(1).stride() == kQuarters;
-    s.key_granule = Func("key_granule");
-    s.key_granule(k, c) = inputs_.key_granules(key_index(k * kGranuleKeys, c) / kGranuleKeys);
-    const ImageParam &bytes = inputs_.stored_key.bytes;
-    Expr granule = unsafe_promise_clamped(s.key_granule(k / kGranuleKeys, c), bytes.dim(2).min(), bytes.dim(2).max());
-    s.key_line(d, step, k, c) = bytes(step * kLineBytes + d, key_index(k, c) % kGranuleKeys, granule);
     s.key_line_scales(s.quarter, step, k, c) = select(one_key_scale, 1.0f, key_scales()(step * kQuarters + s.quarter));
 
     s.quarter_sums = Func("quarter_sums");

@@ -135,22 +135,30 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
 void ScoreStages::fetch_by_granule(const StageOptions &options) {
     fetch_starts = Func("fetch_starts");
     asked = Func("asked");
-    constexpr int block = kKeysAtOnce, blocks = kGranuleKeys / block;
+    const int block = in_byte_matrices ? kGranuleKeys : kKeysAtOnce, blocks = kGranuleKeys / block;
     const auto nearest = [&](const Expr &of_chunk) {
         return min(c * granules(chunk_keys) + of_chunk, granules(inputs_.key_count) - 1) * kGranuleKeys;
     };
     fetch_starts(k, c) = Tuple(inputs_.key_start(nearest(k + options.fetch_lead / kGranuleKeys)),
                                inputs_.value_start(nearest(k)), inputs_.value_scales_start(nearest(k)));
     Tuple starts = fetch_starts(k / blocks, c);
-    Expr slot = k % blocks * block, asked_first = inputs_.prefetch_value_scales(starts[2], slot);
+    Expr slot = k % blocks * block, asked_first = 0.0f;
+    for (int i = 0; i < block; i += kKeysAtOnce) {
+        asked_first += inputs_.prefetch_value_scales(starts[2], slot + i);
+    }
     for (int i = 0; i < (values_in_digits ? kValuesWithScores : 0); ++i) {
         asked_first += inputs_.prefetch_value(starts[1], inputs_.value_line_of_slot(slot + i, 0));
     }
     asked(k, c) = asked_first;
     // In one loop: of several, as many as keys, LLVM makes blocks of their own.
     over_asks = RDom(0, block * inputs_.key_digits().lines(), "over_asks");
-    asked(k, c) +=
-        inputs_.prefetch_key(starts[0], inputs_.key_line_of_slot(slot + over_asks % block, over_asks / block));
+    Expr of_slot = over_asks % block, line_of_row = over_asks / block;
+    if (in_byte_matrices) {
+        over_asks = RDom({{0, inputs_.key_digits().lines()}, {0, block}}, "over_asks");
+        of_slot = over_asks.y;
+        line_of_row = over_asks.x;
+    }
+    asked(k, c) += inputs_.prefetch_key(starts[0], inputs_.key_line_of_slot(slot + of_slot, line_of_row));
 }
 
 // Of rows the first are asked for with the first blocks of keys, and of few keys more with each.
@@ -204,6 +212,18 @@ Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
         inputs.prefetch_key(inputs.key_start(first_key), inputs.key_line_of_slot(of_slot, line_of_row)) +
         inputs.prefetch_value(inputs.value_start(first_key), inputs.value_line_of_slot(of_slot, line_of_row));
     return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
+}
+
+void AttentionStages::ask_for_quads(const AttentionInputs &inputs) {
+    ByteMatrixValues &v = byte_values;
+    const Var &quad = byte_scores.quad;
+    v.next_starts = Func("next_starts");
+    v.asked_line = Func("asked_line");
+    Expr there = c * granules(chunk_keys) + granule + kByteDepth / kGranuleKeys;
+    v.next_starts(granule, c) = inputs.value_start(first_key_of(inputs, there));
+    Expr of_chunk = quad / kQuadsOfBlock * kSides + side;
+    v.asked_line(side, part, quad, c) =
+        inputs.prefetch_value(v.next_starts(of_chunk, c), inputs.value_line_of_slot(quad % kQuadsOfBlock, part));
 }
 
 // The lines that a pass reads of a key, of the one fetch_lead further, into the next chunk too.

@@ -68,6 +68,34 @@ Expr IntegerDigits::number(const Expr &byte, const Expr &nibble) const {
     return select(nibble == 0, byte << cast<uint8_t>(kNibbleBits), byte & upper) ^ sign;
 }
 
+int IntegerDigits::blocks_of_line() const {
+    return kQuarters / scaled_lines();
+}
+
+int IntegerDigits::panels_of_line() const {
+    return nibbles() * kQuarters;
+}
+
+Expr IntegerDigits::signed_number(const Expr &byte, const Expr &nibble) const {
+    if (type != HATTN_INT4) {
+        return reinterpret<int8_t>(byte);
+    }
+    const Expr upper = cast<uint8_t>(0xff << kNibbleBits);
+    return reinterpret<int8_t>(select(nibble == 0, byte << cast<uint8_t>(kNibbleBits), byte & upper));
+}
+
+Expr IntegerDigits::matrix_position(const Expr &element) const {
+    Expr of_block = element % kScaleBlock;
+    if (type != HATTN_INT4) {
+        // Words of a block's quarters: those of both quarters side by side.
+        Expr quarter = of_block / kQuarterBytes, word = of_block % kQuarterBytes / kQuarterWords;
+        Expr position = element - of_block + (2 * word + quarter) * kQuarterWords + of_block % kQuarterWords;
+        return unsafe_promise_clamped(position, 0, dim - 1);
+    }
+    Expr position = element - of_block + of_block % kNibbles * kQuarterBytes + of_block / kNibbles;
+    return unsafe_promise_clamped(position, 0, dim - 1);
+}
+
 Expr IntegerDigits::byte_of_half(const Expr &half, const Expr &at) const {
     constexpr int kBytes = kQuarterBytes / 2;
     return at / kBytes * kQuarterBytes + half % 2 * kBytes + at % kBytes;

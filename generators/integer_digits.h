@@ -50,6 +50,14 @@ struct IntegerDigits {
     Halide::Expr element(const Halide::Expr &position) const;
     Halide::Expr number(const Halide::Expr &byte, const Halide::Expr &nibble) const;
 
+    // Of matrices, whose numbers have signs: an int4 element, the first or the second of its byte, is kNibbleUnit times
+    // itself. A panel is 16 elements, of int4 the first or the second ones of a block, of int8 half of
+    // the words of one.
+    int blocks_of_line() const;
+    int panels_of_line() const;
+    Halide::Expr signed_number(const Halide::Expr &byte, const Halide::Expr &nibble) const;  // int8
+    Halide::Expr matrix_position(const Halide::Expr &element) const;  // panels, one after the other
+
     // Of int4. Sums over rows have bytes of four rows side by side, which CPUs interleave within 128 bits: two by two,
     // the first or the second half of each, and then words of these likewise. A panel has as many sums as there are
     // lanes; its number counts nibbles, halves of halves, halves, and lines.

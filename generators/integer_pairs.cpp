@@ -12,10 +12,14 @@ constexpr int kHalf = 4;  // bits
 
 }  // namespace
 
-Expr nearest_integer(const Expr &value) {
+Expr integer_bits(const Expr &value) {
     // What is added to this is rounded to an integer, whose bits are the lowest.
     constexpr float kUnitInLastBit = 3 << 22;
-    return cast<int16_t>(reinterpret<int32_t>(strict_float(value + kUnitInLastBit)));
+    return reinterpret<uint32_t>(strict_float(value + kUnitInLastBit));
+}
+
+Expr nearest_integer(const Expr &value) {
+    return cast<int16_t>(integer_bits(value));
 }
 
 IntegerPairs::IntegerPairs(hattn_dtype type, int lanes, const Expr &dim)

@@ -12,6 +12,7 @@ inline constexpr int kLargestInteger = 32767;
 
 // int16, of a float of no more than kLargestInteger.
 Halide::Expr nearest_integer(const Halide::Expr &value);
+Halide::Expr integer_bits(const Halide::Expr &value);  // uint32, of which the lower 16 are its own
 
 // Of the 16-bit numbers in 128 bits, half: those of two vectors that are interleaved at once.
 inline constexpr int kQuarter = 4;

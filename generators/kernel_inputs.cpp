@@ -343,12 +343,23 @@ Expr AttentionInputs::key_element(Expr d, Expr granule, Expr slot) const {
     return element(storage, key, stored_key, key_granules, d, granule, slot);
 }
 
+namespace {
+
+Expr bounded(const Expr &granule) {
+    constexpr int kMost = std::numeric_limits<int>::max() - 1;
+    return clamp(granule, -kMost, kMost);
+}
+
+}  // namespace
+
 // Halide 21.0.0 takes promises for calls with side effects once it has simplified them, and such loops for scalar ones.
 // A granule has to be bounded by something; no number is cut off.
 Expr AttentionInputs::bfloat16_key(const Expr &d, const Expr &granule, const Expr &slot) const {
-    constexpr int kMost = std::numeric_limits<int>::max() - 1;
-    Expr at = clamp(key_granules(granule), -kMost, kMost);
-    return reinterpret(BFloat(16), stored_key.halves(d, slot, at));
+    return reinterpret(BFloat(16), stored_key.halves(d, slot, bounded(key_granules(granule))));
+}
+
+Expr AttentionInputs::key_byte_in(const Expr &granule, const Expr &at, const Expr &slot) const {
+    return stored_key.bytes(at, slot, bounded(granule));
 }
 
 Expr AttentionInputs::value_half(const Expr &d, const Expr &granule, const Expr &slot, const Expr &key) const {

@@ -122,6 +122,8 @@ struct AttentionInputs {
     Halide::Expr value_element(Halide::Expr d, Halide::Expr granule, Halide::Expr slot) const;
     // key_element() where storage is bfloat16, for loops that are vectorized under a condition of each lane.
     Halide::Expr bfloat16_key(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
+    // Likewise a byte of a key of int8, in the granule that the table gives.
+    Halide::Expr key_byte_in(const Halide::Expr &granule, const Halide::Expr &at, const Halide::Expr &slot) const;
     // Element d of the row that starts there, see key_start().
     Halide::Expr key_from(const Halide::Expr &start, const Halide::Expr &d) const;
     Halide::Expr value_from(const Halide::Expr &start, const Halide::Expr &d) const;

@@ -112,6 +112,10 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
                                     std::to_string(vectors_of_products(found->target)) +
                                     " vectors of values at a time");
     }
+    if (multiplies_byte_matrices(found->spec.storage) && (tile.rows != kDigitRows || tile.keys % kByteDepth != 0)) {
+        throw std::invalid_argument("kernel '" + name + "': matrices of bytes have " + std::to_string(kDigitRows) +
+                                    " rows, and keys in multiples of " + std::to_string(kByteDepth));
+    }
     if (const std::string why = why_illegal_in_pairs(found->spec, found->target); !why.empty()) {
         throw std::invalid_argument("kernel '" + name + "': " + why);
     }

@@ -110,7 +110,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const int block = fetch_block(spec, target, head_in_lanes, strides);
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
-    const bool keys_in_place = spec.storage == KeyStorage::kBfloat16Matrices && !bands && target.stand_in.empty();
+    const bool keys_in_place =
+        ((spec.storage == KeyStorage::kBfloat16Matrices && !bands) || spec.storage == KeyStorage::kInt8Matrices) &&
+        target.stand_in.empty();
     const bool fetches_operands = target.fetch_by_line && !head_in_lanes && spec.tile.keys > 0;
     const bool place_keys =
         fetches_operands && (spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kBfloat16);
@@ -151,11 +153,12 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .unseen_step = unseen_step(spec, target),
                      .key_block = spec.tile.key_unroll,
                      .bands = bands});
-    const auto schedule = head_in_lanes                     ? target.split_kv.head_in_lanes
-                          : split                           ? target.split_kv.rows_in_lanes
-                          : spec.kind == KernelKind::kNaive ? target.naive
-                          : matrices                        ? target.matrices.flash
-                                                            : target.flash;
+    const auto schedule = multiplies_byte_matrices(spec.storage) ? target.byte_matrices.split_kv
+                          : head_in_lanes                        ? target.split_kv.head_in_lanes
+                          : split                                ? target.split_kv.rows_in_lanes
+                          : spec.kind == KernelKind::kNaive      ? target.naive
+                          : matrices                             ? target.matrices.flash
+                                                                 : target.flash;
     schedule(stages, spec.tile, target.lanes);
     KernelPipeline kernel{Halide::Pipeline({stages.output, stages.lse}), inputs.arguments()};
     if (bands) {
@@ -283,7 +286,8 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     if (spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::arm::Bfloat16Dots());
     }
-    if (multiplies_matrices(spec.storage) && target.stand_in.empty()) {
+    const bool has_tiles = multiplies_matrices(spec.storage) || multiplies_byte_matrices(spec.storage);
+    if (has_tiles && target.stand_in.empty()) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::MatrixTiles());
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::OverlappedBands(kernel.bands));
     }

@@ -45,6 +45,8 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kFlash, "amx_float32_flash", KeyStorage::kFloat32Matrices},
     {KernelKind::kFlash, "amx_stored_flash", KeyStorage::kAnyMatrices},
     {KernelKind::kFlash, "amx_halves_flash", KeyStorage::kHalvesMatrices},
+    {KernelKind::kSplitKv, "amx_int8_split_kv", KeyStorage::kInt8Matrices},
+    {KernelKind::kSplitKv, "amx_int4_split_kv", KeyStorage::kInt4Matrices},
     {KernelKind::kWiden, "widen"},
     {KernelKind::kNarrow, "narrow"},
     {KernelKind::kBlockScales, "block_scales"},
@@ -130,6 +132,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     }
     if (storage_bits(type_of_all(family.storage)) == 16) {
         return target.halves_split_kv_tiles;
+    }
+    if (multiplies_byte_matrices(family.storage)) {
+        return target.byte_matrices.split_kv_tiles;
     }
     if (takes_lines(family.storage)) {
         return family.storage == KeyStorage::kInt8Lines ? target.int8_line_split_kv_tiles
@@ -259,6 +264,9 @@ Instructions instructions_of(const KernelSpec &spec, const TargetRow &target) {
     case KeyStorage::kAnyMatrices:
     case KeyStorage::kHalvesMatrices:
         return {target.matrices.halide_target, target.matrices.cpu_features};
+    case KeyStorage::kInt8Matrices:
+    case KeyStorage::kInt4Matrices:
+        return {target.byte_matrices.halide_target, target.byte_matrices.cpu_features};
     case KeyStorage::kAllInt8:
     case KeyStorage::kAllInt4:
     case KeyStorage::kInt8Lines:

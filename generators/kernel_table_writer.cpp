@@ -76,6 +76,10 @@ const char *enumerator(KeyStorage storage) {
         return "KeyStorage::kInt4Lines";
     case KeyStorage::kBfloat16Rows:
         return "KeyStorage::kBfloat16Rows";
+    case KeyStorage::kInt8Matrices:
+        return "KeyStorage::kInt8Matrices";
+    case KeyStorage::kInt4Matrices:
+        return "KeyStorage::kInt4Matrices";
     }
     return "";
 }

@@ -53,6 +53,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_integers(options.integer_products != IntegerProducts::kNone),
       values_in_integers(in_integers && options.integer_products != IntegerProducts::kScorePairs),
       in_digits(inputs.in_lines()),
+      in_byte_matrices(multiplies_byte_matrices(inputs.storage)),
       values_in_steps(inputs.in_steps() && !values_in_integers),
       values_in_digits(options.value_digits),
       in_bytes(options.integer_products == IntegerProducts::kBytes),
@@ -109,7 +110,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (options.place_keys) {
         place_keys();
     }
-    if (in_digits) {
+    if (in_byte_matrices) {
+        fetch_by_granule(options);
+    } else if (in_digits) {
         usual_heads.resize(1);  // others are no whole lines
         one_head = inputs.has_one_head();
         fetch_by_granule(options);
@@ -134,7 +137,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
                         : in_integers    ? inputs.key_pairs().number(key_bytes(), d)
                         : in_pairs       ? select(likely(d < inputs.key_dim()), key_element, zero_of(key_element))
                                          : key_element;
-    if (options.keys_in_place) {
+    if (options.keys_in_place && in_matrices) {
         over_copies = RDom(0, 1, "over_copies");
         over_copies.where(!keys_fit());
         Expr copy = select(d + over_copies < inputs.key_dim(), key_element, zero_of(key_element));
@@ -142,7 +145,9 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         key_rows(d, k, c) = undef(key_element.type());
         key_rows(d, k, c) = copy;
     }
-    Expr product = in_digits ? multiply_digits() : sum_products(options);
+    Expr product = in_byte_matrices ? multiply_byte_matrices(options.keys_in_place)
+                   : in_digits      ? multiply_digits()
+                                    : sum_products(options);
 
     Expr key = c * chunk_keys + k;
     Expr likely_key = min(likely(key), inputs.key_count - 1);

@@ -19,16 +19,17 @@ namespace hattn {
 namespace {
 
 #if defined(__x86_64__)
-// Products of bfloat16 matrices (AMX), if the operating system keeps their registers: CPUID leaf 7 and XCR0, see
-// Intel's manual, volume 1, "Programming with Intel AMX".
-__attribute__((target("xsave"))) bool has_amx_bf16() {
-    constexpr unsigned kXsave = 1u << 27, kBf16 = 1u << 22, kTile = 1u << 24;
+// Products of matrices (AMX), of a type that has a bit of CPUID leaf 7, if the operating system keeps their registers,
+// which XCR0 says, see Intel's manual, volume 1, "Programming with Intel AMX".
+constexpr unsigned kAmxBf16 = 1u << 22, kAmxInt8 = 1u << 25;
+__attribute__((target("xsave"))) bool has_amx(unsigned type) {
+    constexpr unsigned kXsave = 1u << 27, kTile = 1u << 24;
     constexpr unsigned long long kTileState = 3u << 17;  // configuration and data
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kXsave) || (__builtin_ia32_xgetbv(0) & kTileState) != kTileState) {
         return false;
     }
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kBf16) && (d & kTile);
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & type) && (d & kTile);
 }
 
 bool cpu_has(const std::string &feature) {
@@ -70,7 +71,9 @@ bool cpu_has(const std::string &feature) {
     if (feature == "amdfam19h")
         return __builtin_cpu_is("amdfam19h");
     if (feature == "amx_bf16")
-        return has_amx_bf16();
+        return has_amx(kAmxBf16);
+    if (feature == "amx_int8")
+        return has_amx(kAmxInt8);
     return false;
 }
 #elif defined(__aarch64__)

@@ -109,6 +109,12 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // Words of queries four times, of both digits, bytes, or of pairs.
     const bool has_words = kernel.storage == KeyStorage::kInt8Lines || kernel.storage == KeyStorage::kBfloat16Rows;
     const int64_t query_words = has_words ? 2 * rows * key_dim : 0;
+    // Of matrices of bytes: queries, of a block of each digit at a time, and values, with gaps; sums of a few keys'
+    // scores, and of values.
+    const int64_t matrices = multiplies_byte_matrices(kernel.storage)
+                                 ? 2 * kMatrixSide * key_dim + value_dim * (chunk + 8 * kLanes) / 4 +
+                                       kMatrixSide * (key_dim + value_dim + 2 * kMatrixSide)
+                                 : 0;
     // Where the lines of a block's keys and values are.
     const int64_t lines = 2 * tile.key_unroll * (key_dim / kLanes + 1);
     // Where those of a granule are, and which one each pass over a chunk's values asks for with each key.
@@ -119,7 +125,7 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + of_rows +
                            (keeps_values ? (chunk + 2) * (value_dim + 2 * kLanes) : 0) + key_rows + chunk * kLanes +
-                           kept + steps + query_words + lines + next_lines;
+                           kept + steps + query_words + matrices + lines + next_lines;
     return floats * kFloatBytes + kWaste;
 }
 

@@ -40,12 +40,14 @@ enum class KeyStorage {
     kAllInt4,
     kInt8Lines,  // likewise, in rows that are whole lines
     kInt4Lines,
-    kBfloat16Rows  // of kBfloat16 what kAllBfloat16 takes: products are of pairs along a row
+    kBfloat16Rows,  // of kBfloat16 what kAllBfloat16 takes: products are of pairs along a row
+    kInt8Matrices,  // of kAllInt8 rows that are whole lines, multiplied by an instruction for small matrices
+    kInt4Matrices   // likewise
 };
 inline constexpr const char *kStorageNames[] = {
-    "float32",         "any",          "bfloat16",     "bfloat16_matrices", "float32_matrices", "any_matrices",
-    "halves_matrices", "all_float16",  "all_bfloat16", "all_int8",          "all_int4",         "int8_lines",
-    "int4_lines",      "bfloat16_rows"};  // by KeyStorage
+    "float32",         "any",           "bfloat16",      "bfloat16_matrices", "float32_matrices", "any_matrices",
+    "halves_matrices", "all_float16",   "all_bfloat16",  "all_int8",          "all_int4",         "int8_lines",
+    "int4_lines",      "bfloat16_rows", "int8_matrices", "int4_matrices"};  // by KeyStorage
 
 inline constexpr KeyStorage kAllOfOneType[] = {KeyStorage::kAllFloat16, KeyStorage::kAllBfloat16, KeyStorage::kAllInt8,
                                                KeyStorage::kAllInt4};
@@ -60,9 +62,11 @@ constexpr hattn_dtype type_of_all(KeyStorage storage) {
         return HATTN_BFLOAT16;
     case KeyStorage::kAllInt8:
     case KeyStorage::kInt8Lines:
+    case KeyStorage::kInt8Matrices:
         return HATTN_INT8;
     case KeyStorage::kAllInt4:
     case KeyStorage::kInt4Lines:
+    case KeyStorage::kInt4Matrices:
         return HATTN_INT4;
     default:
         return HATTN_FLOAT32;
@@ -90,6 +94,11 @@ constexpr bool takes_any_type(KeyStorage storage) {
 // Kernels that multiply float32 numbers as sums of bfloat16 ones: what is not finite becomes a NaN in their results.
 constexpr bool multiplies_terms(KeyStorage storage) {
     return bfloat16_terms(storage) > 1;
+}
+
+// Kernels that multiply small matrices, of bfloat16 numbers or of bytes.
+constexpr bool multiplies_byte_matrices(KeyStorage storage) {
+    return storage == KeyStorage::kInt8Matrices || storage == KeyStorage::kInt4Matrices;
 }
 
 constexpr bool multiplies_matrices(KeyStorage storage) {
@@ -144,6 +153,10 @@ constexpr bool takes_lines(KeyStorage storage) {
 inline constexpr int kWholeLines = 128;
 constexpr bool fills_lines(hattn_dtype type, int64_t dim) {
     return type == HATTN_INT8 ? dim == kWholeLines : dim % kWholeLines == 0;
+}
+// And of those that multiply bytes in matrices: whole lines, whose elements are whole blocks of positions.
+constexpr bool fills_byte_matrices(hattn_dtype type, int64_t dim) {
+    return dim % (type == HATTN_INT4 ? kWholeLines : kWholeLines / 2) == 0;
 }
 // And the longest: of integers of one scale, sums have 32 bits, one for each of eight lanes at least, see
 // docs/decisions/0057 and 0093.

@@ -45,6 +45,11 @@ bool takes_lines_of(hattn_dtype type, const Problem &problem) {
     return takes_all(type, problem) && fills_lines(type, problem.key_dim) && fills_lines(type, problem.value_dim);
 }
 
+bool takes_byte_matrices_of(hattn_dtype type, const Problem &problem) {
+    return takes_all(type, problem) && fills_byte_matrices(type, problem.key_dim) &&
+           fills_byte_matrices(type, problem.value_dim);
+}
+
 bool takes_rows_of_bfloat16(const Problem &problem) {
     return problem.all_bfloat16() && takes_all(HATTN_BFLOAT16, problem);
 }
@@ -68,6 +73,9 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
     case KeyStorage::kInt8Lines:
     case KeyStorage::kInt4Lines:
         return takes_lines_of(type_of_all(kernel.storage), problem);
+    case KeyStorage::kInt8Matrices:
+    case KeyStorage::kInt4Matrices:
+        return takes_byte_matrices_of(type_of_all(kernel.storage), problem);
     default:
         return takes_all(type_of_all(kernel.storage), problem);
     }
@@ -78,6 +86,10 @@ std::string taken_storage(const KernelInfo &kernel) {
     if (takes_lines(kernel.storage)) {
         return dtype_name(all) + " keys and values in heads of " +
                (fills_lines(all, 2 * kWholeLines) ? "multiples of " : "") + std::to_string(kWholeLines) + " elements";
+    }
+    if (multiplies_byte_matrices(kernel.storage)) {
+        return dtype_name(all) + " keys and values in heads of multiples of " +
+               std::to_string(fills_byte_matrices(all, kWholeLines / 2) ? kWholeLines / 2 : kWholeLines) + " elements";
     }
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + (kernel.storage == KeyStorage::kBfloat16Rows ? " queries, keys" : " keys") +
@@ -109,6 +121,11 @@ std::vector<const KernelInfo *> kernels_of_cpu(const TargetInfo &target, KernelK
 // Kernels that take more of the problem for granted than those for its keys' type alone, or for any type.
 std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target, const Problem &problem) {
     std::vector<KeyStorage> storages;
+    for (KeyStorage storage : {KeyStorage::kInt8Matrices, KeyStorage::kInt4Matrices}) {
+        if (takes_byte_matrices_of(type_of_all(storage), problem)) {
+            storages.push_back(storage);
+        }
+    }
     for (KeyStorage storage : {KeyStorage::kInt8Lines, KeyStorage::kInt4Lines}) {
         if (takes_lines_of(type_of_all(storage), problem)) {
             storages.push_back(storage);
@@ -122,8 +139,10 @@ std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target
     }
     std::vector<const KernelInfo *> found;
     for (KeyStorage storage : storages) {
-        std::ranges::copy(kernels_of_cpu(target, KernelKind::kSplitKv, storage, problem.hooks),
-                          std::back_inserter(found));
+        const auto kernels = kernels_of_cpu(target, KernelKind::kSplitKv, storage, problem.hooks);
+        if (!kernels.empty() && request_cpu_features(kernels.front()->cpu_features)) {
+            found.insert(found.end(), kernels.begin(), kernels.end());
+        }
     }
     return found;
 }
@@ -146,6 +165,12 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
         const auto of_rows =
             std::ranges::find(closer, kernel->tile.rows, [](const auto *other) { return other->tile.rows; });
         kernel = of_rows == closer.end() ? kernel : *of_rows;
+    }
+    // More rows are several tiles of those that multiply matrices.
+    const auto matrices =
+        std::ranges::find_if(found, [](const KernelInfo *kernel) { return multiplies_byte_matrices(kernel->storage); });
+    if (matrices != found.end()) {
+        found.erase(matrices + 1, found.end());
     }
     return found;
 }

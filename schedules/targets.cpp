@@ -7,6 +7,7 @@
 #include "schedules/generic/generic.h"
 #include "schedules/simd/head_in_lanes.h"
 #include "schedules/simd/rows_in_lanes.h"
+#include "schedules/x86/byte_matrices.h"
 #include "schedules/x86/matrices.h"
 
 namespace hattn::schedules {
@@ -149,6 +150,11 @@ std::vector<TargetRow> x86_64_targets() {
                          {{256, 128, 1, 16, 16}},
                          {{256, 128, 1, 16, 16}, {128, 128, 1, 16, 16}, {64, 128, 1, 16, 16}},
                          {{256, 128, 1, 16, 16}, {64, 128, 1, 16, 16}}},
+            // A kv head's eight rows, of two digits each, are the sixteen columns of sums: decision 0095.
+            .byte_matrices = {matrices.c_str(),
+                              "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni amx_int8",
+                              x86::schedule_byte_matrices,
+                              {{8, 512, 8, 16, 2}}},
             // Zen 4, see decision 0086.
             .memory_cpu = "amdfam19h",
         },
@@ -283,6 +289,8 @@ TargetRow resolve_stand_in(const Architecture &architecture, const std::string &
     row.integers.cpu_features = "";
     row.matrices.halide_target = other.halide_target;
     row.matrices.cpu_features = "";
+    row.byte_matrices.halide_target = other.halide_target;
+    row.byte_matrices.cpu_features = "";
     row.stand_in = other.name;
     return row;
 }

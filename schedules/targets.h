@@ -91,6 +91,14 @@ struct MatrixKernels {
     std::vector<Tile> any_term_flash_tiles = {};  // of three terms, over any type
 };
 
+// Kernels that multiply small matrices of bytes, likewise.
+struct ByteMatrixKernels {
+    const char *halide_target = nullptr;
+    const char *cpu_features = "";
+    AttentionSchedule split_kv = nullptr;
+    std::vector<Tile> split_kv_tiles = {};  // empty: the target has no such kernels
+};
+
 // A null schedule or an empty candidate list means: the parent's.
 struct TargetRow {
     std::string name;
@@ -125,6 +133,7 @@ struct TargetRow {
     CpuTiles cpu_tiles = {};                                                 // likewise
     IntegerKernels integers = {};                                            // likewise
     MatrixKernels matrices = {};                                             // likewise
+    ByteMatrixKernels byte_matrices = {};                                    // likewise
     // Which CPUs take kernels for keys and values in memory, see from_memory in runtime/kernel_table.h; empty: there
     // are none. Likewise.
     const char *memory_cpu = "";

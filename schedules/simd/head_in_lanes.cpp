@@ -27,7 +27,9 @@ constexpr int kFewRows = 4;
 // rows of float32 in cache: 0.89 to 0.97 of the time over 512 keys, 0.94 to 1.01 over 2048; eight rows 1.0.
 constexpr int kRowsAtOnce = 2;
 
-void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
+}  // namespace
+
+void schedule_decode_rows(ScoreStages &s, const Tile &tile, int lanes) {
     for (Func f : {s.row, s.head, s.position, s.first, s.last}) {
         f.compute_root().bound(s.r, 0, tile.rows);
     }
@@ -57,6 +59,8 @@ void schedule_rows(ScoreStages &s, const Tile &tile, int lanes) {
             .vectorize(s.d, lanes);
     }
 }
+
+namespace {
 
 // `block`: the loop over blocks of the state's elements.
 void schedule_value_steps(AttentionStages &s, const Var &block, const Tile &tile, int lanes) {
@@ -172,12 +176,16 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
     s.normaliser.compute_root().bound(s.r, 0, tile.rows);
 }
 
+}  // namespace
+
 // Sum and maximum share the chunk loop of the state.
-void schedule_statistics(AttentionStages &s, const Tile &tile) {
+void schedule_decode_statistics(AttentionStages &s, const Tile &tile) {
     s.statistics.compute_root().bound(s.r, 0, tile.rows);
     s.statistics.update().reorder(s.r, s.over_chunks.x).unroll(s.r);
     s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
 }
+
+namespace {
 
 // Partial dot products along the lanes, of key_unroll keys of every row, then one horizontal sum each.
 void schedule_lane_sums(ScoreStages &s, Func lane_sums, const Var &partial, const RVar &vector, const RVar &line,
@@ -311,10 +319,13 @@ void schedule_key_seen(Stages &s, const Tile &tile, int lanes) {
     }
 }
 
-void schedule_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    for (Func f : {s.logits, s.weights}) {
-        schedule_chunk(f, s, chunk_loop, tile, lanes);
+}  // namespace
+
+void schedule_decode_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    if (!s.in_byte_matrices) {
+        schedule_chunk(s.logits, s, chunk_loop, tile, lanes);
     }
+    schedule_chunk(s.weights, s, chunk_loop, tile, lanes);
     for (Func f : {s.chunk_max, s.running_max}) {
         f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).unroll(s.r);
     }
@@ -337,8 +348,6 @@ void schedule_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Til
     schedule_key_seen(s, tile, lanes);
 }
 
-}  // namespace
-
 void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
     if (!s.asked_next.defined()) {
         return;
@@ -358,18 +367,18 @@ void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar 
 void schedule_head_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
     // One chunk at a time: what the sliding window of chunk_max amounts to, which Halide cannot prove.
     const LoopLevel chunk_loop(stages.state, stages.over_chunks.x);
-    schedule_rows(stages, tile, lanes);
+    schedule_decode_rows(stages, tile, lanes);
     schedule_state(stages, tile, lanes);
-    schedule_statistics(stages, tile);
+    schedule_decode_statistics(stages, tile);
     schedule_dot(stages, chunk_loop, tile, lanes);
     schedule_operands(stages, chunk_loop, tile, lanes);
-    schedule_softmax(stages, chunk_loop, tile, lanes);
+    schedule_decode_softmax(stages, chunk_loop, tile, lanes);
 }
 
 // All scores stay in cache until the row's maximum is known, keys side by side.
 void schedule_scores_head_in_lanes(UnfusedScores &s, const Tile &tile, int lanes) {
     const LoopLevel chunk_loop(s.logits, s.c);
-    schedule_rows(s, tile, lanes);
+    schedule_decode_rows(s, tile, lanes);
     schedule_dot(s, chunk_loop, tile, lanes);
     schedule_operands(s, chunk_loop, tile, lanes);
     for (Func f : {s.logits, s.exponentials}) {

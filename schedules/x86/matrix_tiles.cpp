@@ -24,8 +24,8 @@ Expr bytes(const Expr &elements, int size) {
     return simplify(elements * size);
 }
 
-Expr register_of(const std::string &name) {
-    return Load::make(Float(32, kSums), name, Ramp::make(0, 1, kSums), {}, {}, const_true(kSums), {});
+Expr register_of(const std::string &name, const Type &type) {
+    return Load::make(type, name, Ramp::make(0, 1, kSums), {}, {}, const_true(kSums), {});
 }
 
 Stmt set_register(const std::string &name, const Expr &value) {
@@ -34,8 +34,8 @@ Stmt set_register(const std::string &name, const Expr &value) {
 
 // Lest LLVM keeps a side from one load of it to the next one, for which there is no register: a fetch might be a store,
 // as far as LLVM knows.
-Stmt forget(const Rows &rows) {
-    return Evaluate::make(Call::make(BFloat(16), Call::prefetch, {rows.array, rows.start, 1, 1}, Call::Intrinsic));
+Stmt forget(const Rows &rows, const Type &type) {
+    return Evaluate::make(Call::make(type, Call::prefetch, {rows.array, rows.start, 1, 1}, Call::Intrinsic));
 }
 
 // Sides that a product has and those before it had not.
@@ -53,6 +53,8 @@ struct Asked {
 // Sides of the products of a step, each brought into a register once; those that were there in the step before stay.
 class Sides {
 public:
+    explicit Sides(const MatrixNumbers &of) : of_(of) {}
+
     Expr operator()(const Rows &rows) {
         const Expr load = load_of(rows);
         for (const std::vector<Side> *known : {&of_step_, &of_last_step_}) {
@@ -65,7 +67,7 @@ public:
             }
         }
         if (std::ranges::any_of(earlier_, [&](const Expr &other) { return equal(other, load); })) {
-            asked_.before = forget(rows);
+            asked_.before = forget(rows, of_.type);
         }
         earlier_.push_back(load);
         of_step_.push_back({load, asked_.named(load)});
@@ -92,12 +94,14 @@ private:
         Expr load, name;
     };
 
-    static Expr load_of(const Rows &rows) {
-        return Call::make(BFloat(16, kSide * kDepth), "tile_load",
-                          {kSide, kDepth * 2, rows.array, bytes(rows.start, 2), bytes(rows.stride, 2)},
+    Expr load_of(const Rows &rows) const {
+        const int size = of_.type.bytes();
+        return Call::make(of_.type.with_lanes(kSide * of_.depth()), "tile_load",
+                          {kSide, of_.depth() * size, rows.array, bytes(rows.start, size), bytes(rows.stride, size)},
                           Call::Intrinsic);
     }
 
+    const MatrixNumbers of_;
     std::vector<Side> of_step_, of_last_step_;
     std::vector<Expr> earlier_;
     Asked asked_;
@@ -231,7 +235,7 @@ Stmt MatrixTiles::visit(const For *loop) {
         return IRMutator::visit(loop);
     }
     const Sums sums = sums_of(joined->tile.as<Allocate>());
-    const Type type = Float(32, kSums);
+    const Type type = sums.of.sum.with_lanes(kSums);
     const Expr row_bytes = kSide * 4;
     std::vector<Stmt> zeros, stores;
     std::vector<std::string> names;
@@ -244,14 +248,14 @@ Stmt MatrixTiles::visit(const For *loop) {
         const Rows stored = in_pass(sums.stored, joined->loops, pass);
         stores.push_back(Evaluate::make(Call::make(Int(32), "tile_store",
                                                    {kSide, row_bytes, stored.array, bytes(stored.start, 4),
-                                                    bytes(stored.stride, 4), register_of(names.back())},
+                                                    bytes(stored.stride, 4), register_of(names.back(), type)},
                                                    Call::Intrinsic)));
         stores.push_back(Free::make(names.back()));
     }
     // Each product is within the lets of those before it, so that a side is in a register from its first to its last
     // use.
     std::vector<std::pair<Asked, Stmt>> products;
-    Sides sides;
+    Sides sides(sums.of);
     NamedPlaces places(sums.loops);
     // After every second one, of terms, and the last.
     constexpr size_t kBetweenRooms = 2;
@@ -278,8 +282,9 @@ Stmt MatrixTiles::visit(const For *loop) {
         for (const Part &part : parts) {
             const Expr left = sides(part.left), right = sides(part.right);
             const std::string &name = names[part.of_sums];
-            const Expr sum = Call::make(type, "tile_matmul", {kSide, row_bytes, kDepth, register_of(name), left, right},
-                                        Call::Intrinsic);
+            const Expr sum =
+                Call::make(type, "tile_matmul",
+                           {kSide, row_bytes, sums.of.depth(), register_of(name, type), left, right}, Call::Intrinsic);
             products.emplace_back(sides.take_asked(), set_register(name, sum));
         }
         sides.next_step();

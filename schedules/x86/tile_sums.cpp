@@ -62,22 +62,39 @@ std::optional<Expr> first_of(const Expr &index, int lanes) {
     return ramp && ramp->lanes == lanes && is_const_one(ramp->stride) ? std::optional(ramp->base) : std::nullopt;
 }
 
-// Of bfloat16 numbers, or of the bits of such.
+// Of numbers that are multiplied, or of the bits of such.
 class Loads : public IRVisitor {
 public:
-    explicit Loads(const Expr &value) {
+    Loads(const Expr &value, const MatrixNumbers &of) : bits_(of.type.bits()) {
         value.accept(this);
     }
-    std::vector<const Load *> scalars, pairs;
-    Expr condition;  // that chooses between two scalars, or undefined
+    std::vector<const Load *> scalars, groups;
+    std::vector<const Load *> words;  // scalars of 32 bits, of which `shift` takes bytes
+    Expr shift;
+    Expr skipped = 0;  // of a group, numbers that are loaded before those that are multiplied
+    Expr condition;    // that chooses between two scalars, or undefined
 
 private:
     using IRVisitor::visit;
 
     void visit(const Load *load) override {
-        if (load->type.bits() == 16) {
-            (load->type.is_scalar() ? scalars : pairs).push_back(load);
+        if (load->type.bits() == bits_) {
+            (load->type.is_scalar() ? scalars : groups).push_back(load);
+        } else if (load->type == UInt(32)) {
+            words.push_back(load);
         }
+    }
+
+    void visit(const Call *call) override {
+        if (call->is_intrinsic(Call::shift_right)) {
+            shift = call->args[1];
+        }
+        IRVisitor::visit(call);
+    }
+
+    void visit(const Shuffle *shuffle) override {
+        skipped = shuffle->indices.front();
+        IRVisitor::visit(shuffle);
     }
 
     void visit(const Select *select) override {
@@ -85,14 +102,16 @@ private:
         select->true_value.accept(this);
         select->false_value.accept(this);
     }
+
+    const int bits_;
 };
 
 // The one or the other, both of which go on in the same way from block to block.
 Rows chosen_rows(const Expr &condition, const Rows &one, const Rows &other, const std::string &block,
-                 const Stmt &statement) {
+                 const MatrixNumbers &of, const Stmt &statement) {
     const auto of_first = [&](const Rows &rows) { return at(rows.start, block, 0); };
     const auto address = [&](const Rows &rows) {
-        return reinterpret<uint64_t>(rows.array) + cast<uint64_t>(cast<int64_t>(of_first(rows)) * BFloat(16).bytes());
+        return reinterpret<uint64_t>(rows.array) + cast<uint64_t>(cast<int64_t>(of_first(rows)) * of.type.bytes());
     };
     const Expr start = simplify(one.start - of_first(one));
     if (!is_zero_everywhere(other.start - of_first(other) - start) || expr_uses_var(condition, block)) {
@@ -102,6 +121,23 @@ Rows chosen_rows(const Expr &condition, const Rows &one, const Rows &other, cons
             select(condition, one.stride, other.stride)};
 }
 
+// Bytes of words of 32 bits.
+Rows rows_of_words(const Load &words, const Expr &shift, const std::string &row, const std::string &element,
+                   const MatrixNumbers &of, const Stmt &statement) {
+    const Expr first = at(words.index, element, 0);
+    for (int i = 0; i < of.depth(); ++i) {
+        const int of_word = i % of.beside();
+        if (!is_const(simplify(at(words.index, element, i) - first), i / of.beside()) || !shift.defined() ||
+            !is_const(at(shift, element, i), of_word * of.type.bits())) {
+            refuse("its left side is of words in another way", statement);
+        }
+    }
+    Rows rows = rows_of(words.name, first, row, kSide - 1, 1, statement);
+    rows.start = simplify(rows.start * of.beside());
+    rows.stride = simplify(rows.stride * of.beside());
+    return rows;
+}
+
 const For *fixed_loop(const Stmt &statement, int extent) {
     const For *loop = statement.as<For>();
     return loop && is_const_zero(loop->min) && is_const(loop->extent, extent) ? loop : nullptr;
@@ -109,9 +145,10 @@ const For *fixed_loop(const Stmt &statement, int extent) {
 
 // for (row, 16) for (element, 32) if (condition) sums[row] += left[row, element] * right[element]
 void take_product(const Stmt &statement, Sums &sums) {
+    const int depth = sums.of.depth(), beside = sums.of.beside();
     const For *row = fixed_loop(statement, kSide);
     const Stmt of_row = row ? without_lets(row->body) : Stmt();
-    const For *element = row ? fixed_loop(of_row, kDepth) : nullptr;
+    const For *element = row ? fixed_loop(of_row, depth) : nullptr;
     Stmt of_element = element ? without_lets(element->body) : Stmt();
     if (const IfThenElse *some = element ? of_element.as<IfThenElse>() : nullptr; some && !some->else_case.defined()) {
         sums.condition = at(at(some->condition, row->name, 0), element->name, 0);
@@ -119,35 +156,42 @@ void take_product(const Stmt &statement, Sums &sums) {
     }
     const Store *store = element ? of_element.as<Store>() : nullptr;
     if (!store || store->name != sums.name) {
-        refuse("no loop over 16 rows and 32 elements", statement);
+        refuse("no loop over 16 rows and 32 elements, or 64 bytes", statement);
     }
-    const Loads loads(substitute_in_all_lets(store->value));
+    const Loads loads(substitute_in_all_lets(store->value), sums.of);
     const size_t choices = loads.condition.defined() ? 2 : 1;
-    const auto pairs = loads.pairs.size() == 1 ? first_of(loads.pairs[0]->index, 2 * kSide) : std::nullopt;
-    if (loads.scalars.size() != choices || !pairs) {
-        refuse("no product of one number and of pairs", statement);
+    const bool in_words = loads.scalars.empty() && loads.words.size() == 1;
+    const auto loaded = loads.groups.size() == 1 ? first_of(loads.groups[0]->index, beside * kSide) : std::nullopt;
+    if ((!in_words && loads.scalars.size() != choices) || !loaded) {
+        refuse("no product of one number and of pairs, or of fours of bytes", statement);
     }
-    const Expr beside = simplify(at(*pairs, element->name, kDepth - 1) - at(*pairs, element->name, kDepth - 2));
-    if (!is_const_one(beside) || expr_uses_var(*pairs, row->name)) {
+    const Expr group = simplify(*loaded + loads.skipped);
+    const auto is_behind = [&](int first, int second) {
+        return is_const(simplify(at(group, element->name, second) - at(group, element->name, first)), second - first);
+    };
+    if (!is_behind(depth - beside, depth - 1) || expr_uses_var(group, row->name)) {
         refuse("its right side is laid out in another way", statement);
     }
     std::vector<Rows> left;
     for (const Load *scalar : loads.scalars) {
         const Expr first = at(scalar->index, element->name, 0);
-        if (!is_const(simplify(at(scalar->index, element->name, kDepth - 1) - first), kDepth - 1)) {
+        if (!is_const(simplify(at(scalar->index, element->name, depth - 1) - first), depth - 1)) {
             refuse("its left side is laid out in another way", statement);
         }
         left.push_back(rows_of(scalar->name, first, row->name, kSide - 1, 1, statement));
     }
-    if (choices == 2 && (sums.loops.empty() || expr_uses_var(loads.condition, row->name) ||
-                         expr_uses_var(loads.condition, element->name))) {
+    if (in_words) {
+        left.push_back(rows_of_words(*loads.words[0], loads.shift, row->name, element->name, sums.of, statement));
+    }
+    if (choices == 2 && (expr_uses_var(loads.condition, row->name) || expr_uses_var(loads.condition, element->name))) {
         refuse("its left side is chosen row by row", statement);
     }
     const auto chosen = [&] {
-        return chosen_rows(loads.condition, left[0], left[1], sums.loops.back().as<For>()->name, statement);
+        const std::string block = sums.loops.empty() ? "" : sums.loops.back().as<For>()->name;
+        return chosen_rows(loads.condition, left[0], left[1], block, sums.of, statement);
     };
     sums.products.push_back({choices == 1 ? left[0] : chosen(),
-                             rows_of(loads.pairs[0]->name, *pairs, element->name, kDepth - 2, 2, statement)});
+                             rows_of(loads.groups[0]->name, group, element->name, depth - beside, beside, statement)});
 }
 
 // Such loops one after the other, in loops over blocks of elements.
@@ -192,7 +236,9 @@ void take(const Stmt &statement, Sums &sums) {
     } else if (const For *loop = fixed_loop(inside, kSide)) {
         const Stmt of_row = without_lets(loop->body);
         const Store *store = of_row.as<Store>();
-        if (!store || store->name != sums.name) {
+        if (fixed_loop(of_row, sums.of.depth())) {
+            take_product(inside, sums);
+        } else if (!store || store->name != sums.name) {
             take_stores(loop, sums);
         } else if (!is_const_zero(store->value)) {
             refuse("it does not begin at zero", inside);
@@ -207,7 +253,8 @@ void take(const Stmt &statement, Sums &sums) {
 }  // namespace
 
 Sums sums_of(const Allocate *tile) {
-    Sums sums{.name = tile->name};
+    const bool of_bytes = tile->type.element_of() == Int(32);
+    Sums sums{.name = tile->name, .of = {of_bytes ? Int(8) : BFloat(16), of_bytes ? Int(32) : Float(32)}};
     take(tile->body, sums);
     if (sums.products.empty() || !sums.stored.array.defined()) {
         refuse("nothing is added, or nothing stored", tile);

@@ -10,7 +10,19 @@
 namespace hattn::schedules::x86 {
 
 inline constexpr int kSide = generators::kMatrixColumns;  // rows and columns of sums
-inline constexpr int kDepth = generators::kMatrixDepth;   // elements of a side, by pairs
+inline constexpr int kDepth = generators::kMatrixDepth;   // bfloat16 elements of a side, by pairs
+
+// What products are of. A row of a side has 64 bytes: the right one so many elements of each column side by side.
+struct MatrixNumbers {
+    Halide::Type type, sum;
+
+    int beside() const {
+        return sum.bytes() / type.bytes();
+    }
+    int depth() const {  // elements of a side
+        return kSide * beside();
+    }
+};
 
 // Registers of sums that are computed together: of eight, with those for sides of products.
 inline constexpr int kMostJoined = 4;
@@ -21,7 +33,7 @@ struct Rows {
     Halide::Expr start, stride;  // in elements
 };
 
-// Sides of 16 rows and of 16 columns; the right one in pairs of rows.
+// Sides of 16 rows and of 16 columns; the right one in pairs of rows, or in fours.
 struct Product {
     Rows left, right;
 };
@@ -29,7 +41,8 @@ struct Product {
 // What becomes of a tile of sums.
 struct Sums {
     std::string name;
-    std::vector<Halide::Internal::Stmt> loops;  // over blocks of 32 elements, the outermost first
+    MatrixNumbers of;
+    std::vector<Halide::Internal::Stmt> loops;  // over blocks of elements, the outermost first
     std::vector<Product> products;
     Halide::Expr condition;  // of the first product, which that of all is; or undefined
     Rows stored;

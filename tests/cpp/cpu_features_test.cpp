@@ -91,6 +91,7 @@ TEST(CpuFeatures, AreThoseTheSystemReports) {
         {"avx512bitalg", "avx512_bitalg"},
         {"gfni", "gfni"},
         {"amx_bf16", "amx_bf16"},
+        {"amx_int8", "amx_int8"},
     };
     for (const auto &[feature, flag] : features) {
         EXPECT_EQ(cpu_has_features(feature), flags.contains(flag)) << feature;

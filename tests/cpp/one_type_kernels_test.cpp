@@ -23,9 +23,10 @@ namespace {
 using namespace hattn;
 using cases::ScaleKind;
 
-// As docs/decisions/0039, 0041, 0073 and 0078 say, whatever the library has.
+// As docs/decisions/0039, 0041, 0073, 0078 and 0095 say, whatever the library has.
 constexpr int64_t kWholeHead = 32, kWholeLine = 128;
-constexpr std::string_view kLines = "_lines";  // heads of kWholeLine, of int4 of multiples
+constexpr std::string_view kLines = "_lines";        // heads of kWholeLine, of int4 of multiples
+constexpr std::string_view kMatrices = "_matrices";  // of multiples of it, of int8 of half of it
 
 int64_t shortest_head(const std::string &type) {
     return type == "int4" ? 64 : kWholeHead;
@@ -91,6 +92,10 @@ std::vector<Kernel> kernels() {
             const std::string type = storage.substr(0, storage.size() - kLines.size());
             const int64_t longest = type == "int8" ? kWholeLine : longest_head(type);
             list.push_back({row.at("name"), type, kWholeLine, kWholeLine, longest});
+        } else if (storage.starts_with("int") && storage.ends_with(kMatrices) && row.at("runnable")) {
+            const std::string type = storage.substr(0, storage.size() - kMatrices.size());
+            const int64_t whole = type == "int8" ? kWholeLine / 2 : kWholeLine;
+            list.push_back({row.at("name"), type, whole, whole, longest_head(type)});
         }
     }
     return list;
@@ -106,9 +111,9 @@ bool fits(const cases::Case &c, const Kernel &kernel) {
 
 // Of whole lines there are few cases: the others are made longer.
 cases::Case lengthened(cases::Case c, const Kernel &kernel) {
-    if (kernel.whole == kWholeLine) {
+    if (kernel.whole > kWholeHead) {
         for (int64_t *dim : {&c.key_dim, &c.value_dim}) {
-            *dim = (*dim + kWholeLine - 1) / kWholeLine * kWholeLine;
+            *dim = (*dim + kernel.whole - 1) / kernel.whole * kernel.whole;
         }
     }
     return c;
@@ -274,6 +279,35 @@ bool multiplies_rows_of_bfloat16() {
            std::ranges::any_of(kernels(), [](const Kernel &other) { return other.of_pairs; });
 }
 
+bool multiplies_matrices_of_bytes() {
+    const auto kernels = info().at("kernels");
+    return std::ranges::any_of(kernels, [](const nlohmann::json &row) {
+        const std::string storage = row.at("storage");
+        return storage.starts_with("int") && storage.ends_with(kMatrices) && row.at("runnable");
+    });
+}
+
+// From five rows of a kv head on, by tiles of eight, in heads that are whole lines.
+TEST(OneTypePlan, GivesManyRowsToMatricesOfBytes) {
+    if (!multiplies_matrices_of_bytes()) {
+        GTEST_SKIP() << "this CPU multiplies no matrices of bytes";
+    }
+    for (const int64_t group : {5, 7, 12, 32}) {
+        for (const auto &[of_int8, dim] : {std::pair(true, 64), {true, 192}, {true, 128}, {false, 128}, {false, 384}}) {
+            const std::string own = of_int8 ? "amx_int8_split_kv_" : "amx_int4_split_kv_";
+            const cases::StoredTypes &types = kOneType[of_int8 ? 4 : 6];
+            EXPECT_TRUE(kernel_of(types, dim, false, group).starts_with(own)) << kernel_of(types, dim, false, group);
+            EXPECT_FALSE(kernel_of(types, dim, true, group).starts_with(own)) << kernel_of(types, dim, true, group);
+        }
+        const std::string short_int8 = kernel_of(kOneType[4], 96, false, group),
+                          short_int4 = kernel_of(kOneType[6], 64, false, group),
+                          mixed_dims = kernel_of(kOneType[4], 128, false, group, 96);
+        EXPECT_FALSE(short_int8.starts_with("amx_")) << short_int8;
+        EXPECT_FALSE(short_int4.starts_with("amx_")) << short_int4;
+        EXPECT_FALSE(mixed_dims.starts_with("amx_")) << mixed_dims;
+    }
+}
+
 TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
     // Those that stand in for kernels of another target are in no plan.
     const auto is_planned = [](const Kernel &kernel) { return kernel.name.find("_on_") == std::string::npos; };
@@ -299,10 +333,11 @@ TEST(OneTypePlan, GivesThemPlainProblemsAlone) {
         EXPECT_TRUE(int4.starts_with(expected("int4", dim % kWholeLine == 0))) << int4;
     }
     for (const int64_t group : {1, 4, 8}) {
+        const bool in_matrices = group > 4 && multiplies_matrices_of_bytes();
         const std::string int8 = kernel_of(kOneType[4], kWholeLine, false, group),
                           int4 = kernel_of(kOneType[6], kWholeLine, false, group);
-        EXPECT_TRUE(int8.starts_with(expected("int8", true))) << int8;
-        EXPECT_TRUE(int4.starts_with(expected("int4", true))) << int4;
+        EXPECT_TRUE(int8.starts_with(in_matrices ? "amx_int8_split_kv_" : expected("int8", true))) << int8;
+        EXPECT_TRUE(int4.starts_with(in_matrices ? "amx_int4_split_kv_" : expected("int4", true))) << int4;
     }
     const std::string wide_int8 = kernel_of(kOneType[4], kWholeLine, false, 2, 2 * kWholeLine),
                       wide_int4 = kernel_of(kOneType[6], kWholeLine, false, 2, 2 * kWholeLine);

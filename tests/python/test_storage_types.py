@@ -28,6 +28,7 @@ NATIVE_MATRICES = targets_with("bfloat16_matrices")
 NATIVE_BFLOAT16 = targets_with("bfloat16") | NATIVE_MATRICES
 HALVES = ("float16", "bfloat16")
 MATRICES = ("bfloat16_matrices", "float32_matrices", "any_matrices", "halves_matrices")  # of storage
+BYTE_MATRICES = ("int8_matrices", "int4_matrices")
 BFLOAT16 = ml_dtypes.bfloat16
 
 
@@ -112,13 +113,14 @@ def test_an_output_in_float32_takes_three_terms(rng):
 def test_what_kernels_need_beside_their_target():
     for kernel in hattn.info()["kernels"]:
         types = [f"all_{dtype}" for dtype in ("float16", "bfloat16", "int8", "int4")]
-        assert kernel["storage"] in ("float32", "any", "bfloat16", "bfloat16_rows", *MATRICES, *types, "int8_lines", "int4_lines")
-        in_integers = kernel["storage"] in ("all_int8", "all_int4", "int8_lines", "int4_lines")
+        assert kernel["storage"] in ("float32", "any", "bfloat16", "bfloat16_rows", *MATRICES, *types, "int8_lines", "int4_lines", *BYTE_MATRICES)
+        in_integers = kernel["storage"] in ("all_int8", "all_int4", "int8_lines", "int4_lines", *BYTE_MATRICES)
         pairs, integers = {"x86-avx512": ("avx512bf16", "avx512vnni"), "arm-neon": ("bf16", "asimddp")}.get(kernel["target"], (None, None))
         needs = kernel["needs"].split()
-        assert (pairs in needs) == (kernel["storage"] in ("bfloat16", "bfloat16_rows", *MATRICES))
+        assert (pairs in needs) == (kernel["storage"] in ("bfloat16", "bfloat16_rows", *MATRICES, *BYTE_MATRICES))
         assert (integers in needs) >= (in_integers and integers is not None)
         assert ("amx_bf16" in kernel["needs"]) == (kernel["storage"] in MATRICES)
+        assert ("amx_int8" in kernel["needs"]) == (kernel["storage"] in BYTE_MATRICES)
         assert kernel["target"] in TARGETS or not kernel["runnable"]
 
 
