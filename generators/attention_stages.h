@@ -366,6 +366,8 @@ private:
     void pack_weights();                                    // of these: defines byte_values.weight_words
     void interleave_values(const AttentionInputs &inputs);  // and value_numbers
     void multiply_value_digits(const AttentionInputs &inputs, const StageOptions &options);
+    // A granule of chunk c, said to be one of those that there are.
+    Halide::Expr present_granule(const AttentionInputs &inputs, const Halide::Expr &of_chunk) const;
     void multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options);
     Halide::Expr value_of_words(const AttentionInputs &inputs, const Halide::Expr &granule);  // chunk_value
     Halide::Expr value_of_steps(const AttentionInputs &inputs, const Halide::Expr &granule);  // likewise

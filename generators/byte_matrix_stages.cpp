@@ -90,7 +90,9 @@ void AttentionStages::multiply_value_byte_matrices(const AttentionInputs &inputs
     const auto blocks = [](Expr keys) { return (std::move(keys) + (kByteDepth - 1)) / kByteDepth; };
     v.over_key_blocks = RDom({{0, kByteDepth}, {0, 1}, {0, blocks(chunk_keys)}}, "over_key_blocks");
     v.over_key_blocks.where(v.over_key_blocks.z < blocks(inputs.key_count - c * chunk_keys));
-    const RVar byte = v.over_key_blocks.x, key_block = v.over_key_blocks.z;
+    const RVar byte = v.over_key_blocks.x;
+    // See present_granule().
+    Expr key_block = min(v.over_key_blocks.z, blocks(inputs.key_count - c * chunk_keys) - 1);
     Expr quad = key_block * kQuadsOfBlock + byte / kSides, of_quad = byte % kSides;
     constexpr int kPanelsOfBlock = kScaleBlock / kMatrixColumns;
     Expr of_block = clamp(select(one_value_scale, 0, panel / kPanelsOfBlock), 0, value_blocks - 1);

@@ -145,7 +145,8 @@ void AttentionStages::weigh_digits(const AttentionInputs &inputs) {
     v.lane_blocks = Func("lane_blocks");
     v.digit_sums = Func("digit_sums");
     v.block_sums = Func("block_sums");
-    Expr of_quad = v.over_digits.y * kQuads + v.quad, of_lane = v.over_digits.y * kQuads + lane / kQuarters;
+    Expr of_chunk = present_granule(inputs, v.over_digits.y);
+    Expr of_quad = of_chunk * kQuads + v.quad, of_lane = of_chunk * kQuads + lane / kQuarters;
     v.lane_digits(v.quad, r, s.digit, c) = 0;
     v.lane_digits(v.quad, r, s.digit, c) +=
         cast<int>(v.weight_digits(of_quad * kSides + v.over_digits.x, r, s.digit, c));
@@ -193,14 +194,14 @@ void AttentionStages::multiply_value_digits(const AttentionInputs &inputs, const
 
     v.over_key_quads = RDom({{0, kSides}, {0, kQuads}, {0, granules(chunk_keys)}}, "over_key_quads");
     v.over_key_quads.where(v.over_key_quads.z < granules(inputs.key_count - c * chunk_keys));
-    Expr of_quad = v.over_key_quads.z * kQuads + v.over_key_quads.y;
+    Expr of_chunk = present_granule(inputs, v.over_key_quads.z), of_quad = of_chunk * kQuads + v.over_key_quads.y;
     Expr of_line = panel / kPanelsOfLine, of_lane = lane / (of_row.lanes / kQuarters);
     Expr weight = select(one_value_scale, v.weight_digits(of_quad * kSides + v.over_key_quads.x, r, s.digit, c),
                          v.block_digits(v.over_key_quads.x, of_lane, of_quad, r, s.digit, of_line, c));
     Expr sum = select(one_value_scale, v.digit_sums(r, s.digit, c), v.block_sums(of_lane, r, s.digit, of_line, c));
-    Expr value = of_row.value(value_words(v.over_key_quads.x, lane, panel / kPanelsOfWord, panel / panels,
-                                          v.over_key_quads.y, v.over_key_quads.z, c),
-                              panel);
+    Expr value = of_row.value(
+        value_words(v.over_key_quads.x, lane, panel / kPanelsOfWord, panel / panels, v.over_key_quads.y, of_chunk, c),
+        panel);
     integer_output(r, lane, panel, s.digit, c) = -of_row.value_offset(panel) * sum;
     integer_output(r, lane, panel, s.digit, c) += cast<int>(value) * cast<int>(weight);
     Expr of_panel = d / of_row.lanes;

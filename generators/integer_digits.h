@@ -51,8 +51,8 @@ struct IntegerDigits {
     Halide::Expr number(const Halide::Expr &byte, const Halide::Expr &nibble) const;
 
     // Of matrices, whose numbers have signs: an int4 element, the first or the second of its byte, is kNibbleUnit times
-    // itself. A panel is 16 elements, of int4 the first or the second ones of a block, of int8 half of
-    // the words of one.
+    // itself. A panel has 16 elements of a block: of int4 the first or the second ones, of int8 two words of each of
+    // its quarters.
     int blocks_of_line() const;
     int panels_of_line() const;
     Halide::Expr signed_number(const Halide::Expr &byte, const Halide::Expr &nibble) const;  // int8

@@ -126,6 +126,12 @@ Expr AttentionStages::weight_in_units(const Expr &key, const Expr &row, const Ex
     return nearest_integer(weights(row, key, chunk) * value_scales(key, of_block, chunk) * weight_rate(row, chunk));
 }
 
+// Where places of keys are used twice, Halide names them outside of the condition that limits them, so that all keys of
+// a chunk would be computed.
+Expr AttentionStages::present_granule(const AttentionInputs &inputs, const Expr &of_chunk) const {
+    return min(of_chunk, granules(inputs.key_count - c * chunk_keys) - 1);
+}
+
 void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, const StageOptions &options) {
     weigh_blocks(inputs, kLargestInteger);
     weight_integers = Func("weight_integers");
@@ -160,7 +166,9 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     constexpr int kPairs = kGranuleKeys / 2;
     over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
     over_key_pairs.where(over_key_pairs.z < granules(inputs.key_count - c * chunk_keys));
-    Expr key = over_key_pairs.z * kGranuleKeys + 2 * over_key_pairs.y + over_key_pairs.x;
+    Expr of_chunk =
+        present_keys && all_type == HATTN_INT4 ? present_granule(inputs, over_key_pairs.z) : Expr(over_key_pairs.z);
+    Expr key = of_chunk * kGranuleKeys + 2 * over_key_pairs.y + over_key_pairs.x;
     const auto weight = [&](Expr of_block) {
         Expr scaled = clamp(select(one_value_scale, 0, std::move(of_block)), 0, value_blocks - 1);
         return weight_integers(key, r, scaled, c);
@@ -175,7 +183,7 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     }
     integer_output(r, lane, panel, c) = 0;
     integer_output(r, lane, panel, c) +=
-        weight_of_panel * cast<int>(value_pairs(over_key_pairs.x, lane, panel, over_key_pairs.y, over_key_pairs.z, c));
+        weight_of_panel * cast<int>(value_pairs(over_key_pairs.x, lane, panel, over_key_pairs.y, of_chunk, c));
     chunk_output(r, d, c) = cast<float>(integer_output(r, d % numbers, d / numbers, c)) * weight_unit(r, c);
 }
 

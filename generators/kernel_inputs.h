@@ -48,7 +48,7 @@ struct AttentionInputs {
         return all_type != HATTN_FLOAT32;
     }
     bool in_lines() const {  // and of kWholeLines
-        return takes_lines(storage);
+        return takes_lines(storage) || multiplies_byte_matrices(storage);
     }
     bool has_one_head() const {  // of kWholeLines elements, and no other number
         return in_lines() && !fills_lines(all_type, 2 * kWholeLines);

@@ -52,7 +52,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       in_steps(inputs.in_steps() && options.integer_products == IntegerProducts::kNone),
       in_integers(options.integer_products != IntegerProducts::kNone),
       values_in_integers(in_integers && options.integer_products != IntegerProducts::kScorePairs),
-      in_digits(inputs.in_lines()),
+      in_digits(takes_lines(inputs.storage)),
       in_byte_matrices(multiplies_byte_matrices(inputs.storage)),
       values_in_steps(inputs.in_steps() && !values_in_integers),
       values_in_digits(options.value_digits),
@@ -110,9 +110,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (options.place_keys) {
         place_keys();
     }
-    if (in_byte_matrices) {
-        fetch_by_granule(options);
-    } else if (in_digits) {
+    if (inputs.in_lines()) {
         usual_heads.resize(1);  // others are no whole lines
         one_head = inputs.has_one_head();
         fetch_by_granule(options);

@@ -51,7 +51,8 @@ struct StageOptions {
     // With hooks that can hide keys, values of float32 are read in place, for keys that no row sees those of one that a
     // row sees. The tile's rows fill whole vectors.
     bool values_in_place = false;
-    // Of bfloat16 matrices: keys are multiplied where they lie, but for chunks that are not whole.
+    // Of matrices of bfloat16 numbers keys are multiplied where they lie, but for chunks that are not whole; of bytes
+    // those of whole granules.
     bool keys_in_place = false;
     bool state_from_first = false;  // the state is that of the first chunk, before others are added
     bool strict = false;            // weights by exp2_strict(), see is_strict()

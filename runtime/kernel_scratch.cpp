@@ -109,8 +109,8 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // Words of queries four times, of both digits, bytes, or of pairs.
     const bool has_words = kernel.storage == KeyStorage::kInt8Lines || kernel.storage == KeyStorage::kBfloat16Rows;
     const int64_t query_words = has_words ? 2 * rows * key_dim : 0;
-    // Of matrices of bytes: queries, of a block of each digit at a time, and values, with gaps; sums of a few keys'
-    // scores, and of values.
+    // Of matrices of bytes: queries, a matrix for each block of elements and half of a byte; values, with gaps; sums of
+    // a few keys' scores, and of values.
     const int64_t matrices = multiplies_byte_matrices(kernel.storage)
                                  ? 2 * kMatrixSide * key_dim + value_dim * (chunk + 8 * kLanes) / 4 +
                                        kMatrixSide * (key_dim + value_dim + 2 * kMatrixSide)

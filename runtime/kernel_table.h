@@ -96,11 +96,12 @@ constexpr bool multiplies_terms(KeyStorage storage) {
     return bfloat16_terms(storage) > 1;
 }
 
-// Kernels that multiply small matrices, of bfloat16 numbers or of bytes.
+// Kernels that multiply small matrices of bytes.
 constexpr bool multiplies_byte_matrices(KeyStorage storage) {
     return storage == KeyStorage::kInt8Matrices || storage == KeyStorage::kInt4Matrices;
 }
 
+// Likewise of bfloat16 numbers.
 constexpr bool multiplies_matrices(KeyStorage storage) {
     return storage == KeyStorage::kBfloat16Matrices || multiplies_terms(storage);
 }
@@ -146,17 +147,14 @@ constexpr int shortest_head(hattn_dtype type) {
     return type == HATTN_INT4 ? 2 * kWholeHead : kWholeHead;
 }
 
-// And of those that take them by cache lines: whole ones, of whose scales there are whole vectors.
+// And of those that take them by cache lines, or by matrices of these: whole ones, of whose scales there are whole
+// vectors.
 constexpr bool takes_lines(KeyStorage storage) {
     return storage == KeyStorage::kInt8Lines || storage == KeyStorage::kInt4Lines;
 }
 inline constexpr int kWholeLines = 128;
 constexpr bool fills_lines(hattn_dtype type, int64_t dim) {
     return type == HATTN_INT8 ? dim == kWholeLines : dim % kWholeLines == 0;
-}
-// And of those that multiply bytes in matrices: whole lines, whose elements are whole blocks of positions.
-constexpr bool fills_byte_matrices(hattn_dtype type, int64_t dim) {
-    return dim % (type == HATTN_INT4 ? kWholeLines : kWholeLines / 2) == 0;
 }
 // And the longest: of integers of one scale, sums have 32 bits, one for each of eight lanes at least, see
 // docs/decisions/0057 and 0093.

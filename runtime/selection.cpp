@@ -45,11 +45,6 @@ bool takes_lines_of(hattn_dtype type, const Problem &problem) {
     return takes_all(type, problem) && fills_lines(type, problem.key_dim) && fills_lines(type, problem.value_dim);
 }
 
-bool takes_byte_matrices_of(hattn_dtype type, const Problem &problem) {
-    return takes_all(type, problem) && fills_byte_matrices(type, problem.key_dim) &&
-           fills_byte_matrices(type, problem.value_dim);
-}
-
 bool takes_rows_of_bfloat16(const Problem &problem) {
     return problem.all_bfloat16() && takes_all(HATTN_BFLOAT16, problem);
 }
@@ -72,10 +67,9 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
         return problem.has_two_terms();
     case KeyStorage::kInt8Lines:
     case KeyStorage::kInt4Lines:
-        return takes_lines_of(type_of_all(kernel.storage), problem);
     case KeyStorage::kInt8Matrices:
     case KeyStorage::kInt4Matrices:
-        return takes_byte_matrices_of(type_of_all(kernel.storage), problem);
+        return takes_lines_of(type_of_all(kernel.storage), problem);
     default:
         return takes_all(type_of_all(kernel.storage), problem);
     }
@@ -83,13 +77,9 @@ bool takes_storage(const KernelInfo &kernel, const Problem &problem) {
 
 std::string taken_storage(const KernelInfo &kernel) {
     const hattn_dtype all = type_of_all(kernel.storage);
-    if (takes_lines(kernel.storage)) {
+    if (takes_lines(kernel.storage) || multiplies_byte_matrices(kernel.storage)) {
         return dtype_name(all) + " keys and values in heads of " +
                (fills_lines(all, 2 * kWholeLines) ? "multiples of " : "") + std::to_string(kWholeLines) + " elements";
-    }
-    if (multiplies_byte_matrices(kernel.storage)) {
-        return dtype_name(all) + " keys and values in heads of multiples of " +
-               std::to_string(fills_byte_matrices(all, kWholeLines / 2) ? kWholeLines / 2 : kWholeLines) + " elements";
     }
     if (all != HATTN_FLOAT32) {
         return dtype_name(all) + (kernel.storage == KeyStorage::kBfloat16Rows ? " queries, keys" : " keys") +
@@ -121,11 +111,6 @@ std::vector<const KernelInfo *> kernels_of_cpu(const TargetInfo &target, KernelK
 // Kernels that take more of the problem for granted than those for its keys' type alone, or for any type.
 std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target, const Problem &problem) {
     std::vector<KeyStorage> storages;
-    for (KeyStorage storage : {KeyStorage::kInt8Matrices, KeyStorage::kInt4Matrices}) {
-        if (takes_byte_matrices_of(type_of_all(storage), problem)) {
-            storages.push_back(storage);
-        }
-    }
     for (KeyStorage storage : {KeyStorage::kInt8Lines, KeyStorage::kInt4Lines}) {
         if (takes_lines_of(type_of_all(storage), problem)) {
             storages.push_back(storage);
@@ -139,10 +124,8 @@ std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target
     }
     std::vector<const KernelInfo *> found;
     for (KeyStorage storage : storages) {
-        const auto kernels = kernels_of_cpu(target, KernelKind::kSplitKv, storage, problem.hooks);
-        if (!kernels.empty() && request_cpu_features(kernels.front()->cpu_features)) {
-            found.insert(found.end(), kernels.begin(), kernels.end());
-        }
+        std::ranges::copy(kernels_of_cpu(target, KernelKind::kSplitKv, storage, problem.hooks),
+                          std::back_inserter(found));
     }
     return found;
 }
@@ -166,13 +149,26 @@ std::vector<const KernelInfo *> split_kv_kernels(const TargetInfo &target, const
             std::ranges::find(closer, kernel->tile.rows, [](const auto *other) { return other->tile.rows; });
         kernel = of_rows == closer.end() ? kernel : *of_rows;
     }
-    // More rows are several tiles of those that multiply matrices.
-    const auto matrices =
-        std::ranges::find_if(found, [](const KernelInfo *kernel) { return multiplies_byte_matrices(kernel->storage); });
-    if (matrices != found.end()) {
-        found.erase(matrices + 1, found.end());
-    }
     return found;
+}
+
+// Those that multiply matrices, behind all that have half as many rows or fewer: more rows are several tiles.
+std::vector<const KernelInfo *> matrix_split_kv_kernels(const TargetInfo &target, const Problem &problem,
+                                                        const std::vector<const KernelInfo *> &usual) {
+    for (KeyStorage storage : {KeyStorage::kInt8Matrices, KeyStorage::kInt4Matrices}) {
+        const auto matrices = find_kernels(target, KernelKind::kSplitKv, storage, problem.hooks);
+        if (matrices.empty() || !takes_storage(*matrices.front(), problem) ||
+            !request_cpu_features(matrices.front()->cpu_features)) {
+            continue;
+        }
+        std::vector<const KernelInfo *> found;
+        std::ranges::copy_if(usual, std::back_inserter(found), [&](const KernelInfo *kernel) {
+            return 2 * kernel->tile.rows <= matrices.front()->tile.rows;
+        });
+        found.insert(found.end(), matrices.begin(), matrices.end());
+        return found;
+    }
+    return {};
 }
 
 // Where the CPU multiplies bfloat16 numbers, in matrices or else in pairs, and sums up in float32, in less time than it
@@ -208,6 +204,9 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
         }
     }
     kernels.is_flash_forced = kernel->kind == KernelKind::kFlash;
+    if (kernel->kind == KernelKind::kSplitKv) {
+        kernels.matrix_split_kv.clear();
+    }
     if (kernel->kind == KernelKind::kUnfusedScores || kernel->kind == KernelKind::kUnfusedValues) {
         for (auto *list : {&kernels.unfused_scores, &kernels.unfused_values}) {
             std::erase_if(*list, [&](const KernelInfo *other) { return other->tile.rows != kernel->tile.rows; });
@@ -224,6 +223,7 @@ void add_packed(KernelSet &kernels, const KernelPacks &packs, uint32_t hooks) {
             return own->kind == kernel.kind && own->storage == kernel.storage;
         };
         return std::ranges::any_of(kernels.plain_flash, is_alike) ||
+               std::ranges::any_of(kernels.matrix_split_kv, is_alike) ||
                std::ranges::any_of(kernels.all(),
                                    [&](const auto *list) { return std::ranges::any_of(*list, is_alike); });
     };
@@ -305,6 +305,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.flash = native;
     }
     kernels.split_kv = split_kv_kernels(target, problem, any);
+    kernels.matrix_split_kv = matrix_split_kv_kernels(target, problem, kernels.split_kv);
     kernels.unfused_scores = find_kernels(target, KernelKind::kUnfusedScores, any, problem.hooks);
     kernels.unfused_values = find_kernels(target, KernelKind::kUnfusedValues, any, hooks_of_values(problem.hooks));
     for (const auto *list : kernels.all()) {

@@ -44,6 +44,9 @@ struct KernelSet {
     // is forced. Else empty.
     std::vector<const KernelInfo *> plain_flash;
     bool is_flash_forced = false;
+    // Where kernels of split_kv multiply matrices of bytes: those, and others of fewer rows. Of sequences with many
+    // keys they take the place of split_kv. Else empty.
+    std::vector<const KernelInfo *> matrix_split_kv;
     const KernelInfo *scores = nullptr;  // with the hooks that the score output wants
     const KernelInfo *probabilities = nullptr;
     const KernelInfo *merge = nullptr;
@@ -59,10 +62,10 @@ struct KernelSet {
         return reaches[static_cast<size_t>(wanted)];
     }
     const std::vector<const KernelInfo *> &of(hattn_algorithm algorithm) const;
-    // Those, plain and packed ones that compute the algorithm.
+    // Those, those beside them and packed ones that compute the algorithm.
     template<typename Visit>
     void for_each_of(hattn_algorithm wanted, Visit &&visit) const {
-        for (const std::vector<const KernelInfo *> *list : {&of(wanted), &plain_flash, &packed}) {
+        for (const std::vector<const KernelInfo *> *list : {&of(wanted), &plain_flash, &matrix_split_kv, &packed}) {
             for (const KernelInfo *kernel : *list) {
                 if (kernel->kind == of(wanted).front()->kind) {
                     visit(*kernel);

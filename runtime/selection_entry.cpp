@@ -13,7 +13,7 @@ namespace {
 
 const KernelInfo *kernel_with(const KernelSet &kernels, const std::vector<const KernelInfo *> &usual,
                               const KernelTile &tile) {
-    for (const std::vector<const KernelInfo *> *list : {&usual, &kernels.packed}) {
+    for (const std::vector<const KernelInfo *> *list : {&usual, &kernels.split_kv, &kernels.packed}) {
         for (const KernelInfo *kernel : *list) {
             // Of flash packs may hold both what multiplies terms and what does not.
             const bool is_alike = kernel->kind == usual.front()->kind &&
@@ -53,12 +53,6 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Kernel
     const Choice choice = fill(measured);
     const int64_t rows = query_length * choice.heads;
     return 2 * rows > measured->tile.rows ? choice : fill(fitting(by_rows, rows));
-}
-
-const std::vector<const KernelInfo *> &kernels_beside(const KernelSet &kernels, const Problem &problem,
-                                                      const TuningEntry &entry, int64_t kv_length) {
-    return entry.algorithm == HATTN_ALGORITHM_FLASH ? flash_kernels(kernels, problem, kv_length)
-                                                    : kernels.of(entry.algorithm);
 }
 
 // How a kernel sums a dot product up, as far as its tile decides: as in schedules/targets.h and
@@ -112,12 +106,12 @@ bool sums_alike(const Choice &a, const Choice &b, const Problem &problem, const 
 
 const KernelInfo *kernel_of_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry,
                                   int64_t kv_length) {
-    return kernel_with(kernels, kernels_beside(kernels, problem, entry, kv_length), entry.tile);
+    return kernel_with(kernels, kernels_of(kernels, entry.algorithm, problem, kv_length), entry.tile);
 }
 
 bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry, int64_t query_length,
                      int64_t kv_length, Choice &choice) {
-    const std::vector<const KernelInfo *> &usual = kernels_beside(kernels, problem, entry, kv_length);
+    const std::vector<const KernelInfo *> &usual = kernels_of(kernels, entry.algorithm, problem, kv_length);
     const KernelInfo *kernel = kernel_with(kernels, usual, entry.tile);
     if (!kernel || (entry.invariant && problem.window_left >= 0)) {
         return false;
@@ -131,7 +125,7 @@ bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const Tun
         return true;
     }
     const int64_t rows_of_kv_head = query_length * problem.group_size();
-    kernel = kernel_of_passes(kernels.of(entry.algorithm), kernel, entry, rows_of_kv_head);
+    kernel = kernel_of_passes(usual, kernel, entry, rows_of_kv_head);
     const KernelInfo *values = nullptr;
     if (entry.algorithm == HATTN_ALGORITHM_UNFUSED) {
         values = fitting(kernels.unfused_values, kernel->tile.rows);

@@ -55,6 +55,10 @@ constexpr int64_t kMatrixRows = 32;
 // name a tile of the other family are of no use there. Measured, see docs/decisions/0068 and 0094.
 constexpr int64_t kTwoTermKeys = 129, kThreeTermKeys = 385, kThreeTermKeysOfShortHeads = 1025;
 
+// From so many keys on kernels that multiply matrices of bytes take less time than others with as many rows. Measured,
+// see docs/decisions/0095.
+constexpr int64_t kByteMatrixKeys = 256;
+
 // Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0094.
 constexpr int64_t kFewBandKeys = 128;
 
@@ -94,7 +98,7 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Proble
 Choice choose_shared(const KernelSet &kernels, hattn_algorithm algorithm, const Problem &problem, int64_t query_length,
                      int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
-    const KernelInfo *kernel = fitting(kernels.of(algorithm), rows);
+    const KernelInfo *kernel = fitting(kernels_of(kernels, algorithm, problem, kv_length), rows);
     const KernelInfo *values = algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows) : nullptr;
     return {algorithm, kernel, values, std::min<int64_t>(kernel->tile.rows, problem.group_size()),
             UsualSplits(algorithm).keys(problem, query_length, kv_length)};
@@ -175,6 +179,15 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
 }
 
 }  // namespace
+
+const std::vector<const KernelInfo *> &kernels_of(const KernelSet &kernels, hattn_algorithm algorithm,
+                                                  const Problem &problem, int64_t kv_length) {
+    if (algorithm == HATTN_ALGORITHM_FLASH) {
+        return flash_kernels(kernels, problem, kv_length);
+    }
+    const bool in_matrices = algorithm == HATTN_ALGORITHM_SPLIT_KV && !kernels.matrix_split_kv.empty();
+    return in_matrices && kv_length >= kByteMatrixKeys ? kernels.matrix_split_kv : kernels.of(algorithm);
+}
 
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
                                                      int64_t kv_length) {

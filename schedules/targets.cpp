@@ -150,7 +150,8 @@ std::vector<TargetRow> x86_64_targets() {
                          {{256, 128, 1, 16, 16}},
                          {{256, 128, 1, 16, 16}, {128, 128, 1, 16, 16}, {64, 128, 1, 16, 16}},
                          {{256, 128, 1, 16, 16}, {64, 128, 1, 16, 16}}},
-            // A kv head's eight rows, of two digits each, are the sixteen columns of sums: decision 0095.
+            // A kv head's eight rows, of two digits each, are the sixteen columns of sums: decision 0095. Of its
+            // numbers rows and keys alone shape the kernel.
             .byte_matrices = {matrices.c_str(),
                               "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni amx_int8",
                               x86::schedule_byte_matrices,

@@ -66,10 +66,6 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
     for (Func f : {s.digits.key_granule, s.fetch_starts, s.asked}) {
         f.compute_at(of_granule);
     }
-    // Of usual heads what a granule has is of known sizes, and on the stack.
-    const Expr is_usual = s.usual_heads.front();
-    s.logits.specialize(is_usual);
-    s.asked.update().specialize(is_usual).unroll(s.over_asks.x);
     m.key_numbers.compute_at(of_granule).bound(s.d, 0, kLineBytes).reorder_storage(s.d, m.nibble, s.step, s.k);
     Stage numbers = m.over_copies.defined() ? m.key_numbers.update() : Stage(m.key_numbers);
     numbers.reorder(s.d, m.nibble, s.step, s.k).vectorize(s.d).unroll(m.nibble);
@@ -91,6 +87,15 @@ void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .reorder(m.column, m.over_blocks.x, m.over_blocks.y, s.k)
         .vectorize(m.column)
         .unroll(m.over_blocks.x);
+    if (s.one_head) {
+        s.asked.update().unroll(s.over_asks.x);
+        m.column_scores.update().unroll(m.over_blocks.y);
+        return;
+    }
+    // Of usual heads what a granule has is of known sizes, and on the stack.
+    const Expr is_usual = s.usual_heads.front();
+    s.logits.specialize(is_usual);
+    s.asked.update().specialize(is_usual).unroll(s.over_asks.x);
     m.column_scores.update().specialize(is_usual).unroll(m.over_blocks.y);
 }
 

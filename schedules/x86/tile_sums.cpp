@@ -50,8 +50,10 @@ Rows rows_of(const std::string &array, const Expr &index, const std::string &row
              const Stmt &statement) {
     Rows rows{Variable::make(Handle(), array), at(index, row, 0), {}};
     rows.stride = simplify(at(index, row, step) - rows.start);
-    if (!is_zero_everywhere(at(index, row, last) - rows.start - rows.stride * (last / step))) {
-        refuse("its rows are not evenly spaced", statement);
+    for (int number = step; number <= last; number += step) {
+        if (!is_zero_everywhere(at(index, row, number) - rows.start - rows.stride * (number / step))) {
+            refuse("its rows are not evenly spaced", statement);
+        }
     }
     return rows;
 }
@@ -65,20 +67,21 @@ std::optional<Expr> first_of(const Expr &index, int lanes) {
 // Of numbers that are multiplied, or of the bits of such.
 class Loads : public IRVisitor {
 public:
-    Loads(const Expr &value, const MatrixNumbers &of) : bits_(of.type.bits()) {
+    Loads(const Expr &value, const MatrixNumbers &of) : of_(of) {
         value.accept(this);
     }
     std::vector<const Load *> scalars, groups;
     std::vector<const Load *> words;  // scalars of 32 bits, of which `shift` takes bytes
     Expr shift;
-    Expr skipped = 0;  // of a group, numbers that are loaded before those that are multiplied
-    Expr condition;    // that chooses between two scalars, or undefined
+    Expr skipped = 0;          // of a group, numbers that are loaded before those that are multiplied
+    bool are_changed = false;  // on their way from memory, or taken for other numbers
+    Expr condition;            // that chooses between two scalars, or undefined
 
 private:
     using IRVisitor::visit;
 
     void visit(const Load *load) override {
-        if (load->type.bits() == bits_) {
+        if (load->type.bits() == of_.type.bits()) {
             (load->type.is_scalar() ? scalars : groups).push_back(load);
         } else if (load->type == UInt(32)) {
             words.push_back(load);
@@ -87,13 +90,31 @@ private:
 
     void visit(const Call *call) override {
         if (call->is_intrinsic(Call::shift_right)) {
+            are_changed = are_changed || shift.defined();
             shift = call->args[1];
+        } else {
+            // As Halide writes the sum and the product of integers.
+            are_changed = are_changed || !call->is_intrinsic({Call::widen_right_add, Call::widening_mul});
+        }
+        for (const Expr &argument : call->args) {
+            are_changed = are_changed || argument.type().element_of() == UInt(8);
         }
         IRVisitor::visit(call);
     }
 
+    // Bytes have signs.
+    void visit(const Cast *cast) override {
+        are_changed = are_changed || (cast->value.type().element_of() == UInt(8) && cast->type.bits() > 8);
+        IRVisitor::visit(cast);
+    }
+
+    // One of each group, the same one.
     void visit(const Shuffle *shuffle) override {
-        skipped = shuffle->indices.front();
+        const int first = shuffle->indices.front();
+        for (size_t i = 0; i < shuffle->indices.size(); ++i) {
+            are_changed = are_changed || shuffle->indices[i] != first + static_cast<int>(i) * of_.beside();
+        }
+        skipped = first;
         IRVisitor::visit(shuffle);
     }
 
@@ -103,7 +124,7 @@ private:
         select->false_value.accept(this);
     }
 
-    const int bits_;
+    const MatrixNumbers of_;
 };
 
 // The one or the other, both of which go on in the same way from block to block.
@@ -143,7 +164,7 @@ const For *fixed_loop(const Stmt &statement, int extent) {
     return loop && is_const_zero(loop->min) && is_const(loop->extent, extent) ? loop : nullptr;
 }
 
-// for (row, 16) for (element, 32) if (condition) sums[row] += left[row, element] * right[element]
+// for (row, 16) for (element, 32; of bytes 64) if (condition) sums[row] += left[row, element] * right[element]
 void take_product(const Stmt &statement, Sums &sums) {
     const int depth = sums.of.depth(), beside = sums.of.beside();
     const For *row = fixed_loop(statement, kSide);
@@ -160,10 +181,13 @@ void take_product(const Stmt &statement, Sums &sums) {
     }
     const Loads loads(substitute_in_all_lets(store->value), sums.of);
     const size_t choices = loads.condition.defined() ? 2 : 1;
-    const bool in_words = loads.scalars.empty() && loads.words.size() == 1;
+    const bool in_words = sums.of.type == Int(8) && loads.scalars.empty() && loads.words.size() == 1;
     const auto loaded = loads.groups.size() == 1 ? first_of(loads.groups[0]->index, beside * kSide) : std::nullopt;
     if ((!in_words && loads.scalars.size() != choices) || !loaded) {
         refuse("no product of one number and of pairs, or of fours of bytes", statement);
+    }
+    if (loads.are_changed || loads.shift.defined() != in_words) {
+        refuse("its numbers are others than those in memory", statement);
     }
     const Expr group = simplify(*loaded + loads.skipped);
     const auto is_behind = [&](int first, int second) {
@@ -237,7 +261,13 @@ void take(const Stmt &statement, Sums &sums) {
         const Stmt of_row = without_lets(loop->body);
         const Store *store = of_row.as<Store>();
         if (fixed_loop(of_row, sums.of.depth())) {
+            if (!sums.loops.empty()) {
+                refuse("a product behind a loop over blocks", inside);
+            }
             take_product(inside, sums);
+            if (sums.condition.defined()) {
+                refuse("a condition on no block", inside);
+            }
         } else if (!store || store->name != sums.name) {
             take_stores(loop, sums);
         } else if (!is_const_zero(store->value)) {

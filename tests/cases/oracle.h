@@ -12,8 +12,8 @@
 //   lse           sum_j p_j r_j + u (sqrt(n) + 8) + 2 u (|lse| + max |s_j|)
 //   probabilities p_j (r_j + lse bound)
 // Kernels that multiply integers round queries to units of the largest of the row, and weights, by the scales of
-// values, to units of the largest of the keys they take at once: to half a unit of 1 / 32767 each, over whole lines,
-// of int8 queries alone, 1 / 32639, which ScaleRatios have in them.
+// values, to units of the largest of the keys they take at once: to half a unit of 1 / 32767 each, over whole lines
+// 1 / 32639 (of int8, but for matrices, queries alone), which ScaleRatios have in them.
 //   e_j           + scale max_d |q_d| c sum_d |k_jd| / 65534    c: ratio of the largest scale of keys' elements to the
 //                                                               smallest
 //   out           + max_j p_j s sum_j |v_j| / 65534             s: likewise of values' blocks; j visible

@@ -261,8 +261,8 @@ Rounding TypedProblem::rounding(hattn_dtype weight_type, IntegerProducts integer
         const bool of_int4 = args.k.dtype == HATTN_INT4;
         const auto fills = [&](int64_t dim) { return of_int4 ? dim % kLine == 0 : dim == kLine; };
         const bool lines = fills(desc.key_dim) && fills(desc.value_dim);
-        const double key_unit = lines ? kUnitOfLines : 1.0, value_unit = lines && of_int4 ? kUnitOfLines : 1.0;
-        rounding.integers = {key_unit * key_ratio, value_unit * (of_blocks ? ratio_of(v_scale.view) : 1.0)};
+        const double unit = lines ? kUnitOfLines : 1.0;
+        rounding.integers = {unit * key_ratio, unit * (of_blocks ? ratio_of(v_scale.view) : 1.0)};
     }
     return rounding;
 }

@@ -26,7 +26,7 @@ using cases::ScaleKind;
 // As docs/decisions/0039, 0041, 0073, 0078 and 0095 say, whatever the library has.
 constexpr int64_t kWholeHead = 32, kWholeLine = 128;
 constexpr std::string_view kLines = "_lines";        // heads of kWholeLine, of int4 of multiples
-constexpr std::string_view kMatrices = "_matrices";  // of multiples of it, of int8 of half of it
+constexpr std::string_view kMatrices = "_matrices";  // likewise, of int8 and int4
 
 int64_t shortest_head(const std::string &type) {
     return type == "int4" ? 64 : kWholeHead;
@@ -79,6 +79,10 @@ const nlohmann::json &info() {
     return all;
 }
 
+bool is_of_byte_matrices(const std::string &storage) {
+    return storage.starts_with("int") && storage.ends_with(kMatrices);
+}
+
 std::vector<Kernel> kernels() {
     std::vector<Kernel> list;
     for (const nlohmann::json &row : info().at("kernels")) {
@@ -88,14 +92,10 @@ std::vector<Kernel> kernels() {
             list.push_back({row.at("name"), type, kWholeHead, shortest_head(type), longest_head(type)});
         } else if (storage == "bfloat16_rows" && row.at("runnable")) {
             list.push_back({row.at("name"), "bfloat16", kWholeHead, kWholeHead, longest_head("bfloat16"), true});
-        } else if (storage.ends_with(kLines) && row.at("runnable")) {
-            const std::string type = storage.substr(0, storage.size() - kLines.size());
+        } else if ((storage.ends_with(kLines) || is_of_byte_matrices(storage)) && row.at("runnable")) {
+            const std::string type = storage.substr(0, storage.find('_'));
             const int64_t longest = type == "int8" ? kWholeLine : longest_head(type);
             list.push_back({row.at("name"), type, kWholeLine, kWholeLine, longest});
-        } else if (storage.starts_with("int") && storage.ends_with(kMatrices) && row.at("runnable")) {
-            const std::string type = storage.substr(0, storage.size() - kMatrices.size());
-            const int64_t whole = type == "int8" ? kWholeLine / 2 : kWholeLine;
-            list.push_back({row.at("name"), type, whole, whole, longest_head(type)});
         }
     }
     return list;
@@ -111,9 +111,9 @@ bool fits(const cases::Case &c, const Kernel &kernel) {
 
 // Of whole lines there are few cases: the others are made longer.
 cases::Case lengthened(cases::Case c, const Kernel &kernel) {
-    if (kernel.whole > kWholeHead) {
+    if (kernel.whole == kWholeLine) {
         for (int64_t *dim : {&c.key_dim, &c.value_dim}) {
-            *dim = (*dim + kernel.whole - 1) / kernel.whole * kernel.whole;
+            *dim = (*dim + kWholeLine - 1) / kWholeLine * kWholeLine;
         }
     }
     return c;
@@ -241,13 +241,13 @@ TEST(RowsOfBfloat16, HaveRoomForLongKeysBesideShortValues) {
 
 // The kernel that decodes one row of so many heads per kv head.
 std::string kernel_of(const cases::StoredTypes &types, int64_t dim, bool with_mask, int64_t group = 2,
-                      int64_t value_dim = 0) {
+                      int64_t value_dim = 0, int64_t keys = 600) {
     cases::Case c;
     c.name = "decode_of_one_type";
     c.query_heads = 2 * group;
     c.kv_heads = 2;
     c.query_length = 1;
-    c.kv_length = 600;
+    c.kv_length = keys;
     c.key_dim = dim;
     c.value_dim = value_dim > 0 ? value_dim : dim;
     if (with_mask) {
@@ -282,29 +282,29 @@ bool multiplies_rows_of_bfloat16() {
 bool multiplies_matrices_of_bytes() {
     const auto kernels = info().at("kernels");
     return std::ranges::any_of(kernels, [](const nlohmann::json &row) {
-        const std::string storage = row.at("storage");
-        return storage.starts_with("int") && storage.ends_with(kMatrices) && row.at("runnable");
+        return is_of_byte_matrices(row.at("storage")) && row.at("runnable");
     });
 }
 
-// From five rows of a kv head on, by tiles of eight, in heads that are whole lines.
+// From five rows of a kv head and 256 keys on, by tiles of eight, in heads that are whole lines.
 TEST(OneTypePlan, GivesManyRowsToMatricesOfBytes) {
     if (!multiplies_matrices_of_bytes()) {
         GTEST_SKIP() << "this CPU multiplies no matrices of bytes";
     }
     for (const int64_t group : {5, 7, 12, 32}) {
-        for (const auto &[of_int8, dim] : {std::pair(true, 64), {true, 192}, {true, 128}, {false, 128}, {false, 384}}) {
+        for (const auto &[of_int8, dim] : {std::pair(true, 128), {false, 128}, {false, 384}}) {
             const std::string own = of_int8 ? "amx_int8_split_kv_" : "amx_int4_split_kv_";
             const cases::StoredTypes &types = kOneType[of_int8 ? 4 : 6];
             EXPECT_TRUE(kernel_of(types, dim, false, group).starts_with(own)) << kernel_of(types, dim, false, group);
             EXPECT_FALSE(kernel_of(types, dim, true, group).starts_with(own)) << kernel_of(types, dim, true, group);
         }
-        const std::string short_int8 = kernel_of(kOneType[4], 96, false, group),
-                          short_int4 = kernel_of(kOneType[6], 64, false, group),
-                          mixed_dims = kernel_of(kOneType[4], 128, false, group, 96);
-        EXPECT_FALSE(short_int8.starts_with("amx_")) << short_int8;
-        EXPECT_FALSE(short_int4.starts_with("amx_")) << short_int4;
-        EXPECT_FALSE(mixed_dims.starts_with("amx_")) << mixed_dims;
+        for (const std::string &other :
+             {kernel_of(kOneType[4], 256, false, group), kernel_of(kOneType[6], 64, false, group),
+              kernel_of(kOneType[4], 128, false, group, 96), kernel_of(kOneType[4], 128, false, group, 0, 255)}) {
+            EXPECT_FALSE(other.starts_with("amx_")) << other;
+        }
+        const std::string longer = kernel_of(kOneType[4], 128, false, group, 0, 256);
+        EXPECT_TRUE(longer.starts_with("amx_")) << longer;
     }
 }
 
