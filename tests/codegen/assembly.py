@@ -110,17 +110,23 @@ def straight_runs(text, isa):
     return runs
 
 
-def innermost_loops(text, isa):
-    """Backward jumps whose bodies hold no other label."""
-    lines = text.splitlines()
+def _all_loops(lines, isa):
+    """Whatever lies between a label and a jump back to it."""
     labels = {match.group(1): number for number, line in enumerate(lines) if (match := _LABEL.match(line))}
-    loops = []
     for number, line in enumerate(lines):
         match = _JUMP.match(line)
         start = labels.get(match.group(1)) if match else None
-        if start is None or start > number:
-            continue
-        body = lines[start + 1 : number + 1]
-        if not any(_LABEL.match(inner) for inner in body):
-            loops.append(Loop(start + 1, [i.strip() for i in body if i.strip() and not i.lstrip().startswith((".", "#", "//"))], isa))
-    return loops
+        if start is not None and start <= number:
+            body = lines[start + 1 : number + 1]
+            yield body, Loop(start + 1, [i.strip() for i in body if i.strip() and not i.lstrip().startswith((".", "#", "//"))], isa)
+
+
+def innermost_loops(text, isa):
+    """Backward jumps whose bodies hold no other label."""
+    return [loop for body, loop in _all_loops(text.splitlines(), isa) if not any(map(_LABEL.match, body))]
+
+
+def smallest_loop_around(text, isa, run):
+    """Of those that a straight run lies in."""
+    around = [(len(body), loop) for body, loop in _all_loops(text.splitlines(), isa) if loop.first_line <= run.first_line <= loop.first_line + len(body)]
+    return min(around, key=lambda found: found[0])[1]
