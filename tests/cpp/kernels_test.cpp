@@ -45,7 +45,7 @@ std::vector<Kernel> kernels() {
     for (const nlohmann::json &row : info.at("kernels")) {
         const std::string algorithm = row.at("algorithm"), storage = row.at("storage");
         const bool of_some_types = storage.starts_with("bfloat16") || storage.starts_with("all_") ||
-                                   storage == "halves_matrices" || storage.ends_with("_lines");
+                                   storage.starts_with("int") || storage == "halves_matrices";
         if (conversions.contains(algorithm) || of_some_types ||
             (storage == "any" && score_outputs.contains(algorithm))) {
             continue;

@@ -51,7 +51,8 @@ std::vector<Kernel> kernels() {
     const nlohmann::json info = test::info_of(test::make_context().get());
     for (const nlohmann::json &row : info.at("kernels")) {
         const std::string storage = row.at("storage");
-        const bool of_whole_heads = storage == "bfloat16_rows";  // see one_type_kernels_test
+        // See one_type_kernels_test.
+        const bool of_whole_heads = storage == "bfloat16_rows" || storage.starts_with("int");
         if (!of_whole_heads && (storage.starts_with("bfloat16") || storage.ends_with("_matrices")) &&
             row.at("runnable")) {
             list.push_back({row.at("name"), storage, row.at("hooks")});
