@@ -281,6 +281,37 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
     }
 }
 
+void schedule_interleaved_bytes(const AttentionStages &s, InterleavedBytes bytes, const LoopLevel &of_line, int lanes) {
+    Var of_half("of_half"), place("place");
+    bytes.halves.compute_at(of_line)
+        .bound(s.side, 0, 2)
+        .bound(s.d, 0, 2 * lanes)
+        .bound(s.pair, 0, 2)
+        .bound_extent(s.part, 1)
+        .reorder_storage(s.side, s.d, s.pair, bytes.half)
+        .split(s.d, of_half, place, lanes / 2)
+        .reorder({s.side, place, of_half, s.pair, bytes.half})
+        .vectorize(s.side)
+        .vectorize(place)
+        .vectorize(of_half)
+        .unroll(s.pair)
+        .unroll(bytes.half);
+    Var pair("pair_of_word"), of_pair("of_pair"), of_word("of_word"), at("at");
+    bytes.words.compute_at(of_line)
+        .bound(s.side, 0, kSides)
+        .bound(bytes.lane, 0, lanes)
+        .bound_extent(s.part, 1)
+        .reorder_storage(s.side, bytes.lane, bytes.word)
+        .split(s.side, pair, of_pair, 2)
+        .split(bytes.lane, of_word, at, lanes / kQuarters)
+        .reorder({of_pair, pair, at, of_word, bytes.word})
+        .vectorize(of_pair)
+        .vectorize(pair)
+        .vectorize(at)
+        .vectorize(of_word)
+        .unroll(bytes.word);
+}
+
 void schedule_digit_values(AttentionStages &s, const Var &block, const Var &rows, const Tile &tile, int lanes) {
     generators::DigitScores &q = s.digits;
     generators::DigitValues &v = s.value_digits;
@@ -320,34 +351,7 @@ void schedule_digit_values(AttentionStages &s, const Var &block, const Var &rows
         .reorder(s.d, s.side, s.part)
         .vectorize(s.d)
         .unroll(s.side);
-    Var of_half("of_half"), place("place");
-    v.value_halves.compute_at(of_quad)
-        .bound(s.side, 0, 2)
-        .bound(s.d, 0, 2 * lanes)
-        .bound(s.pair, 0, 2)
-        .bound_extent(s.part, 1)
-        .reorder_storage(s.side, s.d, s.pair, v.half)
-        .split(s.d, of_half, place, lanes / 2)
-        .reorder({s.side, place, of_half, s.pair, v.half})
-        .vectorize(s.side)
-        .vectorize(place)
-        .vectorize(of_half)
-        .unroll(s.pair)
-        .unroll(v.half);
-    Var pair("pair_of_word"), of_pair("of_pair"), of_word("of_word"), at("at");
-    s.value_words.compute_at(of_quad)
-        .bound(s.side, 0, kSides)
-        .bound(s.d, 0, lanes)
-        .bound_extent(s.part, 1)
-        .reorder_storage(s.side, s.d, v.word)
-        .split(s.side, pair, of_pair, 2)
-        .split(s.d, of_word, at, lanes / kQuarters)
-        .reorder({of_pair, pair, at, of_word, v.word})
-        .vectorize(of_pair)
-        .vectorize(pair)
-        .vectorize(at)
-        .vectorize(of_word)
-        .unroll(v.word);
+    schedule_interleaved_bytes(s, {v.value_halves, s.value_words, v.half, v.word, s.d}, of_quad, lanes);
     schedule_weight_digits(s, tile, lanes);
 }
 

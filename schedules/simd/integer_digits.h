@@ -15,6 +15,15 @@ void schedule_digit_scores(generators::ScoreStages &stages, const Halide::LoopLe
 // Of sums of both digits: `products` are (side, part of a step).
 void schedule_step_digits(generators::ScoreStages &stages, const Halide::RDom &products, int lanes);
 
+// Lines of four keys whose bytes change places: those of two keys, a half of each quarter at a time, and then of all
+// four, a word. `lane`: of words.
+struct InterleavedBytes {
+    Halide::Func halves, words;
+    Halide::Var half, word, lane;
+};
+void schedule_interleaved_bytes(const generators::AttentionStages &stages, InterleavedBytes bytes,
+                                const Halide::LoopLevel &of_line, int lanes);
+
 // `block`: the loop of the state over blocks of its elements; `rows`: likewise.
 void schedule_digit_values(generators::AttentionStages &stages, const Halide::Var &block, const Halide::Var &rows,
                            const Tile &tile, int lanes);

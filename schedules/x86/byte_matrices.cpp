@@ -2,6 +2,7 @@
 
 #include "matrix_sums.h"
 #include "schedules/simd/head_in_lanes.h"
+#include "schedules/simd/integer_digits.h"
 #include "schedules/simd/integer_pairs.h"
 #include "schedules/simd/keys_by_row.h"
 
@@ -162,36 +163,7 @@ void schedule_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .reorder_storage(s.d, s.side)
         .vectorize(s.d)
         .unroll(s.side);
-    Var of_half("of_half"), place("place");
-    v.value_halves.compute_at(of_line)
-        .bound(s.side, 0, 2)
-        .bound(s.d, 0, kLineBytes / 2)
-        .bound(s.pair, 0, 2)
-        .bound(v.half, 0, 2)
-        .bound_extent(s.part, 1)
-        .reorder_storage(s.side, s.d, s.pair, v.half)
-        .split(s.d, of_half, place, kQuarterBytes / 2)
-        .reorder(s.side, place, of_half, s.pair, v.half)
-        .vectorize(s.side)
-        .vectorize(place)
-        .vectorize(of_half)
-        .unroll(s.pair)
-        .unroll(v.half);
-    Var pair("pair_of_word"), of_pair("of_pair"), of_word("of_word"), at("at");
-    v.value_words.compute_at(of_line)
-        .bound(s.side, 0, kSides)
-        .bound(s.lane, 0, kSide)
-        .bound(v.word, 0, kQuarterWords)
-        .bound_extent(s.part, 1)
-        .reorder_storage(s.side, s.lane, v.word)
-        .split(s.side, pair, of_pair, 2)
-        .split(s.lane, of_word, at, kQuarterWords)
-        .reorder(of_pair, pair, at, of_word, v.word)
-        .vectorize(of_pair)
-        .vectorize(pair)
-        .vectorize(at)
-        .vectorize(of_word)
-        .unroll(v.word);
+    simd::schedule_interleaved_bytes(s, {v.value_halves, v.value_words, v.half, v.word, s.lane}, of_line, kSide);
     v.half_lines.compute_at(of_line)
         .bound(s.side, 0, kSides)
         .bound(s.lane, 0, kSide)
