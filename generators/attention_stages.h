@@ -229,6 +229,9 @@ private:
     void sum_lines(const IntegerDigits &of_row);
     // Defines query_integers, of what queries have at positions.
     void round_query(const RowSteps::Row &at, const Halide::Expr &positions, int largest);
+    // The same by digits, in_digits, in_bytes and in_byte_matrices: defines digits.query_digits, of elements at
+    // positions.
+    void take_query_digits(const RowSteps::Row &element, const Halide::Expr &positions);
     void multiply_slices(int slices, int elements);          // adds to dot; with key_groups
     Halide::Expr key_of_slice(int elements) const;           // with key_groups
     Halide::Expr query_of_row(const Halide::Expr &d) const;  // with in_fragments()

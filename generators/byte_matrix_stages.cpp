@@ -24,10 +24,7 @@ Expr ScoreStages::multiply_byte_matrices(bool keys_in_place) {
     ByteMatrixScores &m = byte_scores;
     const IntegerDigits of_row = inputs_.key_digits();
     digits.query_positions = of_row.positions();
-    round_query([&](const Expr &position) { return query_tile(r, of_row.element(position)); }, of_row.positions(),
-                kLargestDigits);
-    digits.query_digits = Func("query_digits");
-    digits.query_digits(r, d, digits.digit) = digit_of(query_integers(r, d), digits.digit);
+    take_query_digits([&](const Expr &position) { return of_row.element(position); }, of_row.positions());
     const int blocks = of_row.blocks_of_line(), quads = kQuadsOfBlock / blocks;
     m.over_quads = RDom(0, quads, "over_quads");
     Expr quad = m.key_block * quads + m.over_quads, byte_of_line = quad * kSides + side;

@@ -10,10 +10,7 @@ using namespace Halide;
 // if all keys have one, and else those of its blocks multiply their parts of it.
 Expr ScoreStages::multiply_bytes(int fetch_block) {
     const IntegerBytes row = inputs_.key_signed_bytes();
-    round_query([&](const Expr &position) { return query_tile(r, row.element(position)); }, row.positions(),
-                kLargestDigits);
-    digits.query_digits = Func("query_digits");
-    digits.query_digits(r, d, digits.digit) = digit_of(query_integers(r, d), digits.digit);
+    take_query_digits([&](const Expr &position) { return row.element(position); }, row.positions());
     ask_with_steps(fetch_block, row.count());
 
     begin_integer_sums(row, kSides, row.vectors());

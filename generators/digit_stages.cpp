@@ -58,6 +58,12 @@ void ScoreStages::sum_lines(const IntegerDigits &of_row) {
         s.line_sums(s.quarter * (of_row.lanes / kQuarters) + over_lanes, r, s.key_of_four, s.four, step, c);
 }
 
+void ScoreStages::take_query_digits(const RowSteps::Row &element, const Expr &positions) {
+    round_query([&](const Expr &position) { return query_tile(r, element(position)); }, positions, kLargestDigits);
+    digits.query_digits = Func("query_digits");
+    digits.query_digits(r, d, digits.digit) = digit_of(query_integers(r, d), digits.digit);
+}
+
 void ScoreStages::take_key_lines() {
     DigitScores &s = digits;
     const ImageParam &scales = inputs_.stored_key.block_scales, &bytes = inputs_.stored_key.bytes;
@@ -75,11 +81,8 @@ Expr ScoreStages::multiply_digits() {
     DigitScores &s = digits;
     const IntegerDigits of_row = inputs_.key_digits();
     s.query_positions = of_row.positions();
-    round_query([&](const Expr &position) { return query_tile(r, of_row.element(position)); }, s.query_positions,
-                kLargestDigits);
-    s.query_digits = Func("query_digits");
+    take_query_digits([&](const Expr &position) { return of_row.element(position); }, s.query_positions);
     s.query_offsets = Func("query_offsets");
-    s.query_digits(r, d, s.digit) = digit_of(query_integers(r, d), s.digit);
     // Where all keys have one scale the lines of a short row are summed up as one.
     const Expr joined = of_row.joins_lines() ? select(one_key_scale, of_row.lines(), 1) : Expr(1);
     s.over_quarter = RDom({{0, kQuarterBytes}, {0, of_row.nibbles()}, {0, joined}}, "over_quarter");

@@ -41,7 +41,7 @@ void schedule_decode_rows(ScoreStages &s, const Tile &tile, int lanes) {
         .reorder(s.d, s.r)
         .reorder_storage(s.d, s.r)
         .vectorize(s.d, lanes, TailStrategy::RoundUp);
-    if (s.in_digits) {
+    if (s.in_digits || s.in_byte_matrices) {
         schedule_digit_queries(s, tile, lanes);
     } else if (s.in_bytes) {
         schedule_byte_queries(s, tile, lanes);

@@ -120,6 +120,9 @@ void schedule_digit_queries(ScoreStages &s, const Tile &tile, int lanes) {
         .reorder(s.d, q.digit, s.r)
         .vectorize(s.d, 2 * lanes)
         .unroll(q.digit);
+    if (!q.query_offsets.defined()) {
+        return;  // of matrices, whose bytes have signs
+    }
     q.query_offsets.compute_root().bound(s.r, 0, tile.rows).bound(q.quarter, 0, kQuarters);
     q.query_offsets.update()
         .reorder(q.over_quarter.x, q.over_quarter.y, q.over_quarter.z, q.quarter, s.r)

@@ -14,6 +14,7 @@ using generators::kByteDepth;
 using generators::kDigits;
 using generators::kGranuleKeys;
 using generators::kLineBytes;
+using generators::kQuadsOfBlock;
 using generators::kQuarterBytes;
 using generators::kQuarters;
 using generators::kQuarterWords;
@@ -21,22 +22,12 @@ using generators::kSides;
 
 namespace {
 
-constexpr int kQuads = kByteDepth / kSides;  // of a matrix
-
-void schedule_query_matrices(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_query_matrices(AttentionStages &s) {
     generators::ByteMatrixScores &m = s.byte_scores;
-    s.digits.query_digits.compute_root()
-        .bound(s.r, 0, tile.rows)
-        .bound(s.digits.digit, 0, kDigits)
-        .bound(s.d, 0, s.digits.query_positions)
-        .reorder_storage(s.d, s.digits.digit, s.r)
-        .reorder(s.d, s.digits.digit, s.r)
-        .vectorize(s.d, 2 * lanes)
-        .unroll(s.digits.digit);
     m.query_matrices.compute_root()
         .bound(s.side, 0, kSides)
         .bound(m.column, 0, kSide)
-        .bound(m.quad, 0, kQuads)
+        .bound(m.quad, 0, kQuadsOfBlock)
         .reorder_storage(s.side, m.column, m.quad, m.nibble, m.key_block, s.step)
         .reorder(s.side, m.column, m.quad, m.nibble, m.key_block, s.step)
         .vectorize(s.side)
@@ -107,11 +98,11 @@ void schedule_weights(AttentionStages &s, const LoopLevel &chunk_loop, const Til
         .bound_extent(s.r, tile.rows)
         .bound(s.digits.digit, 0, kDigits)
         .bound_storage(quad, tile.keys / kSides)
-        .align_bounds(quad, kQuads)
-        .align_storage(quad, tile.keys / kSides + kQuads)
+        .align_bounds(quad, kQuadsOfBlock)
+        .align_storage(quad, tile.keys / kSides + kQuadsOfBlock)
         .reorder_storage(quad, s.r, s.digits.digit, s.block, s.c)
         .reorder(s.digits.digit, s.block, quad, s.r)
-        .vectorize(quad, kQuads)
+        .vectorize(quad, kQuadsOfBlock)
         .unroll(s.digits.digit);
     // Of usual heads a weight is loaded once.
     constexpr int kBlocks = generators::kUsualHead / generators::kScaleBlock;
@@ -141,12 +132,12 @@ void schedule_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .bound(s.side, 0, kSides)
         .bound(s.lane, 0, kSide)
         .bound_storage(m.quad, tile.keys / kSides)
-        .align_bounds(m.quad, kQuads)
+        .align_bounds(m.quad, kQuadsOfBlock)
         .align_storage(m.quad, tile.keys / kSides + 1)
         .reorder_storage(s.side, s.lane, m.quad, s.panel, s.c)
         .align_bounds(s.panel, panels_of_line)
         .split(s.panel, line, panel, panels_of_line, TailStrategy::RoundUp)
-        .split(m.quad, key_block, m.quad, kQuads, TailStrategy::RoundUp);
+        .split(m.quad, key_block, m.quad, kQuadsOfBlock, TailStrategy::RoundUp);
     if (s.all_type == HATTN_INT4) {
         by_lanes(v.value_numbers, s, {panel, line, m.quad, key_block}, kQuarterWords, 2);
     } else {
@@ -185,11 +176,8 @@ void schedule_values(AttentionStages &s, const LoopLevel &chunk_loop, const Tile
         .split(s.panel, s.panel, panels, kMostJoined, TailStrategy::RoundUp)
         .reorder(s.lane, m.column, panels, s.panel, s.c)
         .vectorize(s.lane);
-    v.panel_sums.bound_extent(s.lane, kSide)
-        .bound_extent(m.column, kSide)
-        .reorder_storage(s.lane, m.column, s.panel, s.c)
-        .reorder(s.lane, m.column, s.panel, s.c);
-    schedule_sums(v.panel_sums, sums, panels, s.lane, m.column, v.over_key_blocks);
+    v.panel_sums.bound_extent(m.column, kSide);
+    schedule_panel_sums(s, v.panel_sums, sums, panels, m.column, v.over_key_blocks);
 }
 
 void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
@@ -226,7 +214,7 @@ void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
 void schedule_byte_matrices(AttentionStages &s, const Tile &tile, int lanes) {
     const LoopLevel chunk_loop(s.state, s.over_chunks.x);
     simd::schedule_decode_rows(s, tile, lanes);
-    schedule_query_matrices(s, tile, lanes);
+    schedule_query_matrices(s);
     schedule_state(s, tile, lanes);
     simd::schedule_decode_statistics(s, tile);
     schedule_scores(s, chunk_loop, tile);

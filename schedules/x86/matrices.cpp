@@ -68,10 +68,7 @@ void schedule_state(AttentionStages &s, const LoopLevel &chunk_loop, const Tile 
         .split(s.panel, s.panel, panels, joined_panels(s), TailStrategy::RoundUp)
         .reorder(s.lane, row, panels, joined, s.r, s.panel, s.c)
         .vectorize(s.lane);
-    s.panel_output.bound_extent(s.lane, kSide)
-        .reorder_storage(s.lane, s.r, s.panel, s.c)
-        .reorder(s.lane, s.r, s.panel, s.c);
-    schedule_sums(s.panel_output, values, panels, s.lane, s.r, s.over_key_blocks);
+    schedule_panel_sums(s, s.panel_output, values, panels, s.r, s.over_key_blocks);
 
     s.state.compute_root()
         .bound(s.r, 0, tile.rows)

@@ -15,6 +15,13 @@ inline void schedule_sums(Halide::Func sums, const Halide::Func &stored, const H
     sums.update().reorder(column, over.x, row, over.y, over.z).vectorize(column).unroll(over.y);
 }
 
+// The same of weights and values: columns are the lanes of a panel.
+inline void schedule_panel_sums(const generators::AttentionStages &s, Halide::Func sums, const Halide::Func &stored,
+                                const Halide::Var &joined, const Halide::Var &row, Halide::RDom over) {
+    sums.bound_extent(s.lane, kSide).reorder_storage(s.lane, row, s.panel, s.c).reorder(s.lane, row, s.panel, s.c);
+    schedule_sums(sums, stored, joined, s.lane, row, over);
+}
+
 // Registers of keys that are computed together. No more, so that keys in place are read in the order of memory.
 inline constexpr int kJoinedKeys = 2;
 
