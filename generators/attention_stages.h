@@ -33,6 +33,10 @@ inline constexpr int kJoinedRows = 2;
 // Pairs of elements along D that a loop may multiply in one pass. Queries and keys past the last are zeros.
 inline constexpr int kPairGroup = 4;
 
+// Elements of a head that have sums of their own, and keys whose sums are added up side by side: four lanes of 32 bits
+// are what a shuffle moves single numbers within.
+inline constexpr int kQuad = 4;
+
 // Elements of a head are dealt to slices in turn, so many at a time: what a thread loads at once.
 inline constexpr int kSliceVector = 4;
 
@@ -92,17 +96,20 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
 
     Halide::Var r{"r"}, d{"d"}, k{"k"}, c{"c"};
     Halide::Var line{"line"};                // of a row: d / kLineFloats
-    Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side
-    Halide::RDom over_dim;                   // 0 <= x < Dk, rounded up to dim_multiple
-    Halide::RDom over_signs;                 // defined with in_fragments() and no hooks: (0), if the scale is negative
-    Halide::RDom over_limits;                // defined with slices and limits_apart: (0), of chunks that limits cut
-    Halide::RDom over_lines;                 // (element of a line, line) of it; defined with whole_lines
+    Halide::Var side{"side"}, pair{"pair"};  // element 2 * pair + side; in_quads 4 * pair + side
+    Halide::Var slot_of_quad{"slot_of_quad"}, quad{"quad"};
+    Halide::RDom over_dim;     // 0 <= x < Dk, rounded up to dim_multiple
+    Halide::RDom over_signs;   // defined with in_fragments() and no hooks: (0), if the scale is negative
+    Halide::RDom over_limits;  // defined with slices and limits_apart: (0), of chunks that limits cut
+    Halide::RDom over_lines;   // (element of a line, line) of it; defined with whole_lines
     Halide::Var lane{"lane"}, step{"step"};
+    Halide::RDom over_sides;    // (side); in_quads
     Halide::RDom over_steps;    // (step) of IntegerSteps; defined with in_steps
     Halide::RDom over_lanes;    // of a vector; likewise, in_integers, and with values_in_place. With key_groups: slices
+    Halide::Expr has_quads;     // heads have kQuad elements at least; in_quads, of float32
     Halide::Expr whole_groups;  // heads are groups of over_pairs, without zeros; with place_keys
     Halide::RDom over_pairs;    // (side, pair of a group, group) of them; defined with in_pairs, but not in_matrices;
-                                // (pair) in_sides
+                                // (pair) with sides
 
     Halide::Func row;           // (r) absolute row, clamped to the tile's last one
     Halide::Func head;          // (r) absolute query head, likewise
@@ -110,7 +117,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     Halide::Func first, last;   // (r) visible keys, inclusive; behind Funcs so that bounds stay rectangular
     Halide::Func query_starts;  // (r) of rows of the query; defined with StageOptions::place_rows
     Halide::Func query_tile;    // (r, d) scaled, but not with scales_products(): 16 bits cannot hold that
-    // (side, r, pair) in bfloat16, in_sides in float32, in_matrices (side, r, pair, term); defined with these and
+    // (side, r, pair) in bfloat16, with sides in float32, in_matrices (side, r, pair, term); defined with these and
     // in_pairs. In_bands (side, r, pair, term, band), where r counts the rows of a band
     Halide::Func query_pairs;
     Halide::Func
@@ -124,7 +131,8 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func unseen_scores;         // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_step
-    Halide::Func side_sums;             // (side, r, k, c) of products with each other element; defined in_sides
+    Halide::Func side_sums;             // (side, r, k, c) of products with each other element; defined with sides
+    Halide::Func quad_sums;             // (slot, r, quad, c) of key 4 * quad + slot's sides; defined in_quads
     Halide::Func dot;                   // (r, k, c) scale * q.k * unit
     Halide::Func logits;                // (r, k, c) after hooks and limits; kMaskedScore where masked
     std::vector<HookTile> hook_tiles;   // (r, k, c) operands of hooks
@@ -160,7 +168,8 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     bool in_bytes = false;                        // and see IntegerBytes
     Halide::Expr one_key_scale, one_value_scale;  // of all keys, of all values; of integers
     int joined_rows = 0;                          // of sums that are computed together; in_matrices
-    bool in_sides = false;                        // as StageOptions
+    int sides = 0;                                // as StageOptions
+    bool in_quads = false;                        // of four: with the head in the lanes, beside rows
     bool in_pairs = false;                        // products are of bfloat16 numbers, pairs of which lie side by side
     bool in_rows = false;                         // and run along rows, with the head in the lanes
     bool in_matrices = false;                     // and run over whole blocks of kMatrixDepth: multiplies_matrices()
@@ -238,7 +247,9 @@ private:
     Halide::Expr key_of_row(const Halide::Expr &d, const Halide::Expr &key) const;
     // 0, for the products of one of the steps that a line of the head is gone through in.
     Halide::Expr ask_with_step(const Halide::Expr &step, int steps, const StageOptions &options);
-    Halide::Expr multiply_sides(const StageOptions &options);  // in place of sum_products(), in_sides
+    Halide::Expr elements_of_key();                            // defines query_pairs, and gives what they multiply
+    Halide::Expr add_quads();                                  // defines dot
+    Halide::Expr multiply_sides(const StageOptions &options);  // in place of sum_products(), with sides
     void multiply_pairs(const StageOptions &options);          // adds to dot
     Halide::Expr multiply_rows();                              // in place of sum_products(), in_rows
     void multiply_matrices();                                  // likewise

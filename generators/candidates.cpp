@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "attention_stages.h"
+
 namespace hattn::generators {
 
 using schedules::TargetRow;
@@ -66,16 +68,21 @@ bool fills_registers(const TargetRow &target, bool along_head, int row_vectors, 
     return 4 * accumulators >= target.vector_registers && accumulators + operands <= target.vector_registers;
 }
 
+bool goes_by_quads(const TargetRow &target, KernelKind kind, const Tile &tile) {
+    return generators::goes_by_quads({.kind = kind, .tile = tile}, target);
+}
+
 bool is_worth_trying(const TargetRow &target, KernelKind kind, const Tile &tile) {
     if (!why_illegal(target, kind, tile).empty() || tile.rows * tile.keys > kMostChunkScores) {
         return false;
     }
     const bool along_head = head_in_lanes(target, kind, tile);
-    const auto fits = [&](bool has_block, int unroll) {
-        return has_block && has_blocks(target) ? fills_registers(target, along_head, tile.row_vectors, unroll)
-                                               : unroll == 1;
+    const auto fits = [&](bool has_block, int row_vectors, int unroll) {
+        return has_block && has_blocks(target) ? fills_registers(target, along_head, row_vectors, unroll) : unroll == 1;
     };
-    return fits(has_score_block(kind), tile.key_unroll) && fits(has_value_block(kind), tile.value_unroll);
+    const int of_scores = goes_by_quads(target, kind, tile) ? tile.rows * kQuad / target.lanes : tile.row_vectors;
+    return fits(has_score_block(kind), of_scores, tile.key_unroll) &&
+           fits(has_value_block(kind), tile.row_vectors, tile.value_unroll);
 }
 
 // Rows of a tile, and vectors of them (rows, with the head in lanes) in a block.
@@ -186,8 +193,14 @@ std::vector<Tile> candidates(const TargetRow &target, KernelKind kind) {
     for (const Shape &shape : space.shapes) {
         for (const int keys : space.keys) {
             for (const int unroll : {16, 8, 4, 2, 1}) {
-                const Tile tile{shape.rows, keys, shape.row_vectors, has_score_block(kind) ? unroll : 1,
-                                has_value_block(kind) ? unroll : 1};
+                Tile tile{shape.rows, keys, shape.row_vectors, has_score_block(kind) ? unroll : 1,
+                          has_value_block(kind) ? unroll : 1};
+                // With fewer vectors of sums for each key there are more keys.
+                Tile quads = tile;
+                quads.key_unroll = unroll * target.lanes / kQuad;
+                if (goes_by_quads(target, kind, quads)) {
+                    tile = quads;
+                }
                 if (is_worth_trying(target, kind, tile)) {
                     found.push_back(tile);
                     if (space.largest_unroll) {

@@ -100,8 +100,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool split = spec.kind == KernelKind::kSplitKv;
     const bool head_in_lanes = split && target.split_kv.has_head_in_lanes(spec.tile);
     const bool matrices = multiplies_matrices(spec.storage);
-    const bool sides = !head_in_lanes && goes_by_sides(spec, target);
-    const int dim_multiple = head_in_lanes                                    ? kLineFloats
+    const bool sides = !head_in_lanes && goes_by_sides(spec, target), quads = goes_by_quads(spec, target);
+    const int dim_multiple = quads && spec.storage == KeyStorage::kFloat32    ? kQuad
+                             : head_in_lanes                                  ? kLineFloats
                              : matrices                                       ? kMatrixDepth
                              : spec.storage == KeyStorage::kBfloat16 || sides ? 2
                                                                               : 1;
@@ -146,7 +147,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .keys_in_place = keys_in_place,
                      .state_from_first = fetches_operands && !matrices,
                      .strict = is_strict(spec),
-                     .sides = sides,
+                     .sides = quads   ? kQuad
+                              : sides ? 2
+                                      : 0,
                      .place_rows = target.fetch_by_line && !head_in_lanes,
                      .place_keys = place_keys,
                      .limits_apart = fetches_operands,
@@ -191,7 +194,7 @@ KernelPipeline build_unfused_scores(const KernelSpec &spec, const TargetRow &tar
                                               .fetch_lead = kDecodeLead,
                                               .fetch_values = false,
                                               .fetch_by_row = fetches_by_row(spec, target),
-                                              .sides = sides});
+                                              .sides = sides ? 2 : 0});
     (head_in_lanes ? schedule.head_in_lanes : schedule.rows_in_lanes)(stages, spec.tile, target.lanes);
     return {Halide::Pipeline({stages.weights, stages.maximum, stages.sum}), inputs.arguments()};
 }
@@ -260,6 +263,15 @@ bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     return (strides && goes_by_sides(spec, target)) ||
            (is_one_block(spec.tile) &&
             (strides || fetches_by_row(spec, target) || halves || multiplies_integers(spec, target)));
+}
+
+// Four rows gain nothing, and integers are multiplied as such: decision 0096.
+bool goes_by_quads(const KernelSpec &spec, const TargetRow &target) {
+    constexpr int kRows = 8;
+    const bool of_floats = spec.storage == KeyStorage::kFloat32 || spec.storage == KeyStorage::kAllFloat16 ||
+                           spec.storage == KeyStorage::kAllBfloat16;
+    return spec.kind == KernelKind::kSplitKv && of_floats && target.lanes >= kWide && spec.tile.rows == kRows &&
+           target.split_kv.has_head_in_lanes(spec.tile) && is_one_block(spec.tile) && spec.tile.key_unroll % kQuad == 0;
 }
 
 // Of more rows sums of several keys at a time are better, which share what they load of the queries: decision 0071.

@@ -64,6 +64,8 @@ struct KernelPipeline {
     Halide::Module compile(const std::string &symbol, const char *target);
 };
 bool fetches_by_row(const KernelSpec &spec, const schedules::TargetRow &target);  // StageOptions::fetch_by_row
+// StageOptions::sides is kQuad: one load of four elements of a key serves as many products as a vector has lanes.
+bool goes_by_quads(const KernelSpec &spec, const schedules::TargetRow &target);
 // Whether a kernel's value loop asks for lines too, its own or next keys'.
 bool fetches_in_passes(const KernelSpec &spec, const schedules::TargetRow &target);
 KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);

@@ -60,7 +60,8 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
       one_key_scale(inputs.stored_key.one_scale()),
       one_value_scale(inputs.stored_value.one_scale()),
       joined_rows(std::min(options.rows, kJoinedRows * kMatrixColumns)),
-      in_sides(options.sides),
+      sides(options.sides),
+      in_quads(options.sides == kQuad),
       in_pairs(multiplies_stored(inputs.storage) || multiplies_matrices(inputs.storage)),
       in_rows(inputs.storage == KeyStorage::kBfloat16Rows),
       in_matrices(multiplies_matrices(inputs.storage)),
@@ -175,7 +176,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
 
 // Defines dot as a sum, and gives the product.
 Expr ScoreStages::sum_products(const StageOptions &options) {
-    if (in_sides) {
+    if (sides > 0) {
         return multiply_sides(options);
     }
     if (in_rows) {
@@ -241,20 +242,6 @@ Expr ScoreStages::ask_with_step(const Expr &step, int steps, const StageOptions 
         nothing += asked_rows(k / options.fetch_block, line, c);
     }
     return nothing;
-}
-
-// Each row has a sum of even elements and one of odd ones, side by side in a vector: a load of two elements of a key
-// serves both, and all rows.
-Expr ScoreStages::multiply_sides(const StageOptions &options) {
-    query_pairs = Func("query_pairs");
-    query_pairs(side, r, pair) = query_tile(r, 2 * pair + side);
-    over_pairs = RDom(0, over_dim.x.extent() / 2, "over_pairs");
-    side_sums = Func("side_sums");
-    side_sums(side, r, k, c) = 0.0f;
-    side_sums(side, r, k, c) += ask_with_step(over_pairs, kLineFloats / 2, options) +
-                                query_pairs(side, r, over_pairs) * key_rows(2 * over_pairs + side, k, c);
-    dot(r, k, c) = side_sums(0, r, k, c) + side_sums(1, r, k, c);
-    return dot(r, k, c);
 }
 
 // Of rows that need not multiply the last one sees most. What it sees is said in inputs, by which loops over keys are
@@ -401,7 +388,7 @@ Expr ScoreStages::head_index() const {
 Expr ScoreStages::key_index(Expr key, Expr in_chunk) const {
     // Schedules round chunks up to their unrolling: the keys past the last are computed from it and masked.
     Expr index = in_chunk * chunk_keys + key;
-    return min(whole_lines ? likely(index) : index, inputs_.key_count - 1);
+    return min(whole_lines || in_quads ? likely(index) : index, inputs_.key_count - 1);
 }
 
 }  // namespace hattn::generators

@@ -56,9 +56,9 @@ struct StageOptions {
     bool keys_in_place = false;
     bool state_from_first = false;  // the state is that of the first chunk, before others are added
     bool strict = false;            // weights by exp2_strict(), see is_strict()
-    // Dot products take two elements of the head at a time, each of which has sums of its own. Heads are rounded up to
-    // two.
-    bool sides = false;
+    // Dot products take so many elements of the head at a time, two or four, each of which has sums of its own. Heads
+    // are rounded up to them. 0: sums are by rows, or by the lanes of a line.
+    int sides = 0;
     bool place_rows = false;  // where each row of the query starts is found once
     // Of float32, and of bfloat16 in pairs: where each key of a chunk starts is found once, and keys are multiplied
     // where they lie, of pairs those of whole groups.

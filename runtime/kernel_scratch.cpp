@@ -95,14 +95,16 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // keys can be hidden or are stored in another type.
     const bool in_registers = kernel.storage == KeyStorage::kFloat32 || type_of_all(kernel.storage) != HATTN_FLOAT32;
     const bool keeps_values = kernel.hooks != 0 || !in_registers;
-    // Rows that are brought into float32 fill whole vectors of bytes with two elements each.
-    const int64_t key_rows = kernel.storage == KeyStorage::kAny ? tile.key_unroll * (key_dim + 2 * kLanes)
-                             : in_registers                     ? 0
-                                                                : chunk * (key_dim + 4 * kLanes) / 2;
+    // Rows that are brought into float32 fill whole vectors of bytes with two elements each; of one type of 16 bits, of
+    // eight rows, those of a block.
+    const hattn_dtype all = type_of_all(kernel.storage);
+    const bool is_half = all == HATTN_FLOAT16 || all == HATTN_BFLOAT16;
+    const int64_t key_rows = kernel.storage == KeyStorage::kAny || is_half ? tile.key_unroll * (key_dim + 2 * kLanes)
+                             : in_registers                                ? 0
+                                                                           : chunk * (key_dim + 4 * kLanes) / 2;
     // Queries a second and a third time, as integers of keys are taken, and the state, all in whole steps of 64
     // elements; scales of a chunk's values, and weights as integers, of 16 bits, for each block that has a scale and
     // for all of them.
-    const hattn_dtype all = type_of_all(kernel.storage);
     const bool is_integer = all == HATTN_INT8 || all == HATTN_INT4;
     const int64_t blocks = value_dim / kScaleBlock + 1;
     const int64_t steps = is_integer ? 2 * rows * (key_dim + 8 * kLanes) + chunk * blocks * ((rows + 3) / 2) : 0;

@@ -60,19 +60,23 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Kernel
 struct Sums {
     bool across_lanes;  // vectors hold elements of the head, else rows
     bool by_sides;      // of pairs of elements
+    bool by_quads;      // and every fourth, of few rows
     bool of_one_row;    // whose vectors across lanes are added up in another order
 
     bool operator==(const Sums &) const = default;
 };
 
 Sums sums_of(const KernelInfo &kernel, const TargetInfo &target) {
-    constexpr int kMostRowsBesideHead = 8, kLanesOfSides = 16;
+    constexpr int kMostRowsBesideHead = 8, kLanesOfSides = 16, kRowsOfQuads = 8, kQuad = 4;
     const KernelTile &tile = kernel.tile;
     const bool across_lanes = (kernel.kind == KernelKind::kSplitKv && tile.rows <= kMostRowsBesideHead) ||
                               (kernel.kind == KernelKind::kUnfusedScores && tile.rows < target.lanes);
     const bool by_sides = kernel.kind != KernelKind::kFlash && target.lanes >= kLanesOfSides &&
                           tile.rows == target.lanes && tile.row_vectors == 1;
-    return {across_lanes, by_sides, tile.rows == 1};
+    const bool by_quads = kernel.kind == KernelKind::kSplitKv && kernel.storage != KeyStorage::kAny &&
+                          target.lanes >= kLanesOfSides && tile.rows == kRowsOfQuads && tile.row_vectors == tile.rows &&
+                          tile.key_unroll % kQuad == 0;
+    return {across_lanes, by_sides, by_quads, tile.rows == 1};
 }
 
 // Whether all of a storage's kernels that sum dot products up alike give a row the same bits. Those that multiply

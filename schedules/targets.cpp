@@ -109,7 +109,7 @@ std::vector<TargetRow> x86_64_targets() {
             .split_kv_tiles = {{1, 512, 1, 4, 8},
                                {2, 512, 2, 4, 8},
                                {4, 256, 4, 4, 2},
-                               {8, 256, 8, 2, 2},
+                               {8, 256, 8, 8, 2},
                                {16, 64, 1, 8, 8},
                                {32, 64, 2, 8, 8}},
             // Eight rows with one vector of values: beside 16 sums what brings int4 into float32 does not fit.
@@ -120,7 +120,7 @@ std::vector<TargetRow> x86_64_targets() {
             // Four keys at a time, see schedules/simd/integer_digits.cpp.
             .int8_line_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 512, 4, 4, 4}, {8, 256, 8, 4, 2}},
             .int4_line_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 4}, {4, 512, 4, 4, 4}, {8, 256, 8, 4, 2}},
-            .halves_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 256, 4, 4, 2}, {8, 256, 8, 2, 2}},
+            .halves_split_kv_tiles = {{1, 512, 1, 4, 8}, {2, 512, 2, 4, 8}, {4, 256, 4, 4, 2}, {8, 256, 8, 8, 2}},
             .unfused_scores_tiles =
                 {{1, 64, 1, 4}, {2, 64, 2, 4}, {4, 64, 4, 4}, {8, 64, 8, 2}, {16, 64, 1, 8}, {32, 64, 2, 8}},
             .unfused_values_tiles = {{1, 64, 1, 1, 4},

@@ -46,7 +46,7 @@ std::optional<Sum> sum_of(const Stmt &statement) {
     // Of as many vectors as a four has lanes, which lie in the order that they have then.
     const Ramp *fours = store->index.as<Ramp>();
     const bool in_fours = fours && is_const(fours->stride, kShuffledLanes) && fours->lanes * kShuffledLanes == lanes;
-    return in_fours && sum->type == Int(32, fours->lanes)
+    return in_fours && (sum->type == Int(32, fours->lanes) || sum->type == Float(32, fours->lanes))
                ? std::optional(Sum{store->name, fours->base, sum->value, 0, fours->lanes})
                : std::nullopt;
 }

@@ -7,6 +7,7 @@
 #include "integer_pairs.h"
 #include "keys_by_row.h"
 #include "pairs_in_rows.h"
+#include "quads.h"
 #include "schedules/stored.h"
 
 namespace hattn::schedules::simd {
@@ -51,7 +52,10 @@ void schedule_decode_rows(ScoreStages &s, const Tile &tile, int lanes) {
     if (s.in_rows) {
         schedule_query_rows(s, tile);
     }
-    if (s.in_words || s.in_steps) {
+    if (s.in_quads) {
+        schedule_query_quads(s, tile, lanes);
+    }
+    if (s.query_steps.defined() && !s.in_integers) {
         s.query_steps.compute_root()
             .bound(s.r, 0, tile.rows)
             .reorder(s.d, s.r)
@@ -252,6 +256,10 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
     }
     if (s.in_rows) {
         schedule_row_scores(s, chunk_loop, tile);
+        return;
+    }
+    if (s.in_quads) {
+        schedule_quad_scores(s, chunk_loop, tile, lanes);
         return;
     }
     const bool by_lanes = s.in_steps || s.in_integers;

@@ -218,13 +218,13 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         }
     } else {
         const Func sums =
-            s.in_sides ? schedule_sides(s, LoopLevel(s.logits, rows), tile, lanes) : schedule_elements(s, tile, lanes);
+            s.sides > 0 ? schedule_sides(s, LoopLevel(s.logits, rows), tile, lanes) : schedule_elements(s, tile, lanes);
         const RVar line(kLine);
         if (s.fetched_line.defined()) {
             s.fetch_starts.compute_at(s.logits, block);
             if (s.by_stride) {
                 schedule_asked_lines(s, LoopLevel(sums, RVar(kStep)), tile,
-                                     generators::kLineFloats / (s.in_sides ? 2 : dot_unroll(s, tile)));
+                                     generators::kLineFloats / (s.sides > 0 ? s.sides : dot_unroll(s, tile)));
             } else {
                 s.fetch_lines.compute_root();
                 s.fetched_line.compute_at(sums, line).unroll(s.k);
@@ -253,7 +253,7 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
 void schedule_rows_in_lanes(AttentionStages &stages, const Tile &tile, int lanes) {
     const LoopLevel chunk_loop(stages.state, stages.over_chunks.x);
     schedule_rows(stages, tile, lanes);
-    if (stages.in_sides) {
+    if (stages.sides > 0) {
         schedule_state_of_one_vector(stages, tile, lanes);
     } else {
         schedule_state(stages, tile, lanes);

@@ -15,9 +15,13 @@ TREES = {"x86-64": KERNELGEN.parents[1], "aarch64": KERNELGEN.parents[2] / "aarc
 NAME = re.compile(r"(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k(?P<keys>\d+)v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 STORED_NAME = re.compile(r"stored_(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 MEMORY_NAME = re.compile(r"memory_(?P<other>(?P<family>\w*split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v\d+u\d+d\d+)(?P<hooks>\w*)$")
+TYPED_NAME = re.compile(
+    r"(?P<dtype>float16|bfloat16|int8|int4)_split_kv_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
+)
 HOOK_SETS = ("", "_softcap_bias_alibi_mask")
 LINE_FLOATS = 16  # of a cache line
 LINE_BITS = 512
+QUAD = 4
 ARCHITECTURES = sorted({isa.architecture for isa in INSTRUCTION_SETS.values()})
 SSE4A = r"\b(extrq|insertq|movnts[sd])\b"  # which the instructions are compiled for and Intel's CPUs lack
 
@@ -44,9 +48,15 @@ def built_assembly(name, target, isa):
     return disassembly.functions(path, isa.architecture).get(f"hattnkernel_{name}")
 
 
+def goes_by_quads(match):
+    """Vectors of four elements for each of four rows, see schedules/simd/quads.h."""
+    return bool(re.match("((bfloat|float)16_)?split_kv_x86_avx512_r8k", match[0]))
+
+
 def expected_blocks(match):
     """FMAs of one pass of the score loop and of the value loop: (vectors of) rows held in registers by the other side."""
-    return int(match["v"]) * int(match["u"]), int(match["v"]) * int(match["d"])
+    rows, keys = int(match["v"]), int(match["u"])
+    return rows * keys * QUAD // LINE_FLOATS if goes_by_quads(match) else rows * keys, rows * int(match["d"])
 
 
 def expect_no_gathers(name, text, isa, lane_by_lane):

@@ -17,10 +17,13 @@ from kernel_assembly import (
     LINE_FLOATS,
     NAME,
     STORED_NAME,
+    QUAD,
+    TYPED_NAME,
     asks_by_stride,
     expect_no_gathers,
     expect_rows_one_by_one,
     expected_blocks,
+    goes_by_quads,
     has_few_rows,
     has_rows_in_lanes,
     kernel_names,
@@ -144,6 +147,25 @@ def test_what_is_loaded_is_multiplied_twice(name, emit):
         )
 
 
+def by_quads():
+    matches = [*map(NAME.match, kernel_names()), *map(TYPED_NAME.match, kernel_names(TYPED_NAME))]
+    return [match[0] for match in matches if goes_by_quads(match)]
+
+
+@pytest.mark.parametrize("name", by_quads())
+def test_four_elements_of_a_key_are_loaded_for_sixteen_products(name, emit):
+    """Ten loads for sixteen products, and no sums across vectors but of four lanes, for four keys at once."""
+    isa = INSTRUCTION_SETS["x86_avx512"]
+    text = emit(name, isa)
+    loops = [loop for loop in innermost_loops(text, isa) if loop.count(r"\bvbroadcast[fi](32x4|128)\b") == 8]
+    assert any(loop.fmas == 16 and len(loop.instructions) <= 34 and not loop.count(isa.spill) for loop in loops), (
+        f"{name}: no loop of 16 FMAs and 8 broadcasts; loops with 8:\n" + "\n".join(loop.text() for loop in loops)
+    )
+    # Of sixteen vectors.
+    added = [run for run in straight_runs(text, isa) if run.count(r"\bvshufps\b") == 24]
+    assert any(run.count(r"\bvaddps\b") == 12 and not run.fmas for run in added), f"{name}: no sums of four keys at once"
+
+
 @pytest.mark.parametrize("name", [name for name in kernel_names() if name.startswith("flash_x86_")])
 def test_weights_of_prefill_take_twelve_instructions(name, emit):
     """Of a vector: the difference to the maximum, at least -127; two sums and a difference, a shift, and six products for 2^x. None converts."""
@@ -171,7 +193,9 @@ def test_decode_asks_for_lines_one_by_one(name, emit):
     isa = INSTRUCTION_SETS[match["target"]]
     text = emit(name, isa)
     rows, (scores, values) = int(match["rows"]), expected_blocks(match)
-    if rows <= 8:  # a line of each of u keys, and of d vectors of a value, which may end in one more
+    if goes_by_quads(match):  # a quarter of the lines of u keys
+        expected = [(scores, int(match["u"]) // QUAD), (values, int(match["d"]) + 1)]
+    elif rows <= 8:  # a line of each of u keys, and of d vectors of a value, which may end in one more
         expected = [(scores, int(match["u"])), (values, int(match["d"]) + 1)]
     elif rows == 16:  # two elements of a key, and 8 rows and two vectors of a value
         expected = [(2 * scores, 1), (2 * values, 3)]

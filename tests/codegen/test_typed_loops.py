@@ -12,8 +12,10 @@ from kernel_assembly import (
     LINE_FLOATS,
     SSE4A,
     STORED_NAME,
+    TYPED_NAME,
     expect_rows_one_by_one,
     expected_blocks,
+    goes_by_quads,
     has_few_rows,
     kernel_names,
 )
@@ -57,9 +59,6 @@ def test_stored_lines_are_where_the_bytes_are(name, emit):
     assert asks_for_bytes(emit(name, INSTRUCTION_SETS[STORED_NAME.match(name)["target"]]))
 
 
-TYPED_NAME = re.compile(
-    r"(?P<dtype>float16|bfloat16|int8|int4)_split_kv_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
-)
 BITS = {"float16": 16, "bfloat16": 16, "int8": 8, "int4": 4}
 # Of two bfloat16 numbers in a word a shift makes one float32, and a mask, or zeros between, the other.
 CONVERSIONS = {"float16": r"\bvcvtph2ps\b", "bfloat16": r"\bvpslld\b|\bvp?and(ps|[dq])?\b|\bvpblendw\b", "int8": r"\bvpmovsxbd\b", "int4": r"\bvcvtdq2ps\b"}
@@ -198,7 +197,33 @@ def test_kernels_whose_scores_are_of_integers(name, emit):
     expect_values_converted_once(name, match, loops, isa, asked=0)
 
 
-@pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if not has_integers(name) and not converts_by_row(name)])
+def converts_before_it_multiplies(name):
+    return goes_by_quads(TYPED_NAME.match(name))
+
+
+@pytest.mark.parametrize("name", list(filter(converts_before_it_multiplies, kernel_names(TYPED_NAME, ("",)))))
+def test_kernels_that_convert_a_block_of_keys(name, emit):
+    """A key of a usual head in one run, by whole vectors, and lines of all keys of a block with each line of float32 that is multiplied."""
+    match = TYPED_NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    text = emit(name, isa)
+    assert "gather" not in text, f"{name} gathers"
+    assert asks_for_bytes(text)
+    conversion = CONVERSIONS[match["dtype"]]
+    runs = straight_runs(text, isa)
+    for head in (128, 64):
+        vectors = head // isa.lanes
+        assert any(
+            run.count(conversion) == run.count(r"\bvmov\w+\s+%zmm\d+, .*\(") == vectors and not run.fmas for run in runs
+        ), f"{name}: no run of {vectors} conversions of a key of {head} elements"
+    expect_values_converted_once(name, match, innermost_loops(text, isa), isa, asked=0)
+
+
+def converts_in_registers(name):
+    return not (has_integers(name) or converts_by_row(name) or converts_before_it_multiplies(name))
+
+
+@pytest.mark.parametrize("name", list(filter(converts_in_registers, kernel_names(TYPED_NAME, ("",)))))
 def test_kernels_for_one_type(name, emit):
     """A pass over a line of float32 asks for the part of a line that these keys have, and no element is gathered or inserted.
 

@@ -82,16 +82,17 @@ INSTANTIATE_TEST_SUITE_P(Blocks, Sums,
                          });
 
 // quarters(k, q, r) += sums of each four lanes of a(., k, r).
+template<typename T>
 struct Fours {
-    ImageParam a{Int(32), 3, "a"};
+    ImageParam a{type_of<T>(), 3, "a"};
     Func quarters{"quarters"}, out{"out"};
 
     Fours(int keys, int rows, int keys_of_array) {
         Var k("k"), q("q"), r("r"), lane("lane");
         RDom within(0, kLanes / kQuarters, "within");
         Func lanes("lanes");
-        lanes(lane, k, r) = 3 * a(lane, k, r);
-        quarters(k, q, r) = k;
+        lanes(lane, k, r) = T(3) * a(lane, k, r);
+        quarters(k, q, r) = cast<T>(k);
         quarters(k, q, r) += lanes(q * (kLanes / kQuarters) + within, k, r);
         out(k, q, r) = quarters(k, q, r);
         out.bound(k, 0, keys).bound(q, 0, kQuarters).bound(r, 0, rows);
@@ -110,18 +111,25 @@ struct Fours {
     static constexpr int kLanes = 16, kQuarters = 4;
 };
 
-TEST(SumsOfFours, AreThoseOfFourVectors) {
+template<typename T>
+class SumsOfFours : public testing::Test {};
+using Types = testing::Types<int, float>;
+TYPED_TEST_SUITE(SumsOfFours, Types);
+
+TYPED_TEST(SumsOfFours, AreThoseOfFourVectors) {
+    using Products = Fours<TypeParam>;
+    constexpr int kQuarters = Products::kQuarters;
     for (const int keys_of_array : {4, 8}) {  // only of four keys is a vector of sums one of the array
         constexpr int kKeys = 4, kRows = 3;
-        Fours fours(kKeys, kRows, keys_of_array);
-        Buffer<int> a(Fours::kLanes, keys_of_array, kRows);
+        Products fours(kKeys, kRows, keys_of_array);
+        Buffer<TypeParam> a(Products::kLanes, keys_of_array, kRows);
         a.for_each_element([&](int x, int k, int r) { a(x, k, r) = (5 * x + 3 * k + 7 * r) % 17 - 8; });
         fours.a.set(a);
-        const Buffer<int> found = fours.out.realize({kKeys, Fours::kQuarters, kRows});
+        const Buffer<TypeParam> found = fours.out.realize({kKeys, kQuarters, kRows});
         found.for_each_element([&](int k, int q, int r) {
-            int expected = k;
-            for (int i = 0; i < Fours::kQuarters; ++i) {
-                expected += 3 * a(q * Fours::kQuarters + i, k, r);
+            TypeParam expected = k;
+            for (int i = 0; i < kQuarters; ++i) {
+                expected += 3 * a(q * kQuarters + i, k, r);
             }
             EXPECT_EQ(found(k, q, r), expected) << "key " << k << ", quarter " << q << ", row " << r;
         });

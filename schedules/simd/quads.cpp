@@ -1,0 +1,115 @@
+#include "quads.h"
+
+#include <algorithm>
+
+#include "keys_by_row.h"
+
+namespace hattn::schedules::simd {
+
+using namespace Halide;
+using generators::kQuad;
+using generators::ScoreStages;
+
+void schedule_query_quads(ScoreStages &s, const Tile &tile, int lanes) {
+    s.query_pairs.compute_root()
+        .bound(s.side, 0, kQuad)
+        .bound(s.r, 0, tile.rows)
+        .vectorize(s.side)
+        .vectorize(s.r, lanes / kQuad)
+        .partition(s.pair, Partition::Auto);
+}
+
+namespace {
+
+// Sums of all rows and of a block's keys, in registers, and what is asked for with each step.
+void schedule_side_sums(ScoreStages &s, const Var &block, const Tile &tile, int lanes) {
+    const int rows = lanes / kQuad;
+    constexpr int kSteps = generators::kLineFloats / kQuad;  // through a line
+    RVar line("line"), step("step");
+    s.side_sums.compute_at(s.dot, block)
+        .bound(s.side, 0, kQuad)
+        .vectorize(s.side)
+        .vectorize(s.r, rows)
+        .unroll(s.r)
+        .unroll(s.k);
+    s.side_sums.update()
+        .split(s.over_pairs.x, line, step, kSteps)
+        .reorder({s.side, s.r, s.k, step, line})
+        .vectorize(s.side)
+        .vectorize(s.r, rows)
+        .unroll(s.r)
+        .unroll(s.k)
+        .partition(step, Partition::Never)
+        .partition(line, s.whole_heads ? Partition::Auto : Partition::Always);
+    if (s.has_quads.defined()) {
+        s.side_sums.update().specialize(s.has_quads);
+        s.side_sums.update().specialize(!s.has_quads);
+    }
+    if (s.fetched_line.defined()) {
+        s.fetch_starts.compute_at(s.dot, block);
+        if (!s.by_stride) {
+            s.fetch_lines.compute_root();
+            s.fetched_line.compute_at(s.side_sums, line).unroll(s.k);
+            return;
+        }
+        s.fetched_line.compute_at(s.side_sums, step)
+            .bound_extent(s.line, std::max(tile.key_unroll / kSteps, 1))
+            .unroll(s.line);
+    }
+}
+
+// In float32, once for all rows.
+void schedule_stored_keys(ScoreStages &s, const Var &block, int lanes) {
+    Var line("d_line"), half("d_half");
+    s.key_rows.compute_at(s.dot, block)
+        .hoist_storage_root()
+        .split(s.d, line, s.d, 2 * lanes)
+        .split(s.d, half, s.d, lanes)
+        .vectorize(s.d)
+        .unroll(half);
+    for (const Expr &usual : s.usual_heads) {
+        s.key_rows.specialize(usual).unroll(line);
+    }
+}
+
+}  // namespace
+
+void schedule_quad_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
+    const int rows = lanes / kQuad;  // of a vector
+    Var block("k_block"), quad("k_quad"), inner("k_inner");
+    bound_keys(s.dot, s, tile)
+        .compute_at(chunk_loop)
+        .bound_extent(s.r, tile.rows)
+        .bound_extent(s.c, 1)
+        .reorder_storage(s.k, s.r, s.c)
+        .split(s.k, block, s.k, tile.key_unroll, TailStrategy::RoundUp)
+        .split(s.k, quad, inner, kQuad)
+        .reorder(inner, s.r, quad, block)
+        .vectorize(inner)
+        .unroll(s.r)
+        .unroll(quad)
+        .partition(block, Partition::Auto);
+    s.quad_sums.compute_at(s.dot, block)
+        .bound(s.slot_of_quad, 0, kQuad)
+        .vectorize(s.slot_of_quad)
+        .vectorize(s.r, rows)
+        .unroll(s.r)
+        .unroll(s.quad);
+    RVar side = s.over_sides.x;
+    Var of_vector("r_vector");
+    s.quad_sums.update()
+        .split(s.r, s.r, of_vector, rows)
+        .reorder(side, of_vector, s.slot_of_quad, s.r, s.quad)
+        .atomic()
+        .vectorize(side)
+        .vectorize(of_vector)
+        .unroll(s.slot_of_quad)
+        .unroll(s.r)
+        .unroll(s.quad);
+    schedule_side_sums(s, block, tile, lanes);
+    if (s.all_type != HATTN_FLOAT32) {
+        schedule_stored_keys(s, block, lanes);
+    }
+}
+
+}  // namespace hattn::schedules::simd
