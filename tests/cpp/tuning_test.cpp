@@ -244,7 +244,7 @@ TEST(Tuning, InvariantEntriesDecideWhereTilesSumAlike) {
         const test::TuningFile file(database_for(measured, small, true));
         test::ContextPtr context = test::context_with_tuning(file.path());
         EXPECT_EQ(explain(context.get(), measured).at("decided_by") == "machine", alike) << small;
-        EXPECT_NE(explain(context.get(), other).at("decided_by"), "machine");
+        EXPECT_TRUE(small == eight || explain(context.get(), other).at("decided_by") != "machine");
         EXPECT_EQ(explain(context.get(), other).at("kernel"), explain(plain.get(), other).at("kernel"));
     }
 }
