@@ -125,7 +125,8 @@ void AttentionStages::weigh_digits(const AttentionInputs &inputs) {
     v.lane_scales = Func("lane_scales");
     v.over_lane_scales = RDom({{0, kSides}, {0, granules(chunk_keys)}, {0, of_row.lines()}}, "over_lane_scales");
     v.over_lane_scales.where(there(v.over_lane_scales.y) && !one_value_scale);
-    Expr key_of_lane = v.over_lane_scales.y * kGranuleKeys + v.over_lane_scales.x * kQuads + lane / kQuarters;
+    Expr key_of_lane = present_granule(inputs, v.over_lane_scales.y) * kGranuleKeys + v.over_lane_scales.x * kQuads +
+                       lane / kQuarters;
     v.lane_scales(lane, c) = 0.0f;
     v.lane_scales(lane, c) = max(v.lane_scales(lane, c),
                                  size_of_scale(value_scales(lane % kQuarters, key_of_lane, v.over_lane_scales.z, c)));

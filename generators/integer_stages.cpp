@@ -118,7 +118,8 @@ void AttentionStages::weigh_blocks(const AttentionInputs &inputs, int largest_in
     value_scales(k, block, c) = select(one_value_scale, 1.0f, stored_value_scale(inputs, block));
     over_scales = RDom({{0, kGranuleKeys}, {0, granules(chunk_keys)}, {0, value_blocks}}, "over_scales");
     over_scales.where(over_scales.y < granules(inputs.key_count - c * chunk_keys));
-    Expr scale = value_scales(over_scales.y * kGranuleKeys + over_scales.x, over_scales.z, c);
+    Expr of_chunk = present_keys ? present_granule(inputs, over_scales.y) : Expr(over_scales.y);
+    Expr scale = value_scales(of_chunk * kGranuleKeys + over_scales.x, over_scales.z, c);
     find_weight_unit(size_of_scale(scale), largest_integer);
 }
 

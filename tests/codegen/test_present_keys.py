@@ -5,20 +5,32 @@ import re
 import pytest
 
 from kernel_assembly import kernel_names, kernelgen
+from statement_numbers import Numbers
 
-# One of each way to multiply, and of int4, whose stages use places of keys twice, of more rows.
+# One of each way to multiply, and of integers, whose stages use places of keys twice, of more rows.
 NAMES = re.compile(
-    r"(split_kv_x86_avx512_r2k\d+|(float16|bfloat16|int8|int4|int8_lines|int4_lines)_split_kv_x86_avx512_r2k512|int4(_lines)?_split_kv_x86_avx512_r8k\d+"
-    r"|bfloat16_rows_split_kv_x86_avx512_r4k\d+|amx_int[48]_split_kv_x86_avx512_r8k\d+)v\d+u\d+d\d+(?P<hooks>)$"
+    r"(split_kv_x86_avx512_r[28]k\d+|(float16|bfloat16|int8|int4|int8_lines|int4_lines)_split_kv_x86_avx512_r2k512"
+    r"|(bfloat16|int[48](_lines)?)_split_kv_x86_avx512_r8k\d+|bfloat16_rows_split_kv_x86_avx512_r4k\d+|amx_int[48]_split_kv_x86_avx512_r8k\d+)v\d+u\d+d\d+(?P<hooks>)$"
 )
+# Of one key in heads of 128 elements, with scales of blocks.
+ARGUMENTS = {
+    "key_count": 1,
+    "key_skip": 0,
+    "query.extent.1": 1,
+    "query.extent.2": 8,
+    **{f"{side}.extent.0": 128 for side in ("key", "value")},
+    **{f"{side}_block_scales.stride.{dimension}": stride for side in ("key", "value") for dimension, stride in enumerate((1, 4, 64))},
+}
+GRANULE, BYTE_MATRIX = 16, 64  # keys that are there if one of them is
 
 
 @pytest.mark.parametrize("name", kernel_names(NAMES))
 def test_loops_over_keys_end_with_those_that_there_are(name, tmp_path):
     kernelgen("x86-64", "emit", name, tmp_path)
     statement = (tmp_path / f"{name}.stmt").read_text()
-    extents = re.findall(r"for \((?:logits|weights)\.s0\.k\S*, \S+, (.*)\) \{", statement)
-    assert extents, f"{name} has no loop over keys"
-    # Within a granule of 16 keys they are known.
-    constant = [extent for extent in extents if extent.isdigit() and int(extent) > 2]
-    assert not constant, f"{name} computes so many vectors, or granules, of keys whatever there are: {constant}"
+    most = BYTE_MATRIX if name.startswith("amx_") else GRANULE
+    numbers = Numbers(statement, ARGUMENTS)
+    for loops in (r".*\.s0\.k\b", r".*\.s1\.over_(keys|key_pairs|key_quads|digits|scales|lane_scales)\$"):
+        passes = numbers.passes(loops)
+        assert passes, f"{name} has no loop over keys like {loops}"
+        assert all(count <= most for _, count in passes), f"{name} computes keys that are not there: {passes}"
