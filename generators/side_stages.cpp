@@ -28,8 +28,8 @@ Expr ScoreStages::multiply_sides(const StageOptions &options) {
     return dot(r, k, c);
 }
 
-// Of heads that are no whole quads the last one ends where they do, and has what the one before has too, by which the
-// query is zero. Keys of 16 bits are in float32 before, in whole lines.
+// Of heads that are no whole quads the last one ends where they do, with zeros for what the one before has too. Keys of
+// 16 bits are in float32 before, in whole lines.
 Expr ScoreStages::elements_of_key() {
     Expr element = kQuad * pair + side;
     if (all_type != HATTN_FLOAT32) {
@@ -40,9 +40,10 @@ Expr ScoreStages::elements_of_key() {
     Expr present = max(min(likely(kQuad * pair), last_start), 0) + side;
     query_pairs(side, r, pair) = select(likely(present >= kQuad * pair), query_tile(r, present), 0.0f);
     has_quads = last_start >= 0;
-    Expr of_key =
-        inputs_.key_element(min(likely(kQuad * over_pairs), last_start) + side, key / kGranuleKeys, key % kGranuleKeys);
-    return select(has_quads, of_key, key_rows(kQuad * over_pairs + side, k, c));
+    Expr start = kQuad * over_pairs;
+    Expr of_key = inputs_.key_element(min(likely(start), last_start) + side, key / kGranuleKeys, key % kGranuleKeys);
+    of_key = select(likely(start <= last_start) || last_start + side >= start, of_key, 0.0f);
+    return select(has_quads, of_key, key_rows(start + side, k, c));
 }
 
 // Of four keys at once: each four lanes of a vector are a row's.

@@ -97,12 +97,12 @@ void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, 
     read_struct(&scale, name);
     const bool expected = is_quantized(side.dtype);
     require(expected || !scale.data, HATTN_INVALID_ARGUMENT, name, ": data is given, but ", side_name, " is ",
-            dtype_name(side.dtype));
+            NamedDtype{side.dtype});
     if (!expected || (is_empty(side) && !scale.data)) {
         return;
     }
     require(scale.data, HATTN_INVALID_ARGUMENT, name, ": data is null, but ", side_name, " is ",
-            dtype_name(side.dtype));
+            NamedDtype{side.dtype});
     check_tensor(scale, name, HATTN_FLOAT32, p.device);
     if (!scales_keys(scale, side.extent[3])) {
         require(scale.extent[1] == 1 || scale.extent[1] == p.kv_heads, HATTN_INVALID_ARGUMENT, name,

@@ -53,7 +53,7 @@ std::unique_ptr<ContextMemory> allocate(const hattn_kv_cache &cache, hattn_tenso
 // Scales given once for all: [1, 1 or Hkv, 1, 1 or D].
 void check_given_scales(const hattn_tensor &scale, const char *name, const hattn_tensor &rows) {
     require(is_quantized(rows.dtype), HATTN_INVALID_ARGUMENT, name, ": data is given, but the cache's type is ",
-            dtype_name(rows.dtype));
+            NamedDtype{rows.dtype});
     check_tensor(scale, name, HATTN_FLOAT32);
     for (int d = 0; d < 4; ++d) {
         const int64_t most = d % 2 == 0 ? 1 : rows.extent[d];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ostream>
 
 #include "checked.h"
 #include "problem.h"
@@ -63,6 +64,10 @@ std::string dtype_name(hattn_dtype dtype) {
     return std::to_string(static_cast<int>(dtype)) + ", which is no hattn_dtype";
 }
 
+std::ostream &operator<<(std::ostream &text, NamedDtype named) {
+    return text << dtype_name(named.dtype);
+}
+
 bool is_empty(const hattn_tensor &tensor) {
     return std::any_of(tensor.extent, tensor.extent + 4, [](int64_t extent) { return extent == 0; });
 }
@@ -93,8 +98,8 @@ ElementSpan element_span(const hattn_tensor &tensor, const char *name) {
 
 void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtype, hattn_device device) {
     read_struct(&tensor, name);
-    require(tensor.dtype == dtype, HATTN_INVALID_ARGUMENT, name, ": dtype is ", dtype_name(tensor.dtype),
-            ", but must be ", dtype_name(dtype));
+    require(tensor.dtype == dtype, HATTN_INVALID_ARGUMENT, name, ": dtype is ", NamedDtype{tensor.dtype},
+            ", but must be ", NamedDtype{dtype});
     require(tensor.device >= HATTN_CPU && tensor.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, name, ": device is ",
             static_cast<int>(tensor.device), ", which is no hattn_device");
     require(tensor.device == HATTN_CPU || tensor.device == device, HATTN_NOT_SUPPORTED, name, ": device is ",
@@ -127,12 +132,12 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
 }
 
 void check_storage_dtype(hattn_dtype dtype, const char *name) {
-    require(dtype >= HATTN_FLOAT32 && dtype <= HATTN_INT4, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype),
+    require(dtype >= HATTN_FLOAT32 && dtype <= HATTN_INT4, HATTN_INVALID_ARGUMENT, name, ": is ", NamedDtype{dtype},
             ", but must be float32, float16, bfloat16, int8 or int4");
 }
 
 void check_float_dtype(hattn_dtype dtype, const char *name) {
-    require(dtype >= HATTN_FLOAT32 && dtype <= HATTN_BFLOAT16, HATTN_INVALID_ARGUMENT, name, ": is ", dtype_name(dtype),
+    require(dtype >= HATTN_FLOAT32 && dtype <= HATTN_BFLOAT16, HATTN_INVALID_ARGUMENT, name, ": is ", NamedDtype{dtype},
             ", but must be float32, float16 or bfloat16");
 }
 

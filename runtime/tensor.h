@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 
 #include "hattn/hattn.h"
@@ -48,6 +49,11 @@ bool is_quantized(hattn_dtype dtype);
 int64_t dtype_bits(hattn_dtype dtype);
 int64_t storage_bytes(hattn_dtype dtype, int64_t elements);  // rounded up
 std::string dtype_name(hattn_dtype dtype);                   // "float32"; a number that is none is named as such
+// The same as a part of a message, which is written if there is one.
+struct NamedDtype {
+    hattn_dtype dtype;
+};
+std::ostream &operator<<(std::ostream &text, NamedDtype named);
 bool is_empty(const hattn_tensor &tensor);
 
 // Strides of extents of one are the caller's to ignore.

@@ -10,6 +10,26 @@ using namespace Halide;
 using generators::kQuad;
 using generators::ScoreStages;
 
+void schedule_side_sums(ScoreStages &s, const LoopLevel &level, int lanes) {
+    const int rows = lanes / s.sides;  // of a vector
+    RVar line(kHeadLine), step(kHeadStep);
+    s.side_sums.compute_at(level)
+        .bound(s.side, 0, s.sides)
+        .vectorize(s.side)
+        .vectorize(s.r, rows)
+        .unroll(s.r)
+        .unroll(s.k);
+    s.side_sums.update()
+        .split(s.over_pairs.x, line, step, generators::kLineFloats / s.sides)
+        .reorder({s.side, s.r, s.k, step, line})
+        .vectorize(s.side)
+        .vectorize(s.r, rows)
+        .unroll(s.r)
+        .unroll(s.k)
+        .partition(step, Partition::Never)
+        .partition(line, s.whole_heads ? Partition::Auto : Partition::Always);
+}
+
 void schedule_query_quads(ScoreStages &s, const Tile &tile, int lanes) {
     s.query_pairs.compute_root()
         .bound(s.side, 0, kQuad)
@@ -21,40 +41,17 @@ void schedule_query_quads(ScoreStages &s, const Tile &tile, int lanes) {
 
 namespace {
 
-// Sums of all rows and of a block's keys, in registers, and what is asked for with each step.
-void schedule_side_sums(ScoreStages &s, const Var &block, const Tile &tile, int lanes) {
-    const int rows = lanes / kQuad;
+// With each step lines are asked for by stride, or with each line of float32 as many as it has in the keys' type.
+void schedule_asks_of_block(ScoreStages &s, const Var &block, const Tile &tile) {
     constexpr int kSteps = generators::kLineFloats / kQuad;  // through a line
-    RVar line("line"), step("step");
-    s.side_sums.compute_at(s.dot, block)
-        .bound(s.side, 0, kQuad)
-        .vectorize(s.side)
-        .vectorize(s.r, rows)
-        .unroll(s.r)
-        .unroll(s.k);
-    s.side_sums.update()
-        .split(s.over_pairs.x, line, step, kSteps)
-        .reorder({s.side, s.r, s.k, step, line})
-        .vectorize(s.side)
-        .vectorize(s.r, rows)
-        .unroll(s.r)
-        .unroll(s.k)
-        .partition(step, Partition::Never)
-        .partition(line, s.whole_heads ? Partition::Auto : Partition::Always);
-    if (s.has_quads.defined()) {
-        s.side_sums.update().specialize(s.has_quads);
-        s.side_sums.update().specialize(!s.has_quads);
-    }
-    if (s.fetched_line.defined()) {
-        s.fetch_starts.compute_at(s.dot, block);
-        if (!s.by_stride) {
-            s.fetch_lines.compute_root();
-            s.fetched_line.compute_at(s.side_sums, line).unroll(s.k);
-            return;
-        }
-        s.fetched_line.compute_at(s.side_sums, step)
+    s.fetch_starts.compute_at(s.dot, block);
+    if (s.by_stride) {
+        s.fetched_line.compute_at(s.side_sums, RVar(kHeadStep))
             .bound_extent(s.line, std::max(tile.key_unroll / kSteps, 1))
             .unroll(s.line);
+    } else {
+        s.fetch_lines.compute_root();
+        s.fetched_line.compute_at(s.side_sums, RVar(kHeadLine)).unroll(s.k);
     }
 }
 
@@ -106,7 +103,14 @@ void schedule_quad_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Til
         .unroll(s.slot_of_quad)
         .unroll(s.r)
         .unroll(s.quad);
-    schedule_side_sums(s, block, tile, lanes);
+    schedule_side_sums(s, LoopLevel(s.dot, block), lanes);
+    if (s.has_quads.defined()) {
+        s.side_sums.update().specialize(s.has_quads);
+        s.side_sums.update().specialize(!s.has_quads);
+    }
+    if (s.fetched_line.defined()) {
+        schedule_asks_of_block(s, block, tile);
+    }
     if (s.all_type != HATTN_FLOAT32) {
         schedule_stored_keys(s, block, lanes);
     }

@@ -8,6 +8,11 @@
 
 namespace hattn::schedules::simd {
 
+// The loops over a head's lines, and through one.
+inline constexpr const char *kHeadLine = "line", *kHeadStep = "step";
+// Sums of all rows and of a block's keys, which have two elements or four at a time, in registers.
+void schedule_side_sums(generators::ScoreStages &s, const Halide::LoopLevel &level, int lanes);
+
 // Of the query, once per call.
 void schedule_query_quads(generators::ScoreStages &s, const Tile &tile, int lanes);
 

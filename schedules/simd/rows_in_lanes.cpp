@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "head_in_lanes.h"
+#include "quads.h"
 #include "row_stages.h"
 #include "schedules/stored.h"
 
@@ -135,11 +136,9 @@ int dot_unroll(const ScoreStages &s, const Tile &tile) {
     return sums <= kFewSums ? 4 : sums <= kSomeSums && s.by_stride ? 2 : 1;
 }
 
-constexpr const char *kLine = "line", *kStep = "step";  // of a head's elements, and through a line
-
 // Products of one element of the head after the other.
 Func schedule_elements(ScoreStages &s, const Tile &tile, int lanes) {
-    RVar line(kLine), in_line("in_line"), step(kStep), element("element");
+    RVar line(kHeadLine), in_line("in_line"), step(kHeadStep), element("element");
     s.dot.update()
         .split(s.over_dim.x, line, in_line, generators::kLineFloats)
         .split(in_line, step, element, dot_unroll(s, tile));
@@ -155,24 +154,13 @@ void schedule_asked_lines(ScoreStages &s, const LoopLevel &step, const Tile &til
 
 // And of two at a time: half as many rows in a vector, all of which share what is loaded of a key.
 Func schedule_sides(ScoreStages &s, const LoopLevel &rows, const Tile &tile, int lanes) {
-    RVar line(kLine), step(kStep);
-    const int half = lanes / 2;
     s.query_pairs.compute_root()
         .bound(s.side, 0, 2)
         .bound(s.r, 0, tile.rows)
         .reorder(s.side, s.r, s.pair)
         .vectorize(s.r, lanes)
         .unroll(s.side);
-    s.side_sums.compute_at(rows).bound(s.side, 0, 2).vectorize(s.side).vectorize(s.r, half).unroll(s.r).unroll(s.k);
-    s.side_sums.update()
-        .split(s.over_pairs.x, line, step, generators::kLineFloats / 2)
-        .reorder({s.side, s.r, s.k, step, line})
-        .vectorize(s.side)
-        .vectorize(s.r, half)
-        .unroll(s.r)
-        .unroll(s.k)
-        .partition(step, Partition::Never)
-        .partition(line, Partition::Always);
+    schedule_side_sums(s, rows, lanes);
     return s.side_sums;
 }
 
@@ -219,11 +207,11 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
     } else {
         const Func sums =
             s.sides > 0 ? schedule_sides(s, LoopLevel(s.logits, rows), tile, lanes) : schedule_elements(s, tile, lanes);
-        const RVar line(kLine);
+        const RVar line(kHeadLine);
         if (s.fetched_line.defined()) {
             s.fetch_starts.compute_at(s.logits, block);
             if (s.by_stride) {
-                schedule_asked_lines(s, LoopLevel(sums, RVar(kStep)), tile,
+                schedule_asked_lines(s, LoopLevel(sums, RVar(kHeadStep)), tile,
                                      generators::kLineFloats / (s.sides > 0 ? s.sides : dot_unroll(s, tile)));
             } else {
                 s.fetch_lines.compute_root();

@@ -35,3 +35,19 @@ def test_keys_far_below_all_others_have_no_weight(prompt, shift):
     expected = hattn.attention(q, k, v, mask=mask, causal=True)
     k[:, :, AT, 3] = shift
     np.testing.assert_allclose(hattn.attention(q, k, v, causal=True), expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("dim", [3, 7, 74, 128])
+@pytest.mark.parametrize("heads", [1, 2, 4, 8, 16])
+def test_keys_far_below_all_others_have_no_weight_for_single_tokens(heads, dim):
+    """Whatever takes part in a product beside them: at ends of heads, what is loaded there for others."""
+    rng = np.random.default_rng(96)
+    q = 0.5 + np.abs(rng.standard_normal((1, heads, 1, dim), np.float32))
+    k, v = (rng.standard_normal((1, 1, 300, dim), np.float32) for _ in range(2))
+    mask = np.ones((1, 300), bool)
+    mask[:, 200] = False
+    expected = hattn.attention(q, k, v, mask=mask)
+    for element in {0, dim - 3, dim - 2, dim - 1}:
+        infinite = k.copy()
+        infinite[:, :, 200, element] = -np.inf
+        np.testing.assert_allclose(hattn.attention(q, infinite, v), expected, rtol=2e-5, atol=2e-6)
