@@ -27,18 +27,7 @@ void schedule_query_rows(ScoreStages &s, const Tile &tile) {
 
 void schedule_row_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile) {
     generators::RowPairScores &q = s.row_pairs;
-    Var block("k_block"), four("k_four"), inner("k_inner");
-    bound_keys(s.dot, s, tile)
-        .compute_at(chunk_loop)
-        .bound_extent(s.r, tile.rows)
-        .bound_extent(s.c, 1)
-        .reorder_storage(s.k, s.r, s.c)
-        .split(s.k, block, four, tile.key_unroll)
-        .split(four, four, inner, generators::kKeysAtOnce)
-        .reorder(inner, s.r, four, block)
-        .vectorize(inner)
-        .unroll(s.r)
-        .unroll(four);
+    const Var block = schedule_dot_by_fours(s, chunk_loop, tile);
     s.fetch_starts.compute_at(s.dot, block);
     q.word_sums.compute_at(s.dot, block)
         .bound(q.key_of_four, 0, generators::kKeysAtOnce)

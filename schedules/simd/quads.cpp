@@ -35,8 +35,7 @@ void schedule_query_quads(ScoreStages &s, const Tile &tile, int lanes) {
         .bound(s.side, 0, kQuad)
         .bound(s.r, 0, tile.rows)
         .vectorize(s.side)
-        .vectorize(s.r, lanes / kQuad)
-        .partition(s.pair, Partition::Auto);
+        .vectorize(s.r, lanes / kQuad);
 }
 
 namespace {
@@ -73,19 +72,8 @@ void schedule_stored_keys(ScoreStages &s, const Var &block, int lanes) {
 
 void schedule_quad_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     const int rows = lanes / kQuad;  // of a vector
-    Var block("k_block"), quad("k_quad"), inner("k_inner");
-    bound_keys(s.dot, s, tile)
-        .compute_at(chunk_loop)
-        .bound_extent(s.r, tile.rows)
-        .bound_extent(s.c, 1)
-        .reorder_storage(s.k, s.r, s.c)
-        .split(s.k, block, s.k, tile.key_unroll, TailStrategy::RoundUp)
-        .split(s.k, quad, inner, kQuad)
-        .reorder(inner, s.r, quad, block)
-        .vectorize(inner)
-        .unroll(s.r)
-        .unroll(quad)
-        .partition(block, Partition::Auto);
+    static_assert(kQuad == generators::kKeysAtOnce);
+    const Var block = schedule_dot_by_fours(s, chunk_loop, tile);
     s.quad_sums.compute_at(s.dot, block)
         .bound(s.slot_of_quad, 0, kQuad)
         .vectorize(s.slot_of_quad)

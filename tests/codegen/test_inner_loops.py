@@ -16,8 +16,8 @@ from kernel_assembly import (
     KERNELGEN,
     LINE_FLOATS,
     NAME,
-    STORED_NAME,
     QUAD,
+    STORED_NAME,
     TYPED_NAME,
     asks_by_stride,
     expect_no_gathers,
@@ -193,10 +193,8 @@ def test_decode_asks_for_lines_one_by_one(name, emit):
     isa = INSTRUCTION_SETS[match["target"]]
     text = emit(name, isa)
     rows, (scores, values) = int(match["rows"]), expected_blocks(match)
-    if goes_by_quads(match):  # a quarter of the lines of u keys
-        expected = [(scores, int(match["u"]) // QUAD), (values, int(match["d"]) + 1)]
-    elif rows <= 8:  # a line of each of u keys, and of d vectors of a value, which may end in one more
-        expected = [(scores, int(match["u"])), (values, int(match["d"]) + 1)]
+    if rows <= 8:  # a line, or with each four elements a quarter of one, of each of u keys, and of d vectors of a value, which may end in one more
+        expected = [(scores, int(match["u"]) // (QUAD if goes_by_quads(match) else 1)), (values, int(match["d"]) + 1)]
     elif rows == 16:  # two elements of a key, and 8 rows and two vectors of a value
         expected = [(2 * scores, 1), (2 * values, 3)]
     else:
