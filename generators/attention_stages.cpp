@@ -95,7 +95,12 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     }
     Expr key = over_keys.y * kGranuleKeys + over_keys.x;
     chunk_max(r, c) = kMaskedScore;
-    chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
+    if (options.slot_statistics) {
+        take_slot_maxima(inputs);
+        chunk_max(r, c) = max(chunk_max(r, c), slot_max(over_slots, r, c));
+    } else {
+        chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
+    }
 
     // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
     // which Halide's sliding window computes once per chunk.
@@ -137,6 +142,9 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         over_key_pairs = RDom({{0, kGranuleKeys / 2}, {0, granules(chunk_keys)}}, "over_key_pairs");
         over_key_pairs.where(over_key_pairs.y < granules(inputs.key_count - c * chunk_keys));
         chunk_sum(r, c) += pair_sums(r, over_key_pairs.y * (kGranuleKeys / 2) + over_key_pairs.x, c);
+    } else if (options.slot_statistics) {
+        take_slot_sums();
+        chunk_sum(r, c) += slot_sums(over_slots, r, c);
     } else {
         chunk_sum(r, c) += weights(r, key, c);
     }
@@ -176,39 +184,6 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
     } else {
         carry_rows(inputs, options);
     }
-}
-
-void AttentionStages::find_seen_keys(const Expr &rows) {
-    over_rows = RDom(0, rows, "over_rows");
-    key_seen(k, c) = 0.0f;
-    Expr weight = row_weights.defined() ? row_weights(k, over_rows, c) : weights(over_rows, k, c);
-    key_seen(k, c) = max(key_seen(k, c), is_seen(weight));
-}
-
-// Weights of keys that no row sees are 0, but 0 * NaN is not. What a key holds that a row sees reaches all rows anyway.
-void AttentionStages::place_values(const AttentionInputs &inputs, int rows) {
-    const int lanes = inputs.stored_value.lanes;
-    seen_in_lane = Func("seen_in_lane");
-    seen_keys = Func("seen_keys");
-    seen_key = Func("seen_key");
-    value_starts = Func("value_starts");
-    over_lane_rows = RDom({{0, rows / lanes}, {0, kGranuleKeys}}, "over_lane_rows");
-    over_lanes = RDom(0, lanes, "over_lanes");
-    over_granules = RDom(0, granules(chunk_keys), "over_granules");
-    over_granules.where(over_granules < granules(inputs.key_count - c * chunk_keys));
-
-    Expr weight = weights(over_lane_rows.x * lanes + lane, granule * kGranuleKeys + over_lane_rows.y, c);
-    seen_in_lane(lane, granule, c) = 0;
-    seen_in_lane(lane, granule, c) = seen_in_lane(lane, granule, c) | select(weight > 0.0f, 1 << over_lane_rows.y, 0);
-    seen_keys(granule, c) = 0;
-    seen_keys(granule, c) = seen_keys(granule, c) | seen_in_lane(over_lanes, granule, c);
-    Expr of_granule = seen_keys(over_granules, c);
-    seen_key(c) = -1;
-    seen_key(c) = select(of_granule != 0, over_granules * kGranuleKeys + count_trailing_zeros(of_granule), seen_key(c));
-
-    Expr seen = ((seen_keys(k / kGranuleKeys, c) >> (k % kGranuleKeys)) & 1) != 0;
-    Expr key = c * chunk_keys + select(seen, k, max(seen_key(c), 0));
-    value_starts(k, c) = inputs.value_start(unsafe_promise_clamped(key, 0, inputs.key_count - 1));
 }
 
 void AttentionStages::multiply_values(const AttentionInputs &inputs, const StageOptions &options) {

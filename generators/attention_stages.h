@@ -269,19 +269,22 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     Halide::RDom over_chunks;
     Halide::RDom earlier_chunks;  // chunks up to c
 
-    Halide::Func chunk_max;          // (r, c)
-    Halide::Func running_max;        // (r, c) a prefix maximum, so that every chunk computes it once; or, in_bands,
-                                     // from that of the chunk before, which it may lag behind with adds_in_place()
-    Halide::Func statistics_before;  // (r) of undefined values, which stand for statistics as the chunk finds them,
-                                     // with the maximum not yet in units of exponents; defined in_bands
-    Halide::Func weights;            // (r, k, c) 2^(logits - running_max), 0 where masked
-    Halide::Func rescale;            // (r, c) 2^(running_max of the chunk before - running_max)
-    Halide::Func chunk_sum;          // (r, c) of weights
-    Halide::Func pair_sums;          // (r, pair, c) of the weights of two keys; defined in_bands
-    Halide::Func key_seen;           // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
+    Halide::Func chunk_max;  // (r, c)
+    // With slot_statistics, of the keys at a place of their granules, whose maxima and sums are those of the chunk.
+    Halide::RDom over_slots;
+    Halide::Func slot_max, slot_sums;  // (slot, r, c)
+    Halide::Func running_max;          // (r, c) a prefix maximum, so that every chunk computes it once; or, in_bands,
+                                       // from that of the chunk before, which it may lag behind with adds_in_place()
+    Halide::Func statistics_before;    // (r) of undefined values, which stand for statistics as the chunk finds them,
+                                       // with the maximum not yet in units of exponents; defined in_bands
+    Halide::Func weights;              // (r, k, c) 2^(logits - running_max), 0 where masked
+    Halide::Func rescale;              // (r, c) 2^(running_max of the chunk before - running_max)
+    Halide::Func chunk_sum;            // (r, c) of weights
+    Halide::Func pair_sums;            // (r, pair, c) of the weights of two keys; defined in_bands
+    Halide::Func key_seen;             // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     // In its place with values_in_place:
     Halide::RDom over_lane_rows;  // (vector of rows, slot)
-    Halide::RDom over_granules;   // of a chunk
+    Halide::RDom over_granules;   // of a chunk; used with slot_statistics too
     Halide::Func seen_in_lane;    // (lane, granule, c) a bit for each slot that one of the lane's rows sees
     Halide::Func seen_keys;       // (granule, c) the same of all
     Halide::Func seen_key;        // (c) one of the chunk that some row sees, counted within it, or -1
@@ -347,6 +350,8 @@ private:
                               const Halide::Expr &key) const;
     Halide::Expr value_of_slice(const AttentionInputs &inputs, const Halide::Expr &granule, const Halide::Expr &key,
                                 int elements) const;
+    void take_slot_maxima(const AttentionInputs &inputs);
+    void take_slot_sums();
     void find_seen_keys(const Halide::Expr &rows);                // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
     // Defines value_starts, and what it takes.

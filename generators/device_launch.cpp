@@ -17,6 +17,7 @@
 namespace hattn::generators {
 
 using namespace Halide;
+using schedules::gpu::DeviceTarget;
 using schedules::gpu::DeviceUnits;
 using schedules::gpu::OutputStorage;
 using schedules::gpu::UnitColumns;

@@ -6,7 +6,7 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-// Of int8. Words of four keys change places, so that those of one word of each quarter lie side by side, and a word of
+// Words of four keys change places, so that those of one word of each quarter lie side by side, and a word of
 // a query stands beside as many: products are summed up where they are, quarter by quarter and key by key.
 void ScoreStages::sum_words(const IntegerDigits &of_row, const Expr &joined) {
     DigitScores &s = digits;
@@ -19,22 +19,24 @@ void ScoreStages::sum_words(const IntegerDigits &of_row, const Expr &joined) {
         s.key_pairs(side, s.key_of_four % kKeysOfPair, s.word % kKeysOfPair, s.quarter, s.word / kKeysOfPair,
                     s.four * kKeysOfPair + s.key_of_four / kKeysOfPair, step, c);
     s.query_words = Func("query_words");
-    s.query_words(side, s.key_of_four, s.quarter, s.word, step, s.digit, r) =
-        s.query_digits(r, of_row.position(step, 0, s.quarter * kQuarterBytes + s.word * kSides + side), s.digit);
+    s.query_words(side, s.key_of_four, s.quarter, s.nibble, s.word, step, s.digit, r) =
+        s.query_digits(r, of_row.position(step, s.nibble, s.quarter * kQuarterBytes + s.word * kSides + side), s.digit);
 
-    s.over_words = RDom({{0, kSides}, {0, kQuarterWords}, {0, joined}}, "over_words");
-    const Expr line_of_row = step + s.over_words.z, word = s.over_words.y;
+    const int nibbles = of_row.nibbles();
+    s.over_words = RDom({{0, kSides}, {0, kQuarterWords * nibbles}, {0, joined}}, "over_words");
+    const Expr of_byte = s.over_words.y % nibbles, word = s.over_words.y / nibbles, line_of_row = step + s.over_words.z;
     Expr number =
-        of_row.number(s.words_of_four(s.over_words.x, s.key_of_four, s.quarter, word, s.four, line_of_row, c), 0);
-    Expr query = s.query_words(s.over_words.x, s.key_of_four, s.quarter, word, line_of_row, s.digit, r);
+        of_row.number(s.words_of_four(s.over_words.x, s.key_of_four, s.quarter, word, s.four, line_of_row, c), of_byte);
+    Expr query = s.query_words(s.over_words.x, s.key_of_four, s.quarter, of_byte, word, line_of_row, s.digit, r);
     s.word_sums = Func("word_sums");
-    s.word_sums(s.key_of_four, s.quarter, s.digit, r, s.four, step, c) = 0;
+    s.word_sums(s.key_of_four, s.quarter, s.digit, r, s.four, step, c) =
+        select(s.digit == 0, s.key_offsets(s.key_of_four, s.quarter, r, step), 0);
     s.word_sums(s.key_of_four, s.quarter, s.digit, r, s.four, step, c) += cast<int>(number) * cast<int>(query);
     const auto of_digit = [&](int digit) { return s.word_sums(s.key_of_four, s.quarter, digit, r, s.four, step, c); };
     s.quarter_sums(s.key_of_four, s.quarter, r, s.four, step, c) = (of_digit(1) << kDigitBits) + of_digit(0);
 }
 
-// Of int4. Line by line: the products of high digits, times the base, and those of low digits, whose lanes are summed
+// Line by line: the products of high digits, times the base, and those of low digits, whose lanes are summed
 // up afterwards.
 void ScoreStages::sum_lines(const IntegerDigits &of_row) {
     DigitScores &s = digits;
@@ -53,7 +55,7 @@ void ScoreStages::sum_lines(const IntegerDigits &of_row) {
     s.line_sums(lane, r, s.key_of_four, s.four, step, c) =
         step_sums(lane, r, s.four * kKeysAtOnce + s.key_of_four, step, c);
     over_lanes = RDom(0, of_row.lanes / kQuarters, "over_lanes");
-    s.quarter_sums(s.key_of_four, s.quarter, r, s.four, step, c) = 0;
+    s.quarter_sums(s.key_of_four, s.quarter, r, s.four, step, c) = s.key_offsets(s.key_of_four, s.quarter, r, step);
     s.quarter_sums(s.key_of_four, s.quarter, r, s.four, step, c) +=
         s.line_sums(s.quarter * (of_row.lanes / kQuarters) + over_lanes, r, s.key_of_four, s.four, step, c);
 }
@@ -90,27 +92,29 @@ Expr ScoreStages::multiply_digits() {
         of_row.position(step + s.over_quarter.z, s.over_quarter.y, s.quarter * kQuarterBytes + s.over_quarter.x);
     s.query_offsets(s.quarter, r, step) = 0;
     s.query_offsets(s.quarter, r, step) += cast<int>(query_integers(r, of_quarter)) * -kByteOffset;
+    s.key_offsets = Func("key_offsets");
+    s.key_offsets(s.key_of_four, s.quarter, r, step) = s.query_offsets(s.quarter, r, step);
 
     take_key_lines();
     s.key_line_scales = Func("key_line_scales");
     s.key_line_scales(s.quarter, step, k, c) = select(one_key_scale, 1.0f, key_scales()(step * kQuarters + s.quarter));
 
     s.quarter_sums = Func("quarter_sums");
-    of_row.joins_lines() ? sum_words(of_row, joined) : sum_lines(of_row);
+    // Of int4 a line has twice as many products for each shuffle of its sums, and so are words of queries.
+    values_in_digits ? sum_lines(of_row) : sum_words(of_row, joined);
 
     over_scaled = RDom(0, of_row.lines() / joined, "over_scaled");
     s.quarter_scores = Func("quarter_scores");
-    Expr sum = cast<float>(s.quarter_sums(s.key_of_four, s.quarter, r, s.four, over_scaled, c) +
-                           s.query_offsets(s.quarter, r, over_scaled));
+    Expr sum = cast<float>(s.quarter_sums(s.key_of_four, s.quarter, r, s.four, over_scaled, c));
     s.quarter_scores(s.key_of_four, s.quarter, r, s.four, c) = asked(s.four, c);
     Expr scale = s.key_line_scales(of_row.block_of_quarter(over_scaled, s.quarter), over_scaled / of_row.scaled_lines(),
                                    s.four * kKeysAtOnce + s.key_of_four, c);
     s.quarter_scores(s.key_of_four, s.quarter, r, s.four, c) += sum * scale;
-    Expr score(0.0f);
-    for (int i = 0; i < kQuarters; ++i) {
-        score += s.quarter_scores(k % kKeysAtOnce, i, r, k / kKeysAtOnce, c);
-    }
-    dot(r, k, c) = score;
+    s.over_quarters = RDom(0, kQuarters, "over_quarters");
+    s.key_scores = Func("key_scores");
+    s.key_scores(s.key_of_four, r, s.four, c) = 0.0f;
+    s.key_scores(s.key_of_four, r, s.four, c) += s.quarter_scores(s.key_of_four, s.over_quarters, r, s.four, c);
+    dot(r, k, c) = s.key_scores(k % kKeysAtOnce, r, k / kKeysAtOnce, c);
     return dot(r, k, c) * (query_unit(r) / static_cast<float>(of_row.unit()));
 }
 
@@ -125,9 +129,9 @@ void AttentionStages::weigh_digits(const AttentionInputs &inputs) {
     v.lane_scales = Func("lane_scales");
     v.over_lane_scales = RDom({{0, kSides}, {0, granules(chunk_keys)}, {0, of_row.lines()}}, "over_lane_scales");
     v.over_lane_scales.where(there(v.over_lane_scales.y) && !one_value_scale);
-    Expr key_of_lane = present_granule(inputs, v.over_lane_scales.y) * kGranuleKeys + v.over_lane_scales.x * kQuads +
-                       lane / kQuarters;
-    v.lane_scales(lane, c) = 0.0f;
+    Expr key_of_lane =
+        present_granule(inputs, v.over_lane_scales.y) * kGranuleKeys + v.over_lane_scales.x * kQuads + lane / kQuarters;
+    v.lane_scales(lane, c) = 0;
     v.lane_scales(lane, c) = max(v.lane_scales(lane, c),
                                  size_of_scale(value_scales(lane % kQuarters, key_of_lane, v.over_lane_scales.z, c)));
     over_scales = RDom(0, kLanes, "over_scales");
@@ -136,7 +140,7 @@ void AttentionStages::weigh_digits(const AttentionInputs &inputs) {
     v.weight_digits = Func("weight_digits");
     v.block_digits = Func("block_digits");
     const auto digit_of_weight = [&](const Expr &weight) {
-        return digit_of(nearest_integer(weight * weight_rate(r, c)), s.digit);
+        return digit_of_bits(integer_bits(weight * weight_rate(r, c)), s.digit);
     };
     v.weight_digits(k, r, s.digit, c) = digit_of_weight(weights(r, k, c));
     Expr key = v.quad * kSides + side;
@@ -145,22 +149,27 @@ void AttentionStages::weigh_digits(const AttentionInputs &inputs) {
 
     v.over_digits = RDom({{0, kSides}, {0, granules(chunk_keys)}}, "over_digits");
     v.over_digits.where(there(v.over_digits.y));
+    v.over_lane_blocks = RDom({{0, kSides}, {0, kQuads / kQuadsOfVector}, {0, granules(chunk_keys)}}, "over_blocks");
+    v.over_lane_blocks.where(there(v.over_lane_blocks.z));
     v.lane_digits = Func("lane_digits");
     v.lane_blocks = Func("lane_blocks");
     v.digit_sums = Func("digit_sums");
     v.block_sums = Func("block_sums");
-    Expr of_chunk = present_granule(inputs, v.over_digits.y);
-    Expr of_quad = of_chunk * kQuads + v.quad, of_lane = of_chunk * kQuads + lane / kQuarters;
+    Expr of_quad = present_granule(inputs, v.over_digits.y) * kQuads + v.quad;
     v.lane_digits(v.quad, r, s.digit, c) = 0;
     v.lane_digits(v.quad, r, s.digit, c) +=
         cast<int>(v.weight_digits(of_quad * kSides + v.over_digits.x, r, s.digit, c));
-    v.lane_blocks(lane, r, s.digit, step, c) = 0;
-    v.lane_blocks(lane, r, s.digit, step, c) +=
-        cast<int>(v.block_digits(v.over_digits.x, lane % kQuarters, of_lane, r, s.digit, step, c));
+    Expr of_vector = present_granule(inputs, v.over_lane_blocks.z) * kQuads + v.over_lane_blocks.y * kQuadsOfVector;
+    v.lane_blocks(lane, r, step, c) = 0;
+    v.lane_blocks(lane, r, step, c) +=
+        cast<int>(v.block_digits(v.over_lane_blocks.x, lane % kQuarters, of_vector + lane / (kDigits * kQuarters), r,
+                                 lane / kQuarters % kDigits, step, c));
     Expr sum = 0, sum_of_block = 0;
     for (int i = 0; i < kQuads; ++i) {
         sum += v.lane_digits(i, r, s.digit, c);
-        sum_of_block += v.lane_blocks(i * kQuarters + s.quarter, r, s.digit, step, c);
+    }
+    for (int i = 0; i < kQuadsOfVector; ++i) {
+        sum_of_block += v.lane_blocks((i * kDigits + s.digit) * kQuarters + s.quarter, r, step, c);
     }
     v.digit_sums(r, s.digit, c) = sum;
     v.block_sums(s.quarter, r, s.digit, step, c) = sum_of_block;

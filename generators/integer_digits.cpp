@@ -17,6 +17,14 @@ Expr digit_of(const Expr &integer, const Expr &digit) {
     return select(digit == 0, low, cast<int8_t>((integer + kDigitBase / 2) >> kDigitBits));
 }
 
+// The low digit is the lowest byte; the high one is that of what the low one, from which the same is taken, leaves.
+Expr digit_of_bits(const Expr &bits, const Expr &digit) {
+    constexpr uint32_t kDigitMask = kDigitBase - 1;
+    Expr high = bits + Expr(uint32_t{kDigitBase / 2});
+    Expr both = (bits & Expr(kDigitMask)) | (high & Expr(kDigitMask << kDigitBits));
+    return Internal::Call::make(Int(8), kWordByteCall, {both, digit}, Internal::Call::PureExtern);
+}
+
 int IntegerDigits::nibbles() const {
     return type == HATTN_INT4 ? kNibbles : 1;
 }

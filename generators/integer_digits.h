@@ -15,6 +15,9 @@ inline constexpr int kLargestDigits = 127 * kDigitBase + 127;
 
 // int8, of int16 of no more than kLargestDigits.
 Halide::Expr digit_of(const Halide::Expr &integer, const Halide::Expr &digit);
+// The same of the lowest 16 bits of integer_bits(), as a call: schedules/simd/word_bytes.h.
+Halide::Expr digit_of_bits(const Halide::Expr &bits, const Halide::Expr &digit);
+inline constexpr const char *kWordByteCall = "hattn_word_byte";  // of a word of 32 bits, given the number of the byte
 
 inline constexpr int kSides = 4;  // bytes whose products are summed up
 inline constexpr int kQuarters = 4;

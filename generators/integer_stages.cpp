@@ -85,11 +85,14 @@ Expr AttentionStages::stored_value_scale(const AttentionInputs &inputs, const Ex
     return inputs.stored_value.block_scale(of_block, of_key, nearest_slot(inputs, k % kGranuleKeys, of_key));
 }
 
-// A NaN counts as infinity, lest it vanishes: integers have none.
+// int32, in whose order sizes are, and NaNs behind infinity.
 Expr size_of_scale(const Expr &scale) {
-    Expr size = abs(scale);
-    Expr is_finite = strict_float(size <= std::numeric_limits<float>::max());
-    return select(is_finite, size, std::numeric_limits<float>::infinity());
+    return reinterpret<int>(abs(scale));
+}
+
+// A NaN counts as infinity, lest it vanishes: integers have none.
+Expr scale_of_size(const Expr &size) {
+    return reinterpret<float>(min(size, reinterpret<int>(Expr(std::numeric_limits<float>::infinity()))));
 }
 
 // Relative to the largest weight and the largest scale of the chunk.
@@ -97,12 +100,12 @@ void AttentionStages::find_weight_unit(const Expr &size, int largest_integer) {
     largest_scale = Func("largest_scale");
     weight_unit = Func("weight_unit");
     weight_rate = Func("weight_rate");
-    largest_scale(c) = 0.0f;
+    largest_scale(c) = 0;
     largest_scale(c) = max(largest_scale(c), size);
 
     constexpr float kSmallestWeight = 1e-12f, kSmallestScale = 1e-18f;
     Expr largest = exp2_nonpositive(relative_exponent(chunk_max(r, c), running_max(r, c)));
-    Expr unit_scale = max(largest_scale(c), kSmallestScale);
+    Expr unit_scale = max(scale_of_size(largest_scale(c)), kSmallestScale);
     if (values_in_digits) {
         unit_scale = select(one_value_scale, 1.0f, unit_scale);
     }

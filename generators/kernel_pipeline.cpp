@@ -14,6 +14,7 @@
 #include "schedules/simd/unseen_rows.h"
 #include "schedules/simd/upper_halves.h"
 #include "schedules/simd/whole_loads.h"
+#include "schedules/simd/word_bytes.h"
 #include "schedules/x86/matrix_tiles.h"
 #include "schedules/x86/overlapped_bands.h"
 #include "softmax_math.h"
@@ -136,6 +137,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .fetch_by_row = fetches_by_row(spec, target),
                      .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
                      .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
+                     .slot_statistics = head_in_lanes,
                      .fetch_pass = !in_passes ? 0
                                    : sides    ? schedules::simd::kPassElements
                                               : pass,
@@ -293,6 +295,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WordBytes());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WholeLoads());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::JoinedCopies());
     if (spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy) {

@@ -37,6 +37,8 @@ struct StageOptions {
     bool words = false;
     // Of a chunk compute the keys alone that are there, in whole granules, which lets chunks be long.
     bool present_keys = false;
+    // Maxima and sums of a chunk are first those of the keys at each place of their granules, side by side.
+    bool slot_statistics = false;
     // Not 0: keys of the next chunk in place of those fetch_lead further, a line of them with each key whose values are
     // multiplied, in each of the passes that the value loop makes over a chunk: one for every so many head elements.
     // By_row and by_stride values in place of keys, those that the pass reads, fetch_lead further.

@@ -14,6 +14,7 @@ class AdjacentSums : public Halide::Internal::IRMutator {
     using IRMutator::visit;
 
     Halide::Internal::Stmt visit(const Halide::Internal::Block *block) override;
+    Halide::Internal::Stmt visit(const Halide::Internal::Store *store) override;
 };
 
 }  // namespace hattn::schedules::simd

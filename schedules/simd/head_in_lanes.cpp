@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "decode_softmax.h"
 #include "integer_bytes.h"
 #include "integer_digits.h"
 #include "integer_pairs.h"
@@ -23,10 +24,6 @@ namespace {
 // With more rows than these LLVM no longer sees that all share what brings an element from int4 into float32: it is
 // done once per row, in 177 instructions for 16 multiply-adds in place of 58.
 constexpr int kFewRows = 4;
-
-// So many rows have their softmax side by side: each is a chain of operations that wait for each other. On Zen 3, two
-// rows of float32 in cache: 0.89 to 0.97 of the time over 512 keys, 0.94 to 1.01 over 2048; eight rows 1.0.
-constexpr int kRowsAtOnce = 2;
 
 }  // namespace
 
@@ -182,13 +179,6 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
 
 }  // namespace
 
-// Sum and maximum share the chunk loop of the state.
-void schedule_decode_statistics(AttentionStages &s, const Tile &tile) {
-    s.statistics.compute_root().bound(s.r, 0, tile.rows);
-    s.statistics.update().reorder(s.r, s.over_chunks.x).unroll(s.r);
-    s.statistics.update().compute_with(s.state.update(), s.over_chunks.x);
-}
-
 namespace {
 
 // Partial dot products along the lanes, of key_unroll keys of every row, then one horizontal sum each.
@@ -296,17 +286,6 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
     schedule_line(s, lane_sums, line, block, lanes);
 }
 
-// Scores of one chunk, keys side by side.
-void schedule_chunk(Func f, const ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    bound_keys(f, s, tile)
-        .compute_at(chunk_loop)
-        .bound_extent(s.r, tile.rows)
-        .bound_extent(s.c, 1)
-        .reorder_storage(s.k, s.r, s.c)
-        .reorder(s.k, s.r, s.c)
-        .vectorize(s.k, lanes);
-}
-
 void schedule_operands(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     for (generators::HookTile &operand : s.hook_tiles) {
         schedule_chunk(operand.func, s, chunk_loop, tile, lanes);
@@ -314,47 +293,7 @@ void schedule_operands(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &
     }
 }
 
-template<typename Stages>
-void schedule_key_seen(Stages &s, const Tile &tile, int lanes) {
-    if (s.hides_keys) {
-        if constexpr (std::is_same_v<Stages, AttentionStages>) {
-            bound_keys(s.key_seen, s, tile);
-        } else {
-            s.key_seen.bound_extent(s.k, tile.keys);
-        }
-        s.key_seen.compute_at(s.state, s.over_chunks.x).vectorize(s.k, lanes);
-        s.key_seen.update().reorder(s.k, s.over_rows).vectorize(s.k, lanes);
-    }
-}
-
 }  // namespace
-
-void schedule_decode_softmax(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    if (!s.in_byte_matrices) {
-        schedule_chunk(s.logits, s, chunk_loop, tile, lanes);
-    }
-    schedule_chunk(s.weights, s, chunk_loop, tile, lanes);
-    for (Func f : {s.chunk_max, s.running_max}) {
-        f.store_root().compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).unroll(s.r);
-    }
-    s.running_max.update().reorder(s.r, s.earlier_chunks.x).unroll(s.r);
-    for (Func f : {s.rescale, s.chunk_sum}) {
-        f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows);
-    }
-    for (Func f : {s.chunk_max, s.chunk_sum}) {
-        f.update().reorder(s.over_keys.x, s.over_keys.y, s.r).atomic().vectorize(s.over_keys.x, lanes);
-    }
-    if (tile.rows <= kRowsAtOnce) {
-        for (Func f : {s.rescale, s.chunk_sum, s.weights}) {
-            f.unroll(s.r);
-        }
-        s.weights.unroll(s.k, 2);
-        for (Func f : {s.chunk_max, s.chunk_sum}) {
-            f.update().unroll(s.over_keys.x).unroll(s.r);
-        }
-    }
-    schedule_key_seen(s, tile, lanes);
-}
 
 void schedule_next(AttentionStages &s, Func values, const RVar &key, const RVar &granule) {
     if (!s.asked_next.defined()) {

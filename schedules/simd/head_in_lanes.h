@@ -12,11 +12,8 @@ void schedule_head_in_lanes(generators::AttentionStages &stages, const Tile &til
 void schedule_scores_head_in_lanes(generators::UnfusedScores &stages, const Tile &tile, int lanes);
 void schedule_values_head_in_lanes(generators::UnfusedValues &stages, const Tile &tile, int lanes);
 
-// Of decode, with keys side by side: what rows have, their sums and maxima, and softmax.
+// What rows of decode have. Its softmax: decode_softmax.h.
 void schedule_decode_rows(generators::ScoreStages &stages, const Tile &tile, int lanes);
-void schedule_decode_statistics(generators::AttentionStages &stages, const Tile &tile);
-void schedule_decode_softmax(generators::AttentionStages &stages, const Halide::LoopLevel &chunk_loop, const Tile &tile,
-                             int lanes);
 
 // What the value loop asks for ahead, if anything, with each key of a pass.
 void schedule_next(generators::AttentionStages &stages, Halide::Func values, const Halide::RVar &key,

@@ -22,7 +22,8 @@ using generators::ScoreStages;
 
 namespace {
 
-constexpr int kScoredRows = 4;  // for most of whose sums and digits there are registers
+// Scored at a time, for most of whose sums there are registers. Of int4 the bytes of four keys take twice as many.
+constexpr int kScoredRows = 8, kScoredRowsOfInt4 = 4;
 
 constexpr int kQuads = generators::kGranuleKeys / kSides;  // of a granule
 
@@ -74,12 +75,13 @@ void schedule_weight_digits(AttentionStages &s, const Tile &tile, int lanes) {
         .bound(s.side, 0, kSides)
         .bound(q.quarter, 0, kQuarters)
         .bound(q.digit, 0, kDigits)
-        .reorder_storage(s.side, q.quarter, v.quad, q.digit, s.r, s.step, s.c)
+        .reorder_storage(s.side, q.quarter, q.digit, v.quad, s.r, s.step, s.c)
         .reorder(s.side, q.quarter, q.digit, s.r, v.quad, s.step)
         .vectorize(s.side)
         .vectorize(q.quarter)
-        .unroll(q.digit);
-    for (Func f : {v.lane_digits, v.lane_blocks, v.digit_sums, v.block_sums}) {
+        .unroll(q.digit)
+        .unroll(s.r);
+    for (Func f : {v.lane_digits, v.digit_sums, v.block_sums}) {
         f.compute_at(chunk_loop).bound_extent(s.r, tile.rows).bound(q.digit, 0, kDigits).unroll(q.digit).unroll(s.r);
     }
     v.lane_digits.bound(v.quad, 0, kQuads).vectorize(v.quad);
@@ -90,17 +92,25 @@ void schedule_weight_digits(AttentionStages &s, const Tile &tile, int lanes) {
         .vectorize(v.quad)
         .unroll(q.digit)
         .unroll(s.r);
-    v.lane_blocks.bound(s.lane, 0, lanes).reorder(s.lane, q.digit, s.r, s.step).vectorize(s.lane);
-    Var of_quad("of_quad"), within("within");
-    v.lane_blocks.update()
-        .split(s.lane, of_quad, within, kQuarters)
-        .reorder({v.over_digits.x, within, of_quad, q.digit, s.r, v.over_digits.y, s.step})
-        .atomic()
-        .vectorize(v.over_digits.x)
-        .vectorize(within)
-        .vectorize(of_quad)
-        .unroll(q.digit)
+    v.lane_blocks.compute_at(chunk_loop)
+        .bound_extent(s.r, tile.rows)
+        .bound(s.lane, 0, lanes)
+        .reorder(s.lane, s.r, s.step)
+        .vectorize(s.lane)
         .unroll(s.r);
+    Var of_quad("of_quad"), digit("digit"), within("within");
+    v.lane_blocks.update()
+        .split(s.lane, digit, within, kQuarters)
+        .split(digit, of_quad, digit, kDigits)
+        .reorder(
+            {v.over_lane_blocks.x, within, digit, of_quad, s.r, v.over_lane_blocks.y, v.over_lane_blocks.z, s.step})
+        .atomic()
+        .vectorize(v.over_lane_blocks.x)
+        .vectorize(within)
+        .vectorize(digit)
+        .vectorize(of_quad)
+        .unroll(s.r)
+        .unroll(v.over_lane_blocks.y);
     v.block_sums.bound(q.quarter, 0, kQuarters)
         .reorder(q.quarter, q.digit, s.r, s.step)
         .reorder_storage(q.quarter, q.digit, s.r, s.step, s.c)
@@ -128,6 +138,12 @@ void schedule_digit_queries(ScoreStages &s, const Tile &tile, int lanes) {
         .reorder(q.over_quarter.x, q.over_quarter.y, q.over_quarter.z, q.quarter, s.r)
         .atomic()
         .vectorize(q.over_quarter.x);
+    q.key_offsets.compute_root()
+        .bound(s.r, 0, tile.rows)
+        .bound(q.key_of_four, 0, kKeysAtOnce)
+        .bound(q.quarter, 0, kQuarters)
+        .vectorize(q.key_of_four)
+        .vectorize(q.quarter);
 }
 
 // The products of one digit, a shift, and those of the other.
@@ -150,7 +166,6 @@ void schedule_step_digits(ScoreStages &s, const RDom &products, int lanes) {
 
 namespace {
 
-// Of int8.
 void schedule_words(ScoreStages &s, const LoopLevel &of_line, const Tile &tile) {
     generators::DigitScores &q = s.digits;
     q.query_words.compute_root()
@@ -158,10 +173,11 @@ void schedule_words(ScoreStages &s, const LoopLevel &of_line, const Tile &tile) 
         .bound(q.key_of_four, 0, kKeysAtOnce)
         .bound(q.quarter, 0, kQuarters)
         .bound(q.word, 0, kQuarterWords)
+        .bound(q.nibble, 0, s.all_type == HATTN_INT4 ? generators::kNibbles : 1)
         .bound(q.digit, 0, kDigits)
         .bound(s.r, 0, tile.rows)
-        .reorder_storage(s.side, q.key_of_four, q.quarter, q.word, s.step, q.digit, s.r)
-        .reorder(s.side, q.key_of_four, q.quarter, q.word, s.step, q.digit, s.r)
+        .reorder_storage(s.side, q.key_of_four, q.quarter, q.nibble, q.word, s.step, q.digit, s.r)
+        .reorder(s.side, q.key_of_four, q.quarter, q.nibble, q.word, s.step, q.digit, s.r)
         .vectorize(s.side)
         .vectorize(q.key_of_four)
         .vectorize(q.quarter)
@@ -192,7 +208,6 @@ void schedule_words(ScoreStages &s, const LoopLevel &of_line, const Tile &tile) 
     q.key_line.compute_at(of_joined).bound(s.d, 0, kLineBytes).vectorize(s.d).unroll(s.k);
 }
 
-// Of int4.
 void schedule_lines(ScoreStages &s, const LoopLevel &of_line, int lanes) {
     generators::DigitScores &q = s.digits;
     q.quarter_sums.compute_at(of_line)
@@ -234,7 +249,7 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
         .reorder_storage(s.k, s.r, s.c)
         .split(s.k, granule, block, generators::kGranuleKeys)
         .split(block, block, inner, kKeysAtOnce)
-        .split(s.r, rows, s.r, std::min(tile.row_vectors, kScoredRows))
+        .split(s.r, rows, s.r, std::min(tile.row_vectors, s.all_type == HATTN_INT4 ? kScoredRowsOfInt4 : kScoredRows))
         .reorder(inner, s.r, rows, block, granule)
         .vectorize(inner)
         .unroll(s.r);
@@ -244,6 +259,19 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
     q.key_granule.compute_at(s.dot, granule);
     s.fetch_starts.compute_at(s.dot, granule);
     s.asked.compute_at(s.dot, block);
+    q.key_scores.compute_at(s.dot, rows)
+        .bound(q.key_of_four, 0, kKeysAtOnce)
+        .reorder_storage(q.key_of_four, s.r, q.four, s.c)
+        .reorder(q.key_of_four, s.r)
+        .vectorize(q.key_of_four)
+        .unroll(s.r);
+    // As adjacent_sums.h wants it.
+    q.key_scores.update()
+        .reorder(q.over_quarters.x, q.key_of_four, s.r)
+        .atomic()
+        .vectorize(q.over_quarters.x)
+        .vectorize(q.key_of_four)
+        .unroll(s.r);
     q.quarter_scores.compute_at(s.dot, rows)
         .bound(q.key_of_four, 0, kKeysAtOnce)
         .bound(q.quarter, 0, kQuarters)

@@ -29,7 +29,8 @@ Expr WholeLoads::visit(const Shuffle *shuffle) {
     const int lanes = load->type.lanes(), of_vector = kLoadBits / load->type.bits();
     const int begin = static_cast<int>(*first) / of_vector * of_vector;
     const int end = (static_cast<int>(*first) + lanes + of_vector - 1) / of_vector * of_vector;
-    if (lanes <= of_vector || end - begin == lanes || end > sizes_.get(load->name)) {
+    const bool in_place = lanes <= of_vector / 2 || (lanes <= of_vector && begin == *first);
+    if (in_place || end - begin == lanes || end > sizes_.get(load->name)) {
         return IRMutator::visit(shuffle);
     }
     std::vector<int> chosen = shuffle->indices;

@@ -1,6 +1,7 @@
 #include "byte_matrices.h"
 
 #include "matrix_sums.h"
+#include "schedules/simd/decode_softmax.h"
 #include "schedules/simd/head_in_lanes.h"
 #include "schedules/simd/integer_digits.h"
 #include "schedules/simd/integer_pairs.h"

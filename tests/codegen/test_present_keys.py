@@ -30,7 +30,7 @@ def test_loops_over_keys_end_with_those_that_there_are(name, tmp_path):
     statement = (tmp_path / f"{name}.stmt").read_text()
     most = BYTE_MATRIX if name.startswith("amx_") else GRANULE
     numbers = Numbers(statement, ARGUMENTS)
-    for loops in (r".*\.s0\.k\b", r".*\.s1\.over_(keys|key_pairs|key_quads|digits|scales|lane_scales)\$"):
+    for loops in (r".*\.s0\.k\b", r".*\.s1\.over_(granules|keys|key_pairs|key_quads|digits|blocks|scales|lane_scales)\$"):
         passes = numbers.passes(loops)
         assert passes, f"{name} has no loop over keys like {loops}"
         assert all(count <= most for _, count in passes), f"{name} computes keys that are not there: {passes}"

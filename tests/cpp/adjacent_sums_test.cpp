@@ -139,4 +139,51 @@ TYPED_TEST(SumsOfFours, AreThoseOfFourVectors) {
     }
 }
 
+// sums(k, r) += what the quarters of lanes(., r) have for each k.
+struct AcrossFours {
+    ImageParam in{Float(32), 2, "in"};
+    Func out{"out"};
+
+    explicit AcrossFours(int rows) {
+        Var k("k"), r("r"), lane("lane");
+        RDom quarter(0, kFours, "quarter");
+        Func lanes("lanes"), sums("sums");
+        lanes(lane, r) = 3.0f * in(lane, r);
+        sums(k, r) = cast<float>(k);
+        sums(k, r) += lanes(quarter * kFours + k, r);
+        out(k, r) = sums(k, r);
+        out.bound(k, 0, kFours).bound(r, 0, rows);
+        lanes.compute_root().bound(lane, 0, kLanes).bound(r, 0, rows).vectorize(lane);
+        sums.compute_root().bound(k, 0, kFours).bound(r, 0, rows);
+        sums.update().reorder(quarter, k, r).atomic().vectorize(quarter).vectorize(k).unroll(r);
+        out.add_custom_lowering_pass(new AdjacentSums());
+    }
+
+    static constexpr int kFours = 4, kLanes = kFours * kFours;
+};
+
+class SumsAcrossFours : public testing::TestWithParam<int> {};
+
+TEST_P(SumsAcrossFours, AreThoseOfEachVector) {
+    const int rows = GetParam();
+    constexpr int kFours = AcrossFours::kFours;
+    AcrossFours across(rows);
+    Buffer<float> in(AcrossFours::kLanes, rows);
+    in.for_each_element([&](int x, int r) { in(x, r) = static_cast<float>((5 * x + 7 * r) % 17 - 8); });
+    across.in.set(in);
+    const Buffer<float> found = across.out.realize({kFours, rows});
+    found.for_each_element([&](int k, int r) {
+        float expected = static_cast<float>(k);
+        for (int quarter = 0; quarter < kFours; ++quarter) {
+            expected += 3 * in(quarter * kFours + k, r);
+        }
+        EXPECT_EQ(found(k, r), expected) << "lane " << k << ", row " << r;
+    });
+    std::ostringstream text;
+    text << across.out.compile_to_module({across.in}).functions().front().body;
+    EXPECT_EQ(text.str().find("vector_reduce_add"), std::string::npos) << text.str();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, SumsAcrossFours, testing::Values(1, 2, 3, 4, 5, 8));
+
 }  // namespace

@@ -58,4 +58,34 @@ TEST(WholeLoads, TakeVectorsAsTheyWereStored) {
     }
 }
 
+// Two of each four numbers of a vector: what lies from the first to the last is less than the vector, and may begin
+// within it.
+TEST(WholeLoads, TakeAVectorOfWhichAPartIsShuffled) {
+    constexpr int kFloats = 16, kFours = 4, kOfFour = 2;
+    for (const int first : {0, kOfFour}) {
+        ImageParam in(Float(32), 1, "in");
+        Var four("four"), of_four("of_four"), at("at");
+        Func stored("stored"), out("out");
+        stored(at) = in(at) + 1.0f;
+        out(four, of_four) = stored(four * kFours + of_four + first);
+        stored.compute_root().bound(at, 0, kFloats).vectorize(at);
+        out.bound(four, 0, kFours).bound(of_four, 0, kOfFour).vectorize(four).vectorize(of_four);
+        out.output_buffer().dim(0).set_bounds(0, kFours);
+        out.output_buffer().dim(1).set_bounds(0, kOfFour).set_stride(kFours);
+        out.add_custom_lowering_pass(new WholeLoads());
+        Buffer<float> numbers(kFloats);
+        numbers.for_each_element([&](int x) { numbers(x) = static_cast<float>(x * x); });
+        in.set(numbers);
+        const Buffer<float> found = out.realize({kFours, kOfFour});
+        found.for_each_element(
+            [&](int x, int y) { EXPECT_EQ(found(x, y), numbers(x * kFours + y + first) + 1.0f) << x << ", " << y; });
+        std::ostringstream text;
+        text << out.compile_to_module({in}).functions().front().body;
+        // Where it begins with the vector it stays as it is.
+        const std::string load = stored.name() + (first == 0 ? "[ramp(0, 1, 14)" : "[ramp(0, 1, 16)]");
+        const size_t shuffle = text.str().find("shuffle(" + load);
+        EXPECT_NE(shuffle, std::string::npos) << text.str();
+    }
+}
+
 }  // namespace

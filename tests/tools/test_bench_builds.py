@@ -33,6 +33,12 @@ def test_a_build_beside_itself_has_the_same_bits(keys, layout):
         assert float(fastest) > 0 and float(median) > 0 and bits == "same bits"
 
 
+def test_keys_in_pages():
+    finished = run("--shape=2x4x2x1x300x128", "--pages=16", "--seconds=0", SNAPSHOT, SNAPSHOT)
+    (kernel, _, beside), = figures(finished).values()
+    assert "split_kv" in kernel and beside.endswith("same bits") and "float32, in pages of 16" in finished.stdout
+
+
 def test_a_forced_choice_is_another_kernel_and_named():
     finished = run("--filter=^prefill_s512$", "--seconds=0", f"{SNAPSHOT}@target=generic", SNAPSHOT)
     (kernel, _, beside), = figures(finished).values()
@@ -66,6 +72,9 @@ def test_a_file_with_a_plus_in_its_name_is_a_build(tmp_path):
     (("--filter=(", SNAPSHOT, SNAPSHOT), "--filter"),
     (("--keys=int5", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--keys: is "int5", but must be one of float32, float16'),
     (("--layout=sbhd", SNAPSHOT, SNAPSHOT), '--layout: is "sbhd", but must be bhsd or bshd'),
+    (("--pages=24", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--pages: is "24", but must be 16, 32, 64 or 128'),
+    (("--pages=16", "--keys=int8", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--keys: is "int8", but must be float32 with --pages'),
+    (("--pages=16", "--layout=bshd", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--layout: is "bshd", but must be bhsd with --pages'),
     (("--threads=1.5", SNAPSHOT, SNAPSHOT), '--threads: is "1.5", but must be a whole number from 1 to 1024'),
     (("--threads=0", SNAPSHOT, SNAPSHOT), '--threads: is "0", but must be a whole number from 1'),
     (("--seconds=soon", SNAPSHOT, SNAPSHOT), '--seconds: is "soon"'),

@@ -1,0 +1,84 @@
+// Bytes of words, as Halide compiles them for this CPU.
+#include "schedules/simd/word_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "generators/integer_digits.h"
+
+namespace {
+
+using namespace Halide;
+using hattn::generators::kDigitBase;
+using hattn::generators::kDigits;
+using hattn::generators::kLargestDigits;
+using hattn::schedules::simd::WordBytes;
+
+constexpr int kLanes = 16, kVectors = 3;
+
+// digits(x, digit, y) of numbers(x, y), the lowest 16 bits of words whose upper ones are anything.
+struct Digits {
+    ImageParam numbers{Int(32), 2, "numbers"};
+    Func digits{"digits"};
+
+    // Digits of a vector lie side by side, or those of all of a kind.
+    Digits(int lanes, bool side_by_side) {
+        Var x("x"), digit("digit"), y("y");
+        Expr bits = cast<uint32_t>(numbers(x, y)) ^ Expr(uint32_t{0x4b400000});
+        digits(x, digit, y) = hattn::generators::digit_of_bits(bits, digit);
+        digits.bound(x, 0, kLanes).bound(digit, 0, kDigits).bound(y, 0, kVectors);
+        digits.reorder(x, digit, y).vectorize(x, lanes).unroll(x).unroll(digit);
+        digits.output_buffer().dim(0).set_bounds(0, kLanes);
+        digits.output_buffer().dim(1).set_bounds(0, kDigits).set_stride(side_by_side ? kLanes : kLanes * kVectors);
+        digits.output_buffer().dim(2).set_bounds(0, kVectors).set_stride(side_by_side ? kDigits * kLanes : kLanes);
+        digits.add_custom_lowering_pass(new WordBytes());
+    }
+
+    std::string lowered() {
+        std::ostringstream text;
+        text << digits.compile_to_module({numbers}).functions().front().body;
+        return text.str();
+    }
+};
+
+TEST(WordBytes, AreTheDigitsOfNumbers) {
+    for (const int lanes : {1, 8, kLanes}) {
+        for (const bool side_by_side : {true, false}) {
+            Digits digits(lanes, side_by_side);
+            Buffer<int> numbers(kLanes, kVectors);
+            numbers.for_each_element([&](int x, int y) {
+                const int steps[] = {0, 1, 127, 128, 129, 255, 256, 383, 384, kLargestDigits};
+                numbers(x, y) = (x % 2 == 0 ? 1 : -1) * steps[(x / 2 + 3 * y) % std::size(steps)];
+            });
+            digits.numbers.set(numbers);
+            Buffer<int8_t> found(kLanes, side_by_side ? kDigits : kVectors, side_by_side ? kVectors : kDigits);
+            if (!side_by_side) {
+                found.transpose(1, 2);
+            }
+            digits.digits.realize(found);
+            numbers.for_each_element([&](int x, int y) {
+                EXPECT_EQ(found(x, 0, y) + kDigitBase * found(x, 1, y), numbers(x, y))
+                    << "lane " << x << ", vector " << y << ", " << lanes << " lanes at a time";
+            });
+        }
+    }
+}
+
+TEST(WordBytes, SideBySideAreStoredAtOnce) {
+    const auto stores = [](bool side_by_side) {
+        Digits digits(kLanes, side_by_side);
+        const std::string text = digits.lowered(), store = digits.digits.name() + "[ramp(";
+        int count = 0;
+        for (size_t at = text.find(store); at != std::string::npos; at = text.find(store, at + 1)) {
+            ++count;
+        }
+        EXPECT_EQ(text.find(hattn::generators::kWordByteCall), std::string::npos) << text;
+        return count;
+    };
+    EXPECT_EQ(stores(true), 1);
+    EXPECT_EQ(stores(false), kDigits);
+}
+
+}  // namespace
