@@ -101,8 +101,9 @@ const std::vector<Tile> &cpu_flash_tiles(const TargetRow &target, KeyStorage sto
 }  // namespace
 
 bool may_be_from_memory(const TargetRow &target, KeyStorage storage, const Tile &tile) {
-    return *target.memory_cpu != '\0' && (target.split_kv.has_head_in_lanes(tile) ||
-                                          fetches_in_passes({KernelKind::kSplitKv, storage, 0, tile}, target));
+    return *target.memory_cpus.of(tile) != '\0' &&
+           (target.split_kv.has_head_in_lanes(tile) ||
+            fetches_in_passes({KernelKind::kSplitKv, storage, 0, tile}, target));
 }
 
 std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
@@ -292,7 +293,7 @@ const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target
 
 const char *made_for(const KernelSpec &spec, const TargetRow &target) {
     if (spec.from_memory) {
-        return target.memory_cpu;
+        return target.memory_cpus.of(spec.tile);
     }
     if (spec.storage == KeyStorage::kBfloat16 || spec.storage == KeyStorage::kBfloat16Rows) {
         return target.bfloat16.cpu;

@@ -68,6 +68,8 @@ bool cpu_has(const std::string &feature) {
     // No features, but who made the CPU, and its family (Zen 3, and Zen 4 if it has AVX-512): for what is faster there.
     if (feature == "amd")
         return __builtin_cpu_is("amd");
+    if (feature == "intel")
+        return __builtin_cpu_is("intel");
     if (feature == "amdfam19h")
         return __builtin_cpu_is("amdfam19h");
     if (feature == "amx_bf16")
@@ -98,13 +100,25 @@ std::string value_of(const std::string &line, const std::string &key) {
     return about_key && line.starts_with(key) && colon + 2 <= line.size() ? line.substr(colon + 2) : "";
 }
 
+// Of alternatives, with bars between them.
+bool cpu_has_one_of(const std::string &features) {
+    std::istringstream alternatives(features);
+    std::string feature;
+    while (std::getline(alternatives, feature, '|')) {
+        if (cpu_has(feature)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 }  // namespace
 
 bool cpu_has_features(const char *features) {
     std::istringstream words(features);
     std::string word;
     while (words >> word) {
-        if (!cpu_has(word)) {
+        if (!cpu_has_one_of(word)) {
             return false;
         }
     }

@@ -6,7 +6,8 @@
 
 namespace hattn {
 
-// features: space separated. Unknown words are taken as not available.
+// features: space separated, alternatives with bars between them: "avx2 amd|intel". Unknown words are taken as not
+// available.
 bool cpu_has_features(const char *features);
 
 // Asks the operating system for what it gives a process on request alone, among features that the CPU has; false if it

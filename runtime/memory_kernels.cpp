@@ -5,15 +5,20 @@
 #include <string_view>
 
 #include "cpu_features.h"
+#include "machine_stamp.h"
 #include "tensor.h"
 
 namespace hattn {
 
 namespace {
 
-// Two threads of Zen 4, with a third-level cache of 32 MiB that others use too, read from memory beyond so many bytes.
-// Measured, see docs/decisions/0086.
-constexpr int64_t kCachedBytes = int64_t{20} << 20;
+// What caches are taken to hold. Two threads of Zen 4, with a third-level cache of 32 MiB that others use too, read
+// from memory beyond so many bytes, those of a Xeon with one of 260 MiB beyond half of it: docs/decisions/0086 and
+// 0099.
+int64_t cached_bytes() {
+    constexpr int64_t kLeast = int64_t{20} << 20;
+    return std::max(kLeast, machine_stamp().l3_bytes / 2);
+}
 
 }  // namespace
 
@@ -35,7 +40,7 @@ std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target, co
 bool lie_in_memory(const Problem &problem, int64_t keys) {
     const int64_t bits =
         problem.key_dim * dtype_bits(problem.k_dtype) + problem.value_dim * dtype_bits(problem.v_dtype);
-    return problem.batch * problem.kv_heads * keys > 8 * kCachedBytes / std::max<int64_t>(bits, 1);
+    return problem.batch * problem.kv_heads * keys > 8 * cached_bytes() / std::max<int64_t>(bits, 1);
 }
 
 const KernelInfo *in_place_of(const KernelInfo *kernel, const std::vector<const KernelInfo *> &from_memory) {

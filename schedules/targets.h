@@ -99,6 +99,17 @@ struct ByteMatrixKernels {
     std::vector<Tile> split_kv_tiles = {};  // empty: the target has no such kernels
 };
 
+struct MemoryCpus {
+    const char *of_few_rows = "";  // of one or two rows
+    const char *of_more = "";
+
+    const char *of(const Tile &tile) const {
+        constexpr int kFewRows = 2;
+        return tile.rows <= kFewRows ? of_few_rows : of_more;
+    }
+    bool operator==(const MemoryCpus &) const = default;
+};
+
 // A null schedule or an empty candidate list means: the parent's.
 struct TargetRow {
     std::string name;
@@ -136,7 +147,7 @@ struct TargetRow {
     ByteMatrixKernels byte_matrices = {};                                    // likewise
     // Which CPUs take kernels for keys and values in memory, see from_memory in runtime/kernel_table.h; empty: there
     // are none. Likewise.
-    const char *memory_cpu = "";
+    MemoryCpus memory_cpus = {};
     std::string stand_in = {};  // the target whose instructions kernels are compiled to; empty: this one
 
     const std::string &instructions_of() const {

@@ -47,6 +47,9 @@ TEST(CpuFeatures, AreAllNeeded) {
     EXPECT_TRUE(cpu_has_features(""));
     EXPECT_TRUE(cpu_has_features(has.c_str()));
     EXPECT_FALSE(cpu_has_features("no-such-feature"));
+    EXPECT_TRUE(cpu_has_features(("no-such-feature|" + has).c_str()));
+    EXPECT_TRUE(cpu_has_features((has + "|no-such-feature " + has).c_str()));
+    EXPECT_FALSE(cpu_has_features((has + " no-such-feature|nor-this").c_str()));
     EXPECT_FALSE(cpu_has_features((has + " no-such-feature").c_str()));
 }
 
@@ -103,6 +106,7 @@ TEST(CpuFeatures, KnowWhoMadeTheCpu) {
     const std::string text(std::istreambuf_iterator<char>(info), {});
     const bool amd = std::regex_search(text, std::regex("vendor_id\\s*: AuthenticAMD\n"));
     EXPECT_EQ(cpu_has_features("amd"), amd);
+    EXPECT_EQ(cpu_has_features("intel"), std::regex_search(text, std::regex("vendor_id\\s*: GenuineIntel\n")));
     EXPECT_EQ(cpu_has_features("amdfam19h"), amd && std::regex_search(text, std::regex("cpu family\\s*: 25\n")));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/cpu_features.h"
+#include "runtime/machine_stamp.h"
 #include "support/json_text.h"
 #include "support/run.h"
 #include "support/some_desc.h"
@@ -55,6 +56,12 @@ hattn_attention_desc decode(int64_t keys) {
     return desc;
 }
 
+// Of these, those that caches are taken to hold: docs/decisions/0099.
+int64_t cached_keys() {
+    constexpr int64_t kKeyBytes = 8 << 10, kLeast = int64_t{20} << 20;
+    return std::max(kLeast, machine_stamp().l3_bytes / 2) / kKeyBytes;
+}
+
 class MemoryKernels : public testing::TestWithParam<std::string> {
 protected:
     void SetUp() override {
@@ -62,29 +69,35 @@ protected:
         if (!opened.context) {
             GTEST_SKIP() << GetParam() << " does not run on this machine";
         }
-        made_for_this_ = GetParam() == "x86-avx512" && cpu_has_features("amdfam19h");
+        const bool has_kernels = GetParam() == "x86-avx512";
+        few_rows_made_for_this_ = has_kernels && cpu_has_features("amdfam19h|intel");
+        more_made_for_this_ = has_kernels && cpu_has_features("amdfam19h");
     }
 
     bool is_for_memory(const hattn_attention_desc &desc) const {
         return planned(test::make_context(2, "target=" + GetParam()), desc).is_for_memory();
     }
 
-    bool made_for_this_ = false;
+    bool few_rows_made_for_this_ = false, more_made_for_this_ = false;
 };
 
 TEST_P(MemoryKernels, AreTakenForMoreBytesThanCachesHold) {
-    EXPECT_EQ(is_for_memory(decode(2561)), made_for_this_);
-    EXPECT_FALSE(is_for_memory(decode(2560)));
-    hattn_attention_desc halves = decode(5121);
+    const int64_t held = cached_keys();
+    EXPECT_EQ(is_for_memory(decode(held + 1)), few_rows_made_for_this_);
+    EXPECT_FALSE(is_for_memory(decode(held)));
+    hattn_attention_desc halves = decode(2 * held + 1);
     halves.k_dtype = halves.v_dtype = HATTN_FLOAT16;
-    EXPECT_EQ(is_for_memory(halves), made_for_this_);
-    halves = decode(5120);
+    EXPECT_EQ(is_for_memory(halves), few_rows_made_for_this_);
+    halves = decode(2 * held);
     halves.k_dtype = halves.v_dtype = HATTN_FLOAT16;
     EXPECT_FALSE(is_for_memory(halves));
-    hattn_attention_desc batch = decode(300);
+    hattn_attention_desc batch = decode(held / 64 + 1);
     batch.batch = 64;
-    EXPECT_EQ(is_for_memory(batch), made_for_this_);
-    hattn_attention_desc window = decode(20000);
+    EXPECT_EQ(is_for_memory(batch), few_rows_made_for_this_);
+    hattn_attention_desc more = decode(held + 1);
+    more.query_heads *= 2;
+    EXPECT_EQ(is_for_memory(more), more_made_for_this_);
+    hattn_attention_desc window = decode(8 * held);
     window.causal = 1;
     window.window_left = 1000;
     EXPECT_FALSE(is_for_memory(window));
@@ -96,7 +109,7 @@ TEST_P(MemoryKernels, HaveTheTileOfTheOneInWhosePlaceTheyAre) {
                                                            {HATTN_FLOAT32, 8}, {HATTN_FLOAT32, 16}, {HATTN_BFLOAT16, 4},
                                                            {HATTN_BFLOAT16, 8}};
     for (const auto &[dtype, group] : kGroups) {
-        hattn_attention_desc few = decode(1000), many = decode(10000);
+        hattn_attention_desc few = decode(1000), many = decode(4 * cached_keys());
         few.query_heads = many.query_heads = 8 * group;
         few.dtype = many.dtype = dtype;
         const Plan cached = planned(context, few), from_memory = planned(context, many);
@@ -114,7 +127,7 @@ TEST_P(MemoryKernels, AreNotTakenWhereAnotherIsForced) {
     test::ContextPtr context = test::make_context(2, "target=" + GetParam());
     const std::string usual = planned(context, decode(1000)).kernel;
     test::ContextPtr forced = test::make_context(2, "kernel=" + usual);
-    EXPECT_EQ(planned(forced, decode(5000)).kernel, usual);
+    EXPECT_EQ(planned(forced, decode(2 * cached_keys())).kernel, usual);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, MemoryKernels, testing::ValuesIn(test::target_names()),
