@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 
 import numpy as np
 import pytest
 from helpers import device_row
+from tuning_entries import SMALL
 
 os.environ["HATTN_TUNING"] = "none"  # whatever this machine's user has tuned
 
@@ -34,6 +36,14 @@ def path(tmp_path, monkeypatch):
     path = tmp_path / "tuning.json"
     monkeypatch.setenv("HATTN_TUNING", str(path))
     return path
+
+
+@pytest.fixture
+def shapes_file(tmp_path):
+    """A list of shapes that take no time."""
+    file = tmp_path / "shapes.json"
+    file.write_text(json.dumps(SMALL))
+    return file
 
 
 @pytest.fixture(scope="module")

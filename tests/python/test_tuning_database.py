@@ -1,0 +1,180 @@
+"""The file that tunings are kept in: merged, compacted, damaged, and written by several at once."""
+
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import hattn
+from hattn._tuning import database
+from helpers import random_qkv
+from tuning_entries import chooses, keys, keys_of, stays, tune
+
+
+def test_a_damaged_file_is_one_line_on_the_command_line(path):
+    path.write_text("{")
+    environment = {**os.environ, "HATTN_TUNING": str(path)}
+    process = subprocess.run(
+        [sys.executable, "-m", "hattn", "info"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert process.stderr.startswith("hattn: warning: tuning database") and process.stderr.count("\n") == 1
+    assert json.loads(process.stdout)["tuning_database"]["state"] == "ignored"
+
+
+def test_one_warning_per_file(path, monkeypatch):
+    path.write_text("[]")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        hattn.info()
+        monkeypatch.setenv("HATTN_FORCE", "algorithm=naive")  # a new session
+        hattn.info()
+    assert len(caught) == 1
+
+
+def _merge_many(path, first):
+    for at in range(first, first + 20):
+        database.merge(pathlib.Path(path), [stays(at)])
+
+
+def test_concurrent_tuners_lose_nothing(path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_merge_many, args=(str(path), 100 * at)) for at in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert keys_of(path) == keys(*(100 * at + i for at in range(4) for i in range(20)))
+    assert not [file for file in path.parent.iterdir() if file.name.startswith(f".{path.name}")]
+
+
+def test_merging_replaces_entries_of_a_class_and_foreign_files(path):
+    database.merge(path, [stays(1), stays(2)])
+    tile = hattn.explain(*random_qkv(np.random.default_rng(1)), algorithm="naive")["tile"]
+    naive = {"algorithm": "naive", "tile": tile, "split_keys": 0, "heads": 1}
+    database.merge(path, [stays(1, naive)])
+    assert keys_of(path) == keys(1, 2)
+    assert [entry["choice"] for entry in database.read(path) if entry["choice"]] == [naive]
+    document = json.loads(path.read_text())
+    document["stamp"]["cpu"] = "Z80"
+    path.write_text(json.dumps(document))
+    assert database.read(path) == []
+    with pytest.warns(RuntimeWarning, match='was ignored: it was made for cpu "Z80", .* it is .*.ignored now'):
+        database.merge(path, [stays(3)])
+    assert keys_of(path) == keys(3)
+    assert json.loads(path.with_name("tuning.json.ignored").read_text()) == document
+
+
+def test_what_is_set_aside_stays(path):
+    """A second file has another name; and what is new is there before anybody is warned."""
+    for name in ("tuning.json.ignored", "tuning.json.ignored1"):
+        path.write_text(name)
+        with warnings.catch_warnings(), pytest.raises(RuntimeWarning, match=name):
+            warnings.simplefilter("error")
+            database.merge(path, [stays(3)])
+        assert path.with_name(name).read_text() == name
+        assert keys_of(path) == keys(3)
+
+
+def test_compacting_keeps_every_decision(path):
+    """Whatever is looked up, the same entry's choice decides before and after."""
+    flash = chooses("flash")
+    entries = [stays(number, flash if number in (33, 138) else None) for number in range(300)]
+    entries += [stays(number, flash) for number in (0, 99)]
+    database.merge(path, entries)
+
+    def decisions():
+        found = {}
+        for family in (1, 2, 4):
+            cells = [entry for entry in database.read(path) if entry["class"]["group"] == family]
+            for number in range(100):
+                wanted = stays(number)["class"]
+
+                def steps(entry, wanted=wanted):
+                    cell = entry["class"]
+                    far = [abs(math.log2(cell[name] / wanted[name])) for name in ("rows", "keys")]
+                    return 4 * far[0] + far[1] if far[0] <= 1 and far[1] <= 2 else math.inf
+
+                nearest = min(cells, key=steps)
+                found[family, number] = nearest["choice"] if steps(nearest) < math.inf else None
+        return found
+
+    before = decisions()
+    database.compact(path)
+    assert decisions() == before
+    assert len(database.read(path)) < 100
+    assert {entry["class"]["group"] for entry in database.read(path)} == {1, 2, 4}
+
+
+def test_compacting_knows_that_float32_steps_in(path):
+    """An entry of another type that keeps the default stays where one of float32 would decide in its stead."""
+
+    def in_int8(number):
+        entry = stays(number)
+        return {**entry, "class": {**entry["class"], "dtype": "int8"}}
+
+    kept = [stays(33, chooses("flash")), in_int8(33), in_int8(154)]
+    database.merge(path, [*kept, in_int8(99), in_int8(138)])
+    database.compact(path)
+    assert keys_of(path) == sorted(map(database.class_key, kept))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document["entries"][0].update(gain="x"),
+        lambda document: document["entries"][0]["class"].update(keys=True),
+        lambda document: document.update(packs=None),
+        lambda document: document.update(packs=[1]),
+        lambda document: document.update(entries={}),
+    ],
+)
+def test_what_the_library_refuses_is_not_written_again(path, change):
+    """Whatever is wrong with it, the library takes the next file."""
+    database.merge(path, [stays(1)])
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    assert database.read(path) == []
+    with pytest.warns(RuntimeWarning, match="was ignored"):
+        database.merge(path, [stays(2)])
+    assert database.why_not_used(path) == "" and keys_of(path) == keys(2)
+
+
+def test_nesting_is_no_traceback(path, shapes_file, capsys):
+    path.write_text("[" * 100000)
+    assert database.read(path) == []
+    database.merge(path, [stays(1)], forget=True)
+    nested = '{"deep": ' + "[" * 100000 + "]" * 100000 + "," + path.read_text()[1:]
+    path.write_text(nested)
+    assert tune("--shapes", shapes_file) == 1
+    assert "is nested too deeply" in capsys.readouterr().err
+    assert path.read_text() == nested
+
+
+def test_what_cannot_be_read_stays(path, shapes_file, capsys):
+    """A link to itself, as of a file without permission."""
+    path.symlink_to(path)
+    for arguments in ((), ("--force",), ("--resume",)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            assert tune("--shapes", shapes_file, *arguments) == 1
+        assert f"{path}: cannot be read: " in capsys.readouterr().err
+    assert path.is_symlink()
+
+
+def test_a_failed_write_leaves_the_old_file(path, monkeypatch):
+    database.merge(path, [stays(1)])
+    before = path.read_text()
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        database.merge(path, [stays(2)])
+    assert path.read_text() == before
+    assert {file.name for file in path.parent.iterdir()} == {"tuning.json", "tuning.json.lock"}
