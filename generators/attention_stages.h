@@ -350,9 +350,10 @@ private:
                               const Halide::Expr &key) const;
     Halide::Expr value_of_slice(const AttentionInputs &inputs, const Halide::Expr &granule, const Halide::Expr &key,
                                 int elements) const;
-    void take_slot_maxima(const AttentionInputs &inputs);
-    void take_slot_sums();
-    void find_seen_keys(const Halide::Expr &rows);                // of the tile; defines key_seen
+    void take_granules(const AttentionInputs &inputs);     // defines over_granules: those that there are
+    void take_slot_maxima(const AttentionInputs &inputs);  // of slot_statistics: defines slot_max, and what it takes
+    void take_slot_sums();                                 // and slot_sums
+    void find_seen_keys(const Halide::Expr &rows);         // of the tile; defines key_seen
     void find_keys_seen_in_fragments(int rows, int thread_rows);  // likewise
     // Defines value_starts, and what it takes.
     void place_values(const AttentionInputs &inputs, int rows);

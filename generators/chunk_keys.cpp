@@ -6,10 +6,14 @@ namespace hattn::generators {
 
 using namespace Halide;
 
-void AttentionStages::take_slot_maxima(const AttentionInputs &inputs) {
-    over_slots = RDom(0, kGranuleKeys, "over_slots");
+void AttentionStages::take_granules(const AttentionInputs &inputs) {
     over_granules = RDom(0, granules(chunk_keys), "over_granules");
     over_granules.where(over_granules < granules(inputs.key_count - c * chunk_keys));
+}
+
+void AttentionStages::take_slot_maxima(const AttentionInputs &inputs) {
+    over_slots = RDom(0, kGranuleKeys, "over_slots");
+    take_granules(inputs);
     Expr key = over_granules * kGranuleKeys + slot;
     slot_max = Func("slot_max");
     slot_max(slot, r, c) = kMaskedScore;
@@ -38,8 +42,7 @@ void AttentionStages::place_values(const AttentionInputs &inputs, int rows) {
     value_starts = Func("value_starts");
     over_lane_rows = RDom({{0, rows / lanes}, {0, kGranuleKeys}}, "over_lane_rows");
     over_lanes = RDom(0, lanes, "over_lanes");
-    over_granules = RDom(0, granules(chunk_keys), "over_granules");
-    over_granules.where(over_granules < granules(inputs.key_count - c * chunk_keys));
+    take_granules(inputs);
 
     Expr weight = weights(over_lane_rows.x * lanes + lane, granule * kGranuleKeys + over_lane_rows.y, c);
     seen_in_lane(lane, granule, c) = 0;

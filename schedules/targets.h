@@ -107,7 +107,6 @@ struct MemoryCpus {
         constexpr int kFewRows = 2;
         return tile.rows <= kFewRows ? of_few_rows : of_more;
     }
-    bool operator==(const MemoryCpus &) const = default;
 };
 
 // A null schedule or an empty candidate list means: the parent's.
