@@ -69,10 +69,10 @@ std::vector<std::vector<double>> take_turns(const Builds &builds, const hattn_at
 
 void compare(const Builds &builds, const cases::Case &c, const BuildsOptions &options) {
     ComparedProblem problem(c, options.keys.value, options.scales.value);
-    Context owner;
+    std::optional<Context> owner;
     std::optional<PagedKeys> pages;
     if (options.page_size > 0) {
-        pages.emplace(owner, problem.floats, options.page_size);
+        pages.emplace(owner.emplace(), problem.floats, options.page_size);
         pages->bind(problem.args);
         problem.desc.page_size = options.page_size;
     }

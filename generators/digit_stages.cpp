@@ -100,7 +100,8 @@ Expr ScoreStages::multiply_digits() {
     s.key_line_scales(s.quarter, step, k, c) = select(one_key_scale, 1.0f, key_scales()(step * kQuarters + s.quarter));
 
     s.quarter_sums = Func("quarter_sums");
-    // Of int4 a line has twice as many products for each shuffle of its sums, and so are words of queries.
+    // A line of int4 has twice as many products for each shuffle of its sums, and takes twice as many words of queries:
+    // words pay with more rows alone.
     values_in_digits ? sum_lines(of_row) : sum_words(of_row, joined);
 
     over_scaled = RDom(0, of_row.lines() / joined, "over_scaled");

@@ -12,13 +12,10 @@ namespace hattn {
 
 namespace {
 
-// What caches are taken to hold. Two threads of Zen 4, with a third-level cache of 32 MiB that others use too, read
-// from memory beyond so many bytes, those of a Xeon with one of 260 MiB beyond half of it: docs/decisions/0086 and
-// 0099.
-int64_t cached_bytes() {
-    constexpr int64_t kLeast = int64_t{20} << 20;
-    return std::max(kLeast, machine_stamp().l3_bytes / 2);
-}
+// What caches are taken to hold, wherever half of the last one is less. Two threads of Zen 4, with a third-level cache
+// of 32 MiB that others use too, read from memory beyond so many bytes, those of a Xeon with one of 260 MiB beyond half
+// of it: docs/decisions/0086 and 0099.
+constexpr int64_t kCachedBytes = int64_t{20} << 20;
 
 }  // namespace
 
@@ -40,7 +37,11 @@ std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target, co
 bool lie_in_memory(const Problem &problem, int64_t keys) {
     const int64_t bits =
         problem.key_dim * dtype_bits(problem.k_dtype) + problem.value_dim * dtype_bits(problem.v_dtype);
-    return problem.batch * problem.kv_heads * keys > 8 * cached_bytes() / std::max<int64_t>(bits, 1);
+    const auto exceed = [&](int64_t bytes) {
+        return problem.batch * problem.kv_heads * keys > 8 * bytes / std::max<int64_t>(bits, 1);
+    };
+    // In this order: few problems have to know the machine, which is found out when it is first asked for.
+    return exceed(kCachedBytes) && exceed(machine_stamp().l3_bytes / 2);
 }
 
 const KernelInfo *in_place_of(const KernelInfo *kernel, const std::vector<const KernelInfo *> &from_memory) {

@@ -80,7 +80,7 @@ std::optional<Sum> sum_of(const Stmt &statement) {
     }
     // Of as many vectors as a four has lanes, which lie in the order that they have then.
     const bool in_fours = at && is_const(at->stride, kShuffledLanes) && at->lanes == kShuffledLanes &&
-                          at->lanes * kShuffledLanes == lanes;
+                          lanes == kShuffledLanes * kShuffledLanes;
     return in_fours && (sum->type == Int(32, at->lanes) || sum->type == Float(32, at->lanes))
                ? std::optional(Sum{store->name, at->base, sum->value, 0, Lanes::kOfFours})
                : std::nullopt;
@@ -169,7 +169,8 @@ std::vector<Sum> sums_at(const std::vector<Stmt> &statements, size_t first) {
     }
     if (!sums.empty() && sums[0].numbers() > 1) {
         const size_t most = std::min<size_t>(sums.size(), kShuffledLanes);
-        sums.resize(sums[0].lanes == Lanes::kAcrossFours ? std::bit_floor(most) : most / kShuffledLanes * most);
+        const size_t fewest = sums[0].lanes == Lanes::kAcrossFours ? 1 : kShuffledLanes;
+        sums.resize(most < fewest ? 0 : std::bit_floor(most));
         return sums;
     }
     const size_t most = sums.empty() ? 0 : std::min<size_t>(sums.size(), sums[0].vector.type().lanes());
