@@ -3,14 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
 #include <tuple>
+
+#include "support/lowered_text.h"
 
 namespace {
 
 using namespace Halide;
 using hattn::schedules::simd::AdjacentSums;
+using hattn::test::lowered_text;
 
 constexpr int kVectors = 3;  // of a row
 
@@ -39,10 +41,7 @@ struct DotProducts {
     }
 
     std::string lowered() {
-        Module module = out.compile_to_module({a, b});
-        std::ostringstream text;
-        text << module.functions().front().body;
-        return text.str();
+        return lowered_text(out, {a, b});
     }
 };
 
@@ -133,9 +132,8 @@ TYPED_TEST(SumsOfFours, AreThoseOfFourVectors) {
             }
             EXPECT_EQ(found(k, q, r), expected) << "key " << k << ", quarter " << q << ", row " << r;
         });
-        std::ostringstream text;
-        text << fours.out.compile_to_module({fours.a}).functions().front().body;
-        EXPECT_EQ(text.str().find("vector_reduce_add") != std::string::npos, keys_of_array != kKeys) << text.str();
+        const std::string text = lowered_text(fours.out, {fours.a});
+        EXPECT_EQ(text.find("vector_reduce_add") != std::string::npos, keys_of_array != kKeys) << text;
     }
 }
 
@@ -179,9 +177,8 @@ TEST_P(SumsAcrossFours, AreThoseOfEachVector) {
         }
         EXPECT_EQ(found(k, r), expected) << "lane " << k << ", row " << r;
     });
-    std::ostringstream text;
-    text << across.out.compile_to_module({across.in}).functions().front().body;
-    EXPECT_EQ(text.str().find("vector_reduce_add"), std::string::npos) << text.str();
+    const std::string text = lowered_text(across.out, {across.in});
+    EXPECT_EQ(text.find("vector_reduce_add"), std::string::npos) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, SumsAcrossFours, testing::Values(1, 2, 3, 4, 5, 8));

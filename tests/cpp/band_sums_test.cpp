@@ -2,19 +2,20 @@
 // refuses what it does not.
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
 #include "schedules/x86/sums_at_once.h"
 #include "schedules/x86/sums_in_place.h"
 #include "schedules/x86/tile_sums.h"
+#include "support/lowered_text.h"
 
 namespace {
 
 using namespace Halide;
 using namespace Halide::Internal;
 using namespace hattn::schedules::x86;
+using hattn::test::text_of;
 
 constexpr int kLanes = 16;
 
@@ -36,13 +37,6 @@ Stmt store(const char *array, const Expr &first, const Expr &value) {
 
 Stmt loop(const char *variable, const Expr &extent, const Stmt &body) {
     return For::make(variable, 0, extent, ForType::Serial, Partition::Never, DeviceAPI::None, body);
-}
-
-template<typename T>
-std::string text_of(const T &what) {
-    std::ostringstream text;
-    text << what;
-    return text.str();
 }
 
 // parts[pair] = weights[pair]

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <sstream>
 #include <string>
 #include <tuple>
 
 #include "support/guarded_memory.h"
+#include "support/lowered_text.h"
 
 namespace {
 
@@ -16,6 +16,7 @@ using namespace Halide;
 using hattn::schedules::simd::MaskedRows;
 using hattn::test::Guard;
 using hattn::test::GuardedMemory;
+using hattn::test::lowered_text;
 
 constexpr int kRows = 3;
 
@@ -36,10 +37,7 @@ struct Copy {
     }
 
     std::string lowered(const Target &target) {
-        Module module = out.compile_to_module({rows}, "copy", target);
-        std::ostringstream text;
-        text << module.functions().front().body;
-        return text.str();
+        return lowered_text(out, {rows}, target);
     }
 };
 

@@ -3,14 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "support/lowered_text.h"
 
 namespace {
 
 using namespace Halide;
 using hattn::schedules::OwnSlots;
+using hattn::test::count_of;
+using hattn::test::lowered_text;
 
 constexpr int kRows = 5, kSums = 4, kParts = 6;
 
@@ -37,20 +40,9 @@ struct SumsOfSquares {
     }
 
     std::string lowered() {
-        Module module = out.compile_to_module({rows}, "sums_of_squares");
-        std::ostringstream text;
-        text << module.functions().front().body;
-        return text.str();
+        return lowered_text(out, {rows});
     }
 };
-
-int count_of(const std::string &text, const std::string &word) {
-    int found = 0;
-    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-        ++found;
-    }
-    return found;
-}
 
 class Slots : public testing::TestWithParam<bool> {};
 

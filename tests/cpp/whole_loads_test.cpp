@@ -3,13 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
+
+#include "support/lowered_text.h"
 
 namespace {
 
 using namespace Halide;
 using hattn::schedules::simd::WholeLoads;
+using hattn::test::lowered_text;
 
 constexpr int kBytes = 64, kVectors = 2;
 
@@ -35,9 +37,7 @@ struct Interleaved {
     }
 
     std::string lowered() {
-        std::ostringstream text;
-        text << out.compile_to_module({in}).functions().front().body;
-        return text.str();
+        return lowered_text(out, {in});
     }
 };
 
@@ -79,12 +79,10 @@ TEST(WholeLoads, TakeAVectorOfWhichAPartIsShuffled) {
         const Buffer<float> found = out.realize({kFours, kOfFour});
         found.for_each_element(
             [&](int x, int y) { EXPECT_EQ(found(x, y), numbers(x * kFours + y + first) + 1.0f) << x << ", " << y; });
-        std::ostringstream text;
-        text << out.compile_to_module({in}).functions().front().body;
+        const std::string text = lowered_text(out, {in});
         // Where it begins with the vector it stays as it is.
         const std::string load = stored.name() + (first == 0 ? "[ramp(0, 1, 14)" : "[ramp(0, 1, 16)]");
-        const size_t shuffle = text.str().find("shuffle(" + load);
-        EXPECT_NE(shuffle, std::string::npos) << text.str();
+        EXPECT_NE(text.find("shuffle(" + load), std::string::npos) << text;
     }
 }
 

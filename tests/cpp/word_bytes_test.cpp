@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
 
 #include "generators/integer_digits.h"
+#include "support/lowered_text.h"
 
 namespace {
 
@@ -15,6 +15,8 @@ using hattn::generators::kDigitBase;
 using hattn::generators::kDigits;
 using hattn::generators::kLargestDigits;
 using hattn::schedules::simd::WordBytes;
+using hattn::test::count_of;
+using hattn::test::lowered_text;
 
 constexpr int kLanes = 16, kVectors = 3;
 
@@ -37,9 +39,7 @@ struct Digits {
     }
 
     std::string lowered() {
-        std::ostringstream text;
-        text << digits.compile_to_module({numbers}).functions().front().body;
-        return text.str();
+        return lowered_text(digits, {numbers});
     }
 };
 
@@ -69,13 +69,9 @@ TEST(WordBytes, AreTheDigitsOfNumbers) {
 TEST(WordBytes, SideBySideAreStoredAtOnce) {
     const auto stores = [](bool side_by_side) {
         Digits digits(kLanes, side_by_side);
-        const std::string text = digits.lowered(), store = digits.digits.name() + "[ramp(";
-        int count = 0;
-        for (size_t at = text.find(store); at != std::string::npos; at = text.find(store, at + 1)) {
-            ++count;
-        }
+        const std::string text = digits.lowered();
         EXPECT_EQ(text.find(hattn::generators::kWordByteCall), std::string::npos) << text;
-        return count;
+        return count_of(text, digits.digits.name() + "[ramp(");
     };
     EXPECT_EQ(stores(true), 1);
     EXPECT_EQ(stores(false), kDigits);
