@@ -7,6 +7,7 @@
 
 #include "checked.h"
 #include "key_storage.h"
+#include "row_counts.h"
 #include "sequence.h"
 #include "status.h"
 #include "stored_keys.h"
@@ -23,7 +24,6 @@ namespace {
 constexpr int64_t kMaxRowStride = int64_t{1} << 23;
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
 constexpr int64_t kMostFarHeads = 8;
-constexpr int64_t kMaxKeyStride = int64_t{1} << 16;
 
 void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimension, int64_t limit) {
     const int64_t stride = tensor.extent[dimension] > 1 ? std::llabs(tensor.stride[dimension]) : 0;
@@ -116,9 +116,13 @@ void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, 
     require(!of_channels, HATTN_INVALID_ARGUMENT, name, ": extent[3] (head dimension) is ", scale.extent[3],
             ", but must be 1, ", side.extent[3], ", one for each channel of ", side_name, ", or ", blocks,
             ", one for each ", kScaleBlock, " elements of a key");
-    for (int d = 0; d < 3; ++d) {
+    for (const int d : {0, 1}) {
         check_tensor_extent(scale, name, names, d, side.extent[d], side_name);
     }
+    require(scale.extent[2] == side.extent[2] || (p.page_size == 0 && scale.extent[2] > side.extent[2]),
+            HATTN_INVALID_ARGUMENT, name, ": extent[2] (", names.name[2], ") is ", scale.extent[2],
+            p.page_size > 0 ? ", but " : ", but must be at least that of ", side_name, p.page_size > 0 ? " is " : ", ",
+            side.extent[2]);
     require(scale.extent[3] == blocks, HATTN_INVALID_ARGUMENT, name, ": extent[3] (head dimension) is ",
             scale.extent[3], ", but must be ", blocks, ", one for each ", kScaleBlock, " elements of ", side_name);
     check_stride_limit(scale, name, 2, kMaxKeyStride);
@@ -203,7 +207,8 @@ void check_operand(const hattn_tensor &tensor, const char *name, const char *fla
         const bool unused_columns = d == 3 && args.cu_seqlens_k;
         require(tensor.extent[d] == 1 || tensor.extent[d] == full[d] || (unused_columns && tensor.extent[d] > full[d]),
                 HATTN_INVALID_ARGUMENT, name, ": extent[", d, "] (", kScoreDimensions.name[d], ") is ",
-                tensor.extent[d], ", but must be 1 or ", unused_columns ? "at least " : "", full[d]);
+                tensor.extent[d], ", but must be ", full[d] == 1 && !unused_columns ? "" : "1 or ",
+                unused_columns ? "at least " : "", full[d]);
     }
     require(p.packed_queries == 0 || tensor.extent[0] == 1 || tensor.extent[2] == 1, HATTN_INVALID_ARGUMENT, name,
             ": extent[0] (batch) is ", tensor.extent[0], " and extent[2] (query length) is ", tensor.extent[2],
@@ -213,18 +218,14 @@ void check_operand(const hattn_tensor &tensor, const char *name, const char *fla
     check_stride_limit(tensor, name, 3, kMaxKeyStride);
 }
 
-// Where packed sequences of `tensor` end: from 0 to its rows, never going back, no sequence longer than `capacity`.
+// Where packed sequences of `tensor` end, none of which may be longer than `capacity`.
 void check_cu_seqlens(const int32_t *ends, const char *name, int64_t batch, const hattn_tensor &tensor,
                       const char *tensor_name, int64_t capacity, const char *capacity_name) {
-    require(ends[0] == 0, HATTN_INVALID_ARGUMENT, name, "[0]: is ", ends[0], ", but must be 0");
+    check_ends(ends, name, batch, tensor.extent[2], tensor_name);
     for (int64_t b = 0; b < batch; ++b) {
-        require(ends[b + 1] >= ends[b], HATTN_INVALID_ARGUMENT, name, "[", b + 1, "]: is ", ends[b + 1],
-                ", but the entry before is ", ends[b]);
         require(ends[b + 1] - ends[b] <= capacity, HATTN_CAPACITY_EXCEEDED, name, ": sequence ", b, " has ",
                 ends[b + 1] - ends[b], " rows, but the plan's ", capacity_name, " is ", capacity);
     }
-    require(ends[batch] == tensor.extent[2], HATTN_INVALID_ARGUMENT, name, "[", batch, "]: is ", ends[batch], ", but ",
-            tensor_name, " has ", tensor.extent[2], " rows");
 }
 
 void check_packing(const Problem &p, const hattn_attention_args &args) {

@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kRowsPerTask = hattn_kv_cache::kRowsPerTask;
 constexpr int64_t kSerialElements = 65536;  // fewer are written by the caller's thread
 
-void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v) {
+void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, bool packed) {
     const struct {
         const hattn_tensor &tensor;
         const char *name;
@@ -35,7 +35,8 @@ void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const ha
         check_tensor(tensor, name, tensor.dtype, cache.desc.device);
         require(tensor.device == HATTN_CPU || tensor.device_id == cache.desc.device_id, HATTN_INVALID_ARGUMENT, name,
                 ": device_id is ", tensor.device_id, ", but the cache's device_id is ", cache.desc.device_id);
-        check_tensor_extent(tensor, name, kKeyDimensions, 0, cache.desc.batch, "the cache's batch");
+        check_tensor_extent(tensor, name, kKeyDimensions, 0, packed ? 1 : cache.desc.batch,
+                            packed ? "the batch of packed keys" : "the cache's batch");
         check_tensor_extent(tensor, name, kKeyDimensions, 1, cache.desc.kv_heads, "the cache's kv_heads");
         check_tensor_extent(tensor, name, kKeyDimensions, 3, storage.extent[3], "the cache's head dimension");
         check_unit_stride(tensor, name);
@@ -49,8 +50,8 @@ void check_counts(const hattn_kv_cache &cache, const RowCounts &added) {
     const int64_t capacity = cache.ring() ? kMaxExtent : cache.desc.capacity;
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         const int64_t length = cache.lengths[static_cast<size_t>(b)];
-        require(added.of(b) >= 0 && added.of(b) <= added.rows, HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ",
-                added.of(b), ", but must be from 0 to the ", added.rows, " rows of k");
+        require(added.ends || (added.of(b) >= 0 && added.of(b) <= added.rows), HATTN_INVALID_ARGUMENT, "lengths[", b,
+                "]: is ", added.of(b), ", but must be from 0 to the ", added.rows, " rows of k");
         require(length + added.of(b) <= capacity, HATTN_CAPACITY_EXCEEDED, "k: sequence ", b, " has ", length,
                 " keys and would have ", length + added.of(b), ", but the cache's capacity is ", capacity);
     }
@@ -190,6 +191,15 @@ void write_run(const hattn_kv_cache &cache, const CachedSide &side, const hattn_
     }
 }
 
+// The tensor in which each row of a sequence is where it would be if none were packed.
+hattn_tensor rows_of_sequence(hattn_tensor tensor, const RowCounts &added, int64_t sequence) {
+    if (added.ends) {
+        tensor.data = address(tensor, 0, 0, added.first(sequence));
+        tensor.stride[0] = 0;
+    }
+    return tensor;
+}
+
 void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
                 const Rope *rope) {
     int64_t most = 0;  // the tensors may claim more rows than any sequence takes
@@ -200,9 +210,10 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
     const auto write_block = [&](int64_t index, int32_t worker) {
         const int64_t sequence = index / blocks, count = added.of(sequence);
         const int64_t begin = index % blocks * kRowsPerTask, end = std::min(begin + kRowsPerTask, count);
+        const hattn_tensor keys = rows_of_sequence(k, added, sequence), values = rows_of_sequence(v, added, sequence);
         for_each_run(cache, sequence, begin, end, count, [&](const Run &run) {
-            write_run(cache, cache.keys, k, run, rope, worker);
-            write_run(cache, cache.values, v, run, nullptr, worker);
+            write_run(cache, cache.keys, keys, run, rope, worker);
+            write_run(cache, cache.values, values, run, nullptr, worker);
         });
     };
     const int64_t row = cache.desc.kv_heads * (cache.desc.key_dim + cache.desc.value_dim) * (rope ? 2 : 1);
@@ -236,14 +247,16 @@ void write_on_device(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_t
     }
 }
 
-void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const int32_t *lengths,
+void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
             const hattn_rope *given) {
-    check_appended(cache, k, v);
-    const RowCounts added{lengths, k.extent[2]};
+    check_appended(cache, k, v, added.ends != nullptr);
+    if (added.ends) {
+        check_ends(added.ends, "cu_seqlens", cache.desc.batch, added.rows, "k");
+    }
     check_counts(cache, added);
     std::optional<Rope> rope;
     if (given) {
-        rope.emplace(*given, cache.desc.key_dim, cache.desc.batch, added, cache.lengths.data(),
+        rope.emplace(*given, cache.desc.key_dim, cache.desc.batch, added, cache.lengths.data(), "rope",
                      cache.rope_memory->data());
     }
     std::span<const PageCopy> copies;
@@ -265,27 +278,40 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
     }
 }
 
+// lengths or ends, or neither.
+hattn_status append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v, const int32_t *lengths,
+                    const int32_t *ends, const hattn_rope *rope) {
+    return guarded([&] {
+        require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
+        const hattn_tensor keys = read_struct(k, "k");
+        const hattn_tensor values = read_struct(v, "v");
+        const RowCounts added{lengths, keys.extent[2], ends};
+        if (rope) {
+            const hattn_rope given = read_struct(rope, "rope");
+            append(*cache, keys, values, added, &given);
+        } else {
+            append(*cache, keys, values, added, nullptr);
+        }
+    });
+}
+
 }  // namespace
 
 }  // namespace hattn
 
 hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                              const int32_t *lengths) {
-    return hattn_kv_append_rope(cache, k, v, lengths, nullptr);
+    return hattn::append(cache, k, v, lengths, nullptr, nullptr);
 }
 
 hattn_status hattn_kv_append_rope(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                                   const int32_t *lengths, const hattn_rope *rope) {
-    using namespace hattn;
-    return guarded([&] {
-        require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
-        const hattn_tensor keys = read_struct(k, "k");
-        const hattn_tensor values = read_struct(v, "v");
-        if (rope) {
-            const hattn_rope given = read_struct(rope, "rope");
-            append(*cache, keys, values, lengths, &given);
-        } else {
-            append(*cache, keys, values, lengths, nullptr);
-        }
-    });
+    return hattn::append(cache, k, v, lengths, nullptr, rope);
+}
+
+hattn_status hattn_kv_append_packed(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
+                                    const int32_t *cu_seqlens, const hattn_rope *rope) {
+    const hattn_status status =
+        hattn::guarded([&] { hattn::require(cu_seqlens, HATTN_INVALID_ARGUMENT, "cu_seqlens: is null"); });
+    return status == HATTN_OK ? hattn::append(cache, k, v, nullptr, cu_seqlens, rope) : status;
 }

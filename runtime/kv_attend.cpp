@@ -64,7 +64,7 @@ void bind(const hattn_kv_cache &cache, hattn_attention_desc &desc, hattn_attenti
         args.k.extent[2] = args.v.extent[2] = cache.longest();
         for (auto [side, scale] : {std::pair(&cache.keys, &args.k_scale), std::pair(&cache.values, &args.v_scale)}) {
             if (side->computes_scales) {
-                scale->extent[2] = cache.longest();
+                scale->extent[2] = std::max(cache.longest(), kLeastKeyScales);
             }
         }
     }

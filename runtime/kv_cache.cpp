@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "checked.h"
+#include "device/device_choice.h"
 #include "kernel_registry.h"
 #include "key_storage.h"
 #include "kv_device.h"
@@ -29,6 +30,8 @@ void check_desc(const hattn_kv_cache_desc &desc) {
     check_extent(desc.capacity, 1, "capacity");
     check_extent(desc.key_dim, 1, "key_dim");
     check_extent(desc.value_dim, 0, "value_dim");
+    check_head(desc.key_dim, "key_dim");
+    check_head(desc.value_dim, "value_dim");
     check_page_size(desc.page_size);
     check_extent(desc.page_count, 0, "page_count");
     require(desc.page_count == 0 || desc.page_size > 0, HATTN_INVALID_ARGUMENT, "page_count: is ", desc.page_count,
@@ -55,9 +58,7 @@ hattn_kv_cache_desc with_defaults(hattn_kv_cache_desc desc) {
 void check_device(const hattn_kv_cache_desc &desc) {
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
-    require(desc.device_id >= 0 && (desc.device_id == 0 || desc.device == HATTN_CUDA), HATTN_INVALID_ARGUMENT,
-            "device_id: is ", desc.device_id, ", but must be ",
-            desc.device == HATTN_CUDA ? "at least 0" : "0 where device is not cuda");
+    check_device_id(desc.device, desc.device_id);
     require(!desc.queue || desc.device != HATTN_CPU, HATTN_INVALID_ARGUMENT, "queue: is given, but device is ",
             static_cast<int>(desc.device), " (", device_name(desc.device), ")");
 }
@@ -84,6 +85,7 @@ std::unique_ptr<hattn_kv_cache> make_cache(hattn_context &context, hattn_kv_cach
     }
     if (desc.device != HATTN_CPU) {
         cache->device = std::make_unique<DeviceCache>(desc.device, desc.device_id, desc.queue);
+        check_heads(*find_device_target(desc.device), desc.key_dim, desc.value_dim);
     }
     cache->desc.queue = nullptr;  // the caller's
     cache->keys = make_side(*cache, desc.dtype, desc.key_dim, given.k_scale, "k_scale");

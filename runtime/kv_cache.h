@@ -14,6 +14,9 @@
 
 namespace hattn {
 
+// Keys that computed scales have room for at least: those of one key in one sequence might be of heads.
+inline constexpr int64_t kLeastKeyScales = 2;
+
 // One side of a cache.
 struct CachedSide {
     hattn_tensor rows = HATTN_TENSOR_INIT;    // the whole storage

@@ -9,17 +9,22 @@ namespace hattn {
 
 namespace {
 
-// Angles of row i of sequence b, in float32, at b * rows + i.
+// Of row i of sequence b among all that a tensor has.
+int64_t place_of(const RowCounts &added, int64_t b, int64_t i) {
+    return added.entry(b) * added.rows + added.first(b) + i;
+}
+
+// Angles of each row of the tensor, in float32, at its place.
 void compute_angles(const Rope &rope, int64_t batch, const RowCounts &added, RowAngles &angles) {
     angles.pairs = rope.pairs();
     angles.interleaved = rope.interleaved();
     const auto pairs = static_cast<size_t>(angles.pairs);
-    angles.cosines.resize(static_cast<size_t>(batch * added.rows) * pairs);
+    angles.cosines.resize(static_cast<size_t>((added.entry(batch - 1) + 1) * added.rows) * pairs);
     angles.sines.resize(angles.cosines.size());
     for (int64_t b = 0; b < batch; ++b) {
         for (int64_t i = 0; i < added.of(b); ++i) {
             rope.move_to(b, i, 0);
-            const size_t first = static_cast<size_t>(b * added.rows + i) * pairs;
+            const size_t first = static_cast<size_t>(place_of(added, b, i)) * pairs;
             for (size_t pair = 0; pair < pairs; ++pair) {
                 angles.cosines[first + pair] = static_cast<float>(rope.cosines(0)[pair]);
                 angles.sines[first + pair] = static_cast<float>(rope.sines(0)[pair]);
@@ -48,7 +53,8 @@ void append_on_device(const hattn_kv_cache &cache, const hattn_tensor &k, const 
     std::vector<RowRun> &runs = cache.device->no_runs();
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         for_each_run(cache, b, 0, added.of(b), added.of(b), [&](const Run &run) {
-            runs.push_back({b, run.row, run.page, run.at, run.rows, rope ? b * added.rows + run.row : 0});
+            runs.push_back({added.entry(b), added.first(b) + run.row, run.page, run.at, run.rows,
+                            rope ? place_of(added, b, run.row) : 0});
         });
     }
     RowAngles &angles = cache.device->angles();

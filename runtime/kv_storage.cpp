@@ -37,6 +37,13 @@ hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t
         elements = d == 3 ? round_up(elements, row_multiple(desc, dtype)) : elements;
     }
     checked_multiply(elements, dtype_bits(HATTN_FLOAT32), "size of the cache");
+    if (desc.device != HATTN_CPU) {
+        const int64_t units = dtype_bits(dtype) < 8 ? storage_bytes(dtype, elements) : elements;
+        const bool paged = desc.page_size > 0;
+        require(units <= kMaxDeviceElements, HATTN_NOT_SUPPORTED, paged ? "page_count" : "capacity", ": is ",
+                paged ? desc.page_count : desc.capacity, ", which makes ", units,
+                " elements of a side, but kernels of ", device_name(desc.device), " reach ", kMaxDeviceElements);
+    }
     return tensor;
 }
 
@@ -110,7 +117,9 @@ CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim
         std::copy(extent, extent + 4, side.scales.extent);
         std::copy(stride, stride + 4, side.scales.stride);
     } else if (is_quantized(dtype)) {
-        side.scales = storage(desc, HATTN_FLOAT32, ceil_div(dim, kScaleBlock));
+        hattn_kv_cache_desc of_scales = desc;
+        of_scales.capacity = std::max(desc.capacity, kLeastKeyScales);
+        side.scales = storage(of_scales, HATTN_FLOAT32, ceil_div(dim, kScaleBlock));
         side.computes_scales = true;
     }
     take_memory(cache, given.data ? dense_scales(given, name) : std::vector<float>(), side);

@@ -17,10 +17,25 @@ void check_extent(int64_t value, int64_t least, const char *name) {
     require(value <= kMaxExtent, HATTN_OVERFLOW, name, ": is ", value, ", but the kernels count up to ", kMaxExtent);
 }
 
+void check_head(int64_t dim, const char *name) {
+    require(dim <= kMaxKeyStride, HATTN_NOT_SUPPORTED, name, ": is ", dim, ", but heads have at most ", kMaxKeyStride,
+            " elements");
+}
+
+void check_device_id(hattn_device device, int32_t device_id) {
+    require(device_id >= 0 && (device_id == 0 || device == HATTN_CUDA), HATTN_INVALID_ARGUMENT, "device_id: is ",
+            device_id, ", but must be ", device == HATTN_CUDA ? "at least 0" : "0 unless device is 2 (cuda)");
+}
+
 namespace {
 
 void check_flag(int32_t value, const char *name) {
     require(value == 0 || value == 1, HATTN_INVALID_ARGUMENT, name, ": is ", value, ", but must be 0 or 1");
+}
+
+const char *scores_name(hattn_scores scores) {
+    static constexpr const char *kNames[] = {"none", "raw", "capped", "masked", "probabilities"};
+    return kNames[scores];
 }
 
 // What a type that may be left out is.
@@ -35,9 +50,7 @@ void check_dtypes_and_device(const hattn_attention_desc &desc) {
     check_float_dtype(dtype_or(desc.out_dtype, desc.dtype), "out_dtype");
     require(desc.device >= HATTN_CPU && desc.device <= HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
             static_cast<int>(desc.device), ", which is no hattn_device");
-    require(desc.device_id >= 0 && (desc.device_id == 0 || desc.device == HATTN_CUDA), HATTN_INVALID_ARGUMENT,
-            "device_id: is ", desc.device_id, ", but must be ",
-            desc.device == HATTN_CUDA ? "at least 0" : "0 unless device is 2 (cuda)");
+    check_device_id(desc.device, desc.device_id);
 }
 
 void check_extents(const hattn_attention_desc &desc) {
@@ -48,6 +61,8 @@ void check_extents(const hattn_attention_desc &desc) {
     check_extent(desc.kv_length, 0, "kv_length");
     check_extent(desc.key_dim, 1, "key_dim");
     check_extent(desc.value_dim, 1, "value_dim");
+    check_head(desc.key_dim, "key_dim");
+    check_head(desc.value_dim, "value_dim");
     check_extent(desc.packed_queries, 0, "packed_queries");
     require(desc.query_heads % desc.kv_heads == 0, HATTN_INVALID_ARGUMENT, "query_heads: is ", desc.query_heads,
             ", but must be a multiple of kv_heads, which is ", desc.kv_heads);
@@ -80,8 +95,8 @@ void check_options(const hattn_attention_desc &desc) {
     require(desc.scores >= HATTN_SCORES_NONE && desc.scores <= HATTN_SCORES_PROBABILITIES, HATTN_INVALID_ARGUMENT,
             "scores: is ", static_cast<int>(desc.scores), ", which is no hattn_scores");
     require(desc.scores == HATTN_SCORES_NONE || desc.packed_queries == 0, HATTN_NOT_SUPPORTED, "scores: is ",
-            static_cast<int>(desc.scores), ", but packed_queries is ", desc.packed_queries,
-            ", and packed queries have no score output yet");
+            static_cast<int>(desc.scores), " (", scores_name(desc.scores), "), but packed_queries is ",
+            desc.packed_queries, ", and packed queries have no score output yet");
     require(desc.algorithm >= HATTN_ALGORITHM_AUTO && desc.algorithm <= HATTN_ALGORITHM_UNFUSED, HATTN_INVALID_ARGUMENT,
             "algorithm: is ", static_cast<int>(desc.algorithm), ", which is no hattn_algorithm");
     require(desc.threads >= 0 && desc.threads <= kMaxThreads, HATTN_INVALID_ARGUMENT, "threads: is ", desc.threads,
@@ -99,8 +114,8 @@ void check_key_storage(const hattn_attention_desc &desc) {
     require(desc.window_left >= 0 && (desc.window_left < desc.kv_length || desc.kv_length == 0), HATTN_INVALID_ARGUMENT,
             "window_left: is ", desc.window_left, ", but with a ring must be from 0 to below kv_length, which is ",
             desc.kv_length);
-    require(desc.scores == HATTN_SCORES_NONE, HATTN_NOT_SUPPORTED, "scores: is ", static_cast<int>(desc.scores),
-            ", but with a ring only 0 (none) is supported");
+    require(desc.scores == HATTN_SCORES_NONE, HATTN_NOT_SUPPORTED, "scores: is ", static_cast<int>(desc.scores), " (",
+            scores_name(desc.scores), "), but with a ring only 0 (none) is supported");
 }
 
 uint32_t hooks_of(const hattn_attention_desc &desc) {

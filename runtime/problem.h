@@ -10,6 +10,11 @@ namespace hattn {
 // Largest extent, position and offset the kernels compute with: sums of three stay within 32 bits.
 inline constexpr int64_t kMaxExtent = int64_t{1} << 29;
 
+// Throws unless keys of so many elements can lie side by side: that is the largest stride between them.
+void check_head(int64_t dim, const char *name);
+inline constexpr int64_t kMaxKeyStride = int64_t{1} << 16;
+// Throws unless a device may have such a number.
+void check_device_id(hattn_device device, int32_t device_id);
 // Throws unless a value that counts something is from `least` to kMaxExtent.
 void check_extent(int64_t value, int64_t least, const char *name);
 

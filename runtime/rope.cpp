@@ -29,8 +29,9 @@ void check_members(const hattn_rope &rope) {
             "rope.scaling_factor: is ", rope.scaling_factor, ", but must be positive and finite");
     require(!rope.cos_table == !rope.sin_table, HATTN_INVALID_ARGUMENT, "rope.cos_table: is ",
             rope.cos_table ? "given" : "null", ", but rope.sin_table is ", rope.sin_table ? "given" : "null");
-    require(rope.table_positions >= 0, HATTN_INVALID_ARGUMENT, "rope.table_positions: is ", rope.table_positions,
-            ", but must be at least 0");
+    const int fewest = rope.cos_table ? 1 : 0;
+    require(rope.table_positions >= fewest, HATTN_INVALID_ARGUMENT, "rope.table_positions: is ", rope.table_positions,
+            ", but must be at least ", fewest, rope.cos_table ? " with tables" : "");
 }
 
 // Pair i is x[kStep * i], y[kStep * i].
@@ -55,27 +56,28 @@ size_t rope_memory_bytes(int64_t head_dim, int64_t workers) {
 }
 
 Rope::Rope(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCounts &rows, const int32_t *offsets,
-           void *memory)
+           const char *offsets_name, void *memory)
     : rope_(rope),
+      rows_(rows),
       offsets_(offsets),
       pairs_(checked_pairs(rope, head_dim)),
       frequencies_(static_cast<double *>(memory)) {
     check_members(rope);
-    check_positions(batch, rows);
+    check_positions(batch, offsets_name);
     for (int64_t i = 0; i < pairs_ && !rope.cos_table; ++i) {
         frequencies_[i] =
             std::pow(rope.base, -static_cast<double>(i) / static_cast<double>(pairs_)) / rope.scaling_factor;
     }
 }
 
-void Rope::check_positions(int64_t batch, const RowCounts &rows) const {
+void Rope::check_positions(int64_t batch, const char *offsets_name) const {
     const int64_t most = rope_.cos_table ? rope_.table_positions - 1 : kMaxExtent;
     const char *limit = rope_.cos_table ? "the last one of the tables" : "the largest";
     for (int64_t b = 0; b < batch; ++b) {
-        for (int64_t i = 0; i < rows.of(b); ++i) {
+        for (int64_t i = 0; i < rows_.of(b); ++i) {
             const int64_t position = position_of(b, i);
             require(position >= 0 && position <= most, HATTN_INVALID_ARGUMENT,
-                    rope_.positions ? "rope.positions" : "rope", ": the position of row ", i, " of sequence ", b,
+                    rope_.positions ? "rope.positions" : offsets_name, ": the position of row ", i, " of sequence ", b,
                     " is ", position, ", but must be from 0 to ", limit, ", ", most);
         }
     }

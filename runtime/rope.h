@@ -18,10 +18,10 @@ size_t rope_memory_bytes(int64_t head_dim, int64_t workers);
 // The rows of one call: row i of sequence b stands at position_of(b, i).
 class Rope {
 public:
-    // Checks `rope` for `rows` of each sequence, which start at offsets[b] (null: 0) unless rope has positions. The
-    // memory is rope_memory_bytes() large and aligned to doubles.
+    // Checks `rope` for `rows` of each sequence, which start at offsets[b] (null: 0) unless rope has positions;
+    // messages call them offsets_name. The memory is rope_memory_bytes() large and aligned to doubles.
     Rope(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCounts &rows, const int32_t *offsets,
-         void *memory);
+         const char *offsets_name, void *memory);
 
     // Prepares a worker for turning the row of every head at one place.
     void move_to(int64_t sequence, int64_t row, int32_t worker) const;
@@ -44,16 +44,19 @@ public:
 
 private:
     int64_t position_of(int64_t sequence, int64_t row) const {
-        return rope_.positions ? rope_.positions[sequence * rope_.positions_stride + row]
-                               : (offsets_ ? offsets_[sequence] : 0) + row;
+        if (rope_.positions) {
+            return rope_.positions[rows_.entry(sequence) * rope_.positions_stride + rows_.first(sequence) + row];
+        }
+        return (offsets_ ? offsets_[sequence] : 0) + row;
     }
     // Cosines of the pairs, then their sines.
     double *angles(int32_t worker) const {
         return frequencies_ + (1 + 2 * int64_t{worker}) * pairs_;
     }
-    void check_positions(int64_t batch, const RowCounts &rows) const;
+    void check_positions(int64_t batch, const char *offsets_name) const;
 
     const hattn_rope rope_;
+    const RowCounts rows_;
     const int32_t *offsets_;
     int64_t pairs_;
     double *frequencies_;  // of the pairs, then the angles of each worker

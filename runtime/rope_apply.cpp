@@ -101,7 +101,7 @@ void apply(const hattn_context &context, const hattn_rope &given, const hattn_te
     const int64_t row_elements = x.extent[1] * x.extent[3], count = x.extent[0] * x.extent[2];
     const int32_t threads = context.executor.threads;
     const ContextMemory memory(context, rope_memory_bytes(x.extent[3], threads), kScratchAlignment);
-    const Rope rope(given, x.extent[3], x.extent[0], rows, offsets, memory.data());
+    const Rope rope(given, x.extent[3], x.extent[0], rows, offsets, "offsets", memory.data());
     const WideRows wide(context, x, out);
     const auto turn_row = [&](int64_t index, int32_t worker) {
         const int64_t b = index / x.extent[2], i = index % x.extent[2];

@@ -5,14 +5,29 @@
 
 namespace hattn {
 
-// How many of the rows of a tensor belong to each sequence: the leading ones.
+// Which rows of a tensor [B, heads, rows, dim] belong to each sequence: the leading ones; or packed ones, of a tensor
+// [1, heads, rows, dim], in which those of sequence b end where ends[b + 1] says.
 struct RowCounts {
     const int32_t *lengths;  // null: all
     int64_t rows;
+    const int32_t *ends = nullptr;  // not null: packed
 
     int64_t of(int64_t sequence) const {
+        if (ends) {
+            return int64_t{ends[sequence + 1]} - ends[sequence];
+        }
         return lengths ? lengths[sequence] : rows;
     }
+    // Where a sequence's first row is: in which entry of the tensor's batch, and at which of its rows.
+    int64_t entry(int64_t sequence) const {
+        return ends ? 0 : sequence;
+    }
+    int64_t first(int64_t sequence) const {
+        return ends ? ends[sequence] : 0;
+    }
 };
+
+// Throws unless packed rows end so: from 0 to the `rows` of `tensor_name`, never going back.
+void check_ends(const int32_t *ends, const char *name, int64_t batch, int64_t rows, const char *tensor_name);
 
 }  // namespace hattn

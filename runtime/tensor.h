@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <string>
 
 #include "hattn/hattn.h"
@@ -28,6 +29,8 @@ void check_tensor(const hattn_tensor &tensor, const char *name, hattn_dtype dtyp
 void check_storage_dtype(hattn_dtype dtype, const char *name);
 void check_float_dtype(hattn_dtype dtype, const char *name);
 
+// Elements that a tensor on a device may span, as its kernels count them; where these are smaller than bytes, bytes.
+inline constexpr int64_t kMaxDeviceElements = std::numeric_limits<int32_t>::max();
 // Kernels count up to kMaxExtent.
 void check_tensor_extents(const hattn_tensor &tensor, const char *name);
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,

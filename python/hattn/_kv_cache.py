@@ -95,6 +95,9 @@ class KVCache:
         lengths: Optional[Any] = None,
         rope: Optional[Rope] = None,
         positions: Optional[Any] = None,
+        *,
+        cu_seqlens: Optional[Any] = None,
+        layout: str = "bhsd",
     ) -> None:
         """Appends keys [B, Hkv, S, Dk] and values [B, Hkv, S, Dv] (any strides, 1 in the last dimension).
 
@@ -103,7 +106,11 @@ class KVCache:
         Args:
             lengths: [B] integers, how many of the S rows (the leading ones) belong to each sequence; default: all.
             rope: how the keys are turned while they are written; default: not at all.
-            positions: [S] or [B, S] integers, where the rows stand, for rope; default: their places in their sequences.
+            positions: [S] or [B, S] integers, of packed rows [T], where the rows stand, for rope; default: their places in
+                their sequences.
+            cu_seqlens: [B + 1] integers, 0 and then where each sequence ends: k and v are packed, [1, Hkv, T, D], as
+                attend() takes queries with cu_seqlens_q. Excludes lengths.
+            layout: "bhsd", or "bshd" where k and v are [B, S, Hkv, D].
 
         Raises:
             ValueError: also if a sequence would outgrow the capacity, or if too few pages are free; then no sequence
@@ -111,10 +118,13 @@ class KVCache:
         """
         if rope is None and positions is not None:
             raise ValueError("positions: is given, but rope is None")
+        if lengths is not None and cu_seqlens is not None:
+            raise ValueError("lengths: is given, but cu_seqlens is too")
         options = None if rope is None else native(rope)
         check_host(k=k, v=v)
         rows = None if lengths is None else _options.lengths("lengths", lengths)
-        self._cache.append(k, v, rows, options, row_positions(positions))
+        ends = None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens)
+        self._cache.append(k, v, _options.choose_layout(layout), rows, ends, options, row_positions(positions))
 
     def fork(self, source: int, target: int, length: Optional[int] = None) -> None:
         """Makes sequence `target` the first `length` keys of sequence `source` (default: all).

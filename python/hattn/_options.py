@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, TypeVar, Union
@@ -22,6 +23,7 @@ _DEVICES = {name: getattr(_hattn.Device, name) for name in ("cpu", "opencl", "cu
 # Largest and smallest magnitude that float32 tells from infinity and from zero.
 _FLOAT32_RANGE = (1.5e-45, 3.4028234e38)
 
+_LARGEST_OFFSET = 2**29
 
 _Choice = TypeVar("_Choice")
 
@@ -58,15 +60,23 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def number(name: str, value: Any) -> float:
-    if type(value) is float and value == 0:
-        return value
+def double(name: str, value: Any, must: str = "must be finite") -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
     try:
         number = float(value)
     except OverflowError:
-        raise ValueError(f"{name}: is beyond float64, but must be finite and fit float32") from None
+        raise ValueError(f"{name}: is beyond float64, but {must}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: is {number}, but {must}")
+    return number
+
+
+def number(name: str, value: Any) -> float:
+    """A number that float32 holds, rounded."""
+    if type(value) is float and value == 0:
+        return value
+    number = double(name, value, "must be finite and fit float32")
     if number != 0 and not _FLOAT32_RANGE[0] <= abs(number) <= _FLOAT32_RANGE[1]:
         raise ValueError(f"{name}: is {number}, but must be finite and fit float32")
     return number
@@ -165,6 +175,10 @@ def _set_masks(problem: _hattn.Problem, causal: Any, causal_offset: Any, window:
     problem.causal = flag("causal", causal)
     if isinstance(causal_offset, (int, np.integer)):
         problem.causal_offset = integer("causal_offset", causal_offset, 32)
+        if abs(problem.causal_offset) > _LARGEST_OFFSET:
+            raise ValueError(
+                f"causal_offset: is {causal_offset}, but must be from {-_LARGEST_OFFSET} to {_LARGEST_OFFSET}"
+            )
     elif causal_offset is not None:
         problem.causal_offsets = lengths("causal_offset", causal_offset)
     try:

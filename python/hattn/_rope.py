@@ -24,7 +24,7 @@ def _table(name: str, value: Any) -> np.ndarray:
 
 
 def _positive(name: str, value: Any) -> float:
-    number = _options.number(name, value)
+    number = _options.double(name, value)
     if number <= 0:
         raise ValueError(f"{name}: is {number}, but must be positive")
     return number
@@ -112,7 +112,7 @@ def apply_rope(
         rope: how.
         positions: [S] or [B, S] integers; default: offset + row.
         offsets: [B] integers, positions of each sequence's first row; default: 0. Queries of the last rows of a cache
-            have lengths - S.
+            have lengths - S. Excludes positions.
         lengths: [B] integers, how many of the S rows (the leading ones) are turned; default: all. Others are not
             written, and are 0 in a new array.
         layout: "bhsd" or "bshd", of x and out.
@@ -125,6 +125,8 @@ def apply_rope(
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
     """
     options = native(rope)
+    if positions is not None and offsets is not None:
+        raise ValueError("offsets: is given, but positions is too")
     check_host(x=x, out=out)
     turned = _hattn.apply_rope(
         x,

@@ -1,6 +1,7 @@
 #include "attention.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "released_gil.h"
@@ -10,6 +11,7 @@ namespace hattn_python {
 namespace {
 
 constexpr const char *kQueryHeads = "the number of heads of q";
+constexpr int64_t kPageSizes[] = {16, 32, 64, 128};
 
 // Pointer for a vector the C interface takes as "null: not given".
 template<typename T>
@@ -164,6 +166,9 @@ void AttentionCall::add_block_table(const nb::object &table) {
         raise(PyExc_ValueError, "block_table: has " + std::to_string(pages.extent[2]) + " rows, but " + batch_name() +
                                     " is " + std::to_string(desc_.batch));
     desc_.page_size = args_.k.extent[2];
+    if (std::ranges::find(kPageSizes, desc_.page_size) == std::end(kPageSizes))
+        raise(PyExc_ValueError, "k: extent[2] (page size) is " + std::to_string(desc_.page_size) +
+                                    ", but with a block_table must be 16, 32, 64 or 128");
     desc_.kv_length = pages.extent[3] * desc_.page_size;
     args_.block_table = static_cast<const int32_t *>(pages.data);
     args_.block_table_stride = pages.extent[3];

@@ -96,16 +96,21 @@ void KvCache::change(Change change) {
     check(status, context_.get());
 }
 
-void KvCache::append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions) {
+void KvCache::append(nb::handle k, nb::handle v, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
+                     const RopeOptions *rope, nb::handle positions) {
     const Array k_array = Array::readable(k, "k"), v_array = Array::readable(v, "v");
-    const hattn_tensor k_tensor = k_array.tensor(Layout::kBhsd, kFloats),
-                       v_tensor = v_array.tensor(Layout::kBhsd, kFloats);
-    std::vector<int32_t> rows;
+    const hattn_tensor k_tensor = k_array.tensor(layout, kFloats), v_tensor = v_array.tensor(layout, kFloats);
+    std::vector<int32_t> rows, ends;
     if (!lengths.is_none())
         rows = Array::readable(lengths, "lengths").integers(batch_, kBatch);
-    const RopeCall rope_call(rope, positions, batch_, k_tensor.extent[2]);
+    if (!cu_seqlens.is_none())
+        ends = Array::readable(cu_seqlens, "cu_seqlens").integers(batch_ + 1, "one more than the batch of the cache");
+    const RopeCall rope_call(rope, positions, cu_seqlens.is_none() ? batch_ : 1, k_tensor.extent[2]);
+    rope_call.check_tables(k_tensor.extent[3]);
     change([&](hattn_kv_cache *cache) {
-        return hattn_kv_append_rope(cache, &k_tensor, &v_tensor, rows.empty() ? nullptr : rows.data(), rope_call.get());
+        return cu_seqlens.is_none() ? hattn_kv_append_rope(cache, &k_tensor, &v_tensor,
+                                                           rows.empty() ? nullptr : rows.data(), rope_call.get())
+                                    : hattn_kv_append_packed(cache, &k_tensor, &v_tensor, ends.data(), rope_call.get());
     });
 }
 

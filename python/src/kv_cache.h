@@ -24,8 +24,10 @@ public:
             int64_t page_size, int64_t page_count, int64_t window, std::optional<hattn_dtype> value_dtype,
             nb::handle k_scale, nb::handle v_scale, hattn_device device, int32_t device_id);
 
-    // k, v: [B, Hkv, S, D]; lengths: [B] integers or None; rope and positions as RopeCall takes them. All or nothing.
-    void append(nb::handle k, nb::handle v, nb::handle lengths, const RopeOptions *rope, nb::handle positions);
+    // k, v: [B, Hkv, S, D] in the layout; lengths: [B] integers or None; cu_seqlens: [B + 1] integers, with k and v
+    // [1, Hkv, T, D], or None; rope and positions as RopeCall takes them. All or nothing.
+    void append(nb::handle k, nb::handle v, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
+                const RopeOptions *rope, nb::handle positions);
     // length -1: all.
     void fork(int64_t source, int64_t target, int64_t length);
     std::vector<int32_t> lengths() const;

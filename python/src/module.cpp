@@ -104,8 +104,9 @@ void bind_kv_cache(nb::module_ &module) {
              nb::arg("dtype"), nb::arg("page_size"), nb::arg("page_count"), nb::arg("window"),
              nb::arg("value_dtype").none(), nb::arg("k_scale").none(), nb::arg("v_scale").none(), nb::arg("device"),
              nb::arg("device_id"))
-        .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("lengths").none(),
-             nb::arg("rope").none(), nb::arg("positions").none())
+        .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("layout"),
+             nb::arg("lengths").none(), nb::arg("cu_seqlens").none(), nb::arg("rope").none(),
+             nb::arg("positions").none())
         .def("fork", &KvCache::fork)
         .def("pages", &KvCache::pages)
         .def("block_table", &KvCache::block_table)

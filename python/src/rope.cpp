@@ -63,6 +63,12 @@ RopeCall::RopeCall(const RopeOptions *options, nb::handle positions, int64_t bat
     }
 }
 
+void RopeCall::check_tables(int64_t head_dim) const {
+    if (given_ && rope_.cos_table && rope_.rotary_dim > head_dim)
+        raise(PyExc_ValueError, "rope: cos has " + std::to_string(rope_.rotary_dim / 2) + " pairs, but heads have " +
+                                    std::to_string(head_dim) + " elements");
+}
+
 void RopeCall::add_positions(int64_t batch, int64_t rows) {
     const hattn_tensor given = positions_.broadcast_tensor(kInt32);
     const int64_t sequences = given.extent[2];
@@ -86,6 +92,7 @@ nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOpt
         std::memset(to_tensor.data, 0, to.elements() * (to_tensor.dtype == HATTN_FLOAT32 ? 4 : 2));
     const int64_t batch = from_tensor.extent[0];
     const RopeCall call(&rope, positions, batch, from_tensor.extent[2]);
+    call.check_tables(from_tensor.extent[3]);
     const auto integers = [&](nb::handle object, const char *name) {
         return object.is_none() ? std::vector<int32_t>() : Array::readable(object, name).integers(batch, kBatchOfX);
     };

@@ -28,6 +28,9 @@ public:
     RopeCall(const RopeCall &) = delete;
     RopeCall &operator=(const RopeCall &) = delete;
 
+    // Raises ValueError where tables have more pairs than heads of so many elements.
+    void check_tables(int64_t head_dim) const;
+
     const hattn_rope *get() const {
         return given_ ? &rope_ : nullptr;
     }

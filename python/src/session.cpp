@@ -52,14 +52,16 @@ bool same(const hattn_attention_desc &a, const hattn_attention_desc &b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-// Names of the library's that are others in Python.
+// Names of the library's that are others in Python, some with what follows them.
 constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
     {"causal_offsets", "causal_offset"},
     {"device_id", "device"},
     {"from", "source"},
     {"key_dim", "head_dim"},
+    {"query_heads: is", "q: extent[1] (query heads) is"},
     {"rope.positions", "positions"},
     {"rope.rotary_dim", "rope.dim"},
+    {"scores", "return_scores"},
     {"to", "target"},
     {"window_left", "window[0]"},
     {"window_right", "window[1]"},
@@ -67,10 +69,10 @@ constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
 
 // A message, with the argument that it starts with under its name in Python.
 std::string in_python(std::string_view message) {
-    const std::string_view argument = message.substr(0, message.find_first_of(":["));
     for (const auto &[name, python_name] : kPythonNames) {
-        if (argument == name)
-            return std::string(python_name).append(message.substr(name.size()));
+        const std::string_view rest = message.starts_with(name) ? message.substr(name.size()) : std::string_view();
+        if (!rest.empty() && (rest.front() == ':' || rest.front() == '[' || name.find(':') != name.npos))
+            return std::string(python_name).append(rest);
     }
     return std::string(message);
 }

@@ -93,7 +93,7 @@ public:
         }
         if (device_id >= count()) {
             return count() == 0 ? "there is no GPU"
-                                : "GPU " + std::to_string(device_id) + " is one of " + std::to_string(count());
+                                : "there are " + std::to_string(count()) + " of them, counted from 0";
         }
         const int device = device_of(device_id);
         if (attribute_of(device, cuda::kCapabilityMajor) < kOldestCapability) {

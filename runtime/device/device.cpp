@@ -128,7 +128,10 @@ const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {
             "), but this build has kernels for ", compiled_devices());
     const std::string &unusable = device_unusable(*target, device_id);
     require(unusable.empty(), HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", target->name,
-            "), but this machine has none that works: ", unusable);
+            "), but ",
+            device_id > 0 ? "that of device_id " + std::to_string(device_id) + " does not work"
+                          : "this machine has none that works",
+            ": ", unusable);
     return *target;
 }
 

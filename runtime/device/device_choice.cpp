@@ -238,9 +238,13 @@ hattn_algorithm algorithm_by_rule(const Problem &problem, const DeviceLimits &de
     return first;
 }
 
+void require_head(int64_t head, int64_t largest, bool is_held, const DeviceTargetInfo &target) {
+    require(is_held, HATTN_NOT_SUPPORTED, "key_dim and value_dim: the larger is ", head, ", but kernels for ",
+            target.name, " hold heads of at most ", largest);
+}
+
 const DeviceKernelInfo &best_of(const Candidates &found, const DeviceLimits &device, int64_t head) {
-    require(found.smallest, HATTN_NOT_SUPPORTED, "key_dim and value_dim: the larger is ", head, ", but kernels for ",
-            device.target.name, " hold heads of at most ", found.largest_head);
+    require_head(head, found.largest_head, found.smallest != nullptr, device.target);
     require(found.best, HATTN_NOT_SUPPORTED, "device: has ", device.shared_bytes,
             " bytes of shared memory for a work group, but ", found.smallest->name, ", which takes the least, takes ",
             found.smallest->shared_bytes);
@@ -248,6 +252,18 @@ const DeviceKernelInfo &best_of(const Candidates &found, const DeviceLimits &dev
 }
 
 }  // namespace
+
+void check_heads(const DeviceTargetInfo &target, int64_t key_dim, int64_t value_dim) {
+    int64_t largest = 0;
+    for (const DeviceKernelInfo &kernel : device_table().kernels) {
+        const bool attends = kernel.kind == KernelKind::kFlash || kernel.kind == KernelKind::kSplitKv;
+        if (attends && std::string_view(kernel.target) == target.name) {
+            largest = std::max<int64_t>(largest, kernel.tile.head);
+        }
+    }
+    const int64_t head = std::max(key_dim, value_dim);
+    require_head(head, largest, head <= largest, target);
+}
 
 int64_t head_of(const Problem &problem) {
     return std::max(problem.key_dim, problem.value_dim);

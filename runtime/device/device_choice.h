@@ -20,6 +20,8 @@ struct DeviceChoice {
 DeviceChoice usual_choice(hattn_algorithm algorithm, const Problem &problem, const DeviceKernelInfo &kernel,
                           const DeviceLimits &device);
 
+// Throws unless kernels of the device hold such heads.
+void check_heads(const DeviceTargetInfo &target, int64_t key_dim, int64_t value_dim);
 // The larger of a problem's two.
 int64_t head_of(const Problem &problem);
 

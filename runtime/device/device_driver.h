@@ -36,6 +36,8 @@ public:
     virtual void upload(const DeviceQueue &queue, uint64_t memory, const void *host, size_t bytes) const = 0;
     virtual void wait(const DeviceQueue &queue) const = 0;
 
+    // Whether memory that the caller gives has so many bytes, where the driver tells; `name` is the argument.
+    virtual void check_memory(const DeviceQueue &, uint64_t, uint64_t, const char *) const {}
     // Memory of the queue's context, until it is released, as tensors hold it.
     virtual uint64_t allocate(const DeviceQueue &queue, size_t bytes) const = 0;
     virtual void release(const DeviceQueue &queue, uint64_t memory) const = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 
 #include "device_workspace.h"
 #include "runtime/checked.h"
@@ -91,8 +90,8 @@ int64_t DeviceMemory::set_shape(const Dimension *dimensions, size_t count) {
 }
 
 void DeviceMemory::check_reach(int64_t elements) const {
-    require(elements <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, name_, ": spans at least ", elements,
-            " elements, but kernels of ", queue_.target.name, " reach 2^31 - 1");
+    require(elements <= kMaxDeviceElements, HATTN_NOT_SUPPORTED, name_, ": spans at least ", elements,
+            " elements, but kernels of ", queue_.target.name, " reach ", kMaxDeviceElements);
 }
 
 // A part of the workspace, or memory of its own.
@@ -132,6 +131,7 @@ void DeviceMemory::adopt(const hattn_tensor &tensor, const ByteRange &range, int
     if (tensor.device == HATTN_OPENCL) {
         native_ = reinterpret_cast<uint64_t>(tensor.data);
         start_ = static_cast<int64_t>(range.begin);
+        queue_.driver.check_memory(queue_, native_, range.end, name_);
         check_reach(start_ / buffer_.type.bytes() + span);
     } else {
         native_ = lowest_;

@@ -53,6 +53,9 @@ DeviceQueue::DeviceQueue(const DeviceTargetInfo &kernels_for, int32_t id, const 
     : DeviceQueue(kernels_for, id, args.queue) {
     workspace = args.device_workspace;
     workspace_size = std::min(args.device_workspace_size, workspace_bytes);
+    if (workspace) {
+        driver.check_memory(*this, reinterpret_cast<uint64_t>(workspace), workspace_size, "device_workspace");
+    }
 }
 
 void DeviceQueue::drain() const {
@@ -73,6 +76,7 @@ hattn_status hattn_device_queue(hattn_device device, int32_t device_id, hattn_qu
         require(device == HATTN_OPENCL || device == HATTN_CUDA, HATTN_INVALID_ARGUMENT, "device: is ",
                 static_cast<int>(device), ", but must be ", static_cast<int>(HATTN_OPENCL), " (opencl) or ",
                 static_cast<int>(HATTN_CUDA), " (cuda)");
+        check_device_id(device, device_id);
         const DeviceQueue found(usable_device(device, device_id), device_id);
         own.queue = found.queue;
         // As a queue is given: that of OpenCL has its context with it.

@@ -24,9 +24,9 @@ constexpr int64_t kHostAlignment = 64;  // more than any element of a table need
 class Sizes {
 public:
     explicit Sizes(int64_t alignment) : alignment_(alignment) {}
-    void add(int64_t count, int64_t bytes) {
+    void add(int64_t count, int64_t bytes, int64_t times = 1) {
         const int64_t size = std::max<int64_t>(checked_multiply(count, bytes, kWhat), 1);
-        total_ = checked_add(total_, round_up(size, alignment_), kWhat);
+        total_ = checked_add(total_, checked_multiply(round_up(size, alignment_), times, kWhat), kWhat);
     }
     size_t total() const {
         return static_cast<size_t>(total_);
@@ -66,11 +66,9 @@ void count_score_units(const Problem &problem, const DeviceTile &tile, DeviceWor
 // Of unfused: what its two kernels leave each other, and their tables.
 void add_weights(const DevicePlan &plan, const DeviceWorkspace &workspace, Sizes &host, Sizes &device) {
     const DeviceTile &tile = plan.attention->tile;
-    for (int64_t i = 0; i < workspace.weight_batches; ++i) {
-        host.add(workspace.weight_units, sizeof(UnfusedRecord));
-        for (Sizes *sizes : {&host, &device}) {
-            sizes->add(PackedUnits::most_records(workspace.weight_units), sizeof(UnfusedRecord));
-        }
+    host.add(workspace.weight_units, sizeof(UnfusedRecord), workspace.weight_batches);
+    for (Sizes *sizes : {&host, &device}) {
+        sizes->add(PackedUnits::most_records(workspace.weight_units), sizeof(UnfusedRecord), workspace.weight_batches);
     }
     const int64_t rows = checked_multiply(workspace.weight_units, tile.rows, kWhat);
     device.add(checked_multiply(rows, tile.keys, kWhat), kFloatBytes);

@@ -22,10 +22,10 @@ Api load_api() {
         find(api.marker, "clEnqueueMarker") && find(api.wait_for_events, "clWaitForEvents") &&
         find(api.release_event, "clReleaseEvent") && find(api.create_buffer, "clCreateBuffer") &&
         find(api.create_sub_buffer, "clCreateSubBuffer") && find(api.release_memory, "clReleaseMemObject") &&
-        find(api.create_program, "clCreateProgramWithSource") && find(api.build_program, "clBuildProgram") &&
-        find(api.build_info, "clGetProgramBuildInfo") && find(api.release_program, "clReleaseProgram") &&
-        find(api.create_kernel, "clCreateKernel") && find(api.set_argument, "clSetKernelArg") &&
-        find(api.launch, "clEnqueueNDRangeKernel");
+        find(api.memory_info, "clGetMemObjectInfo") && find(api.create_program, "clCreateProgramWithSource") &&
+        find(api.build_program, "clBuildProgram") && find(api.build_info, "clGetProgramBuildInfo") &&
+        find(api.release_program, "clReleaseProgram") && find(api.create_kernel, "clCreateKernel") &&
+        find(api.set_argument, "clSetKernelArg") && find(api.launch, "clEnqueueNDRangeKernel");
     if (!complete) {
         api.unusable = library ? "libOpenCL.so.1 is older than OpenCL 1.1" : "there is no OpenCL (libOpenCL.so.1)";
     }

@@ -11,7 +11,8 @@ namespace hattn::opencl {
 using Result = int32_t;
 using Count = uint32_t;
 
-inline constexpr Result kSuccess = 0, kMemoryFailed = -4, kOutOfHostMemory = -6;
+inline constexpr Result kSuccess = 0, kMemoryFailed = -4, kOutOfResources = -5, kOutOfHostMemory = -6,
+                        kInvalidBufferSize = -61;  // more than a device gives at once
 
 struct Api {
     Result (*platforms)(Count, void **, Count *);
@@ -29,6 +30,7 @@ struct Api {
     Result (*release_event)(void *);
     void *(*create_buffer)(void *, uint64_t, size_t, void *, Result *);
     void *(*create_sub_buffer)(void *, uint64_t, Count, const void *, Result *);
+    Result (*memory_info)(void *, Count, size_t, void *, size_t *);
     Result (*release_memory)(void *);
     void *(*create_program)(void *, Count, const char **, const size_t *, Result *);
     Result (*build_program)(void *, Count, void *const *, const char *, void *, void *);

@@ -24,7 +24,8 @@ using opencl::Result;
 // cl.h
 constexpr Count kPlatformName = 0x0902, kDeviceName = 0x102B, kDriverVersion = 0x102D, kDeviceVersion = 0x102F,
                 kComputeUnits = 0x1002, kGlobalMemory = 0x101F, kLocalMemory = 0x1023, kContextDeviceCount = 0x1083,
-                kQueueContext = 0x1090, kQueueProperties = 0x1093, kRegion = 0x1220;
+                kQueueContext = 0x1090, kQueueProperties = 0x1093, kMemorySize = 0x1102, kMemoryContext = 0x1106,
+                kMemoryWhole = 0x1107, kRegion = 0x1220;
 constexpr std::align_val_t kHostAlignment{64};
 constexpr intptr_t kContextPlatform = 0x1084;
 constexpr uint64_t kCpu = 2, kGpu = 4, kAccelerator = 8, kAllTypes = 0xFFFFFFFF, kOutOfOrder = 1, kReadWrite = 1;
@@ -152,10 +153,25 @@ public:
         check_result(api().finish(queue.queue), "clFinish");
     }
 
+    void check_memory(const DeviceQueue &queue, uint64_t memory, uint64_t bytes, const char *name) const override {
+        void *const object = reinterpret_cast<void *>(memory);
+        size_t size = 0;
+        const Result result = api().memory_info(object, kMemorySize, sizeof(size), &size, nullptr);
+        require(result == opencl::kSuccess, HATTN_INVALID_ARGUMENT, name, ": is ", object, ", which is no cl_mem (",
+                opencl::error_text(result), ")");
+        require(!value_of<void *>(api().memory_info, object, kMemoryWhole, nullptr), HATTN_INVALID_ARGUMENT, name,
+                ": is ", object, ", a part of another cl_mem, but must be a whole one");
+        void *const context = value_of<void *>(api().memory_info, object, kMemoryContext, nullptr);
+        require(context == queue.context, HATTN_INVALID_ARGUMENT, name, ": its cl_mem is of the context ", context,
+                ", but that of the queue is ", queue.context);
+        require(bytes <= size, HATTN_INVALID_ARGUMENT, name, ": reaches to byte ", bytes, " of a cl_mem, which has ",
+                size, " bytes");
+    }
+
     uint64_t allocate(const DeviceQueue &queue, size_t bytes) const override {
         Result result = opencl::kSuccess;
         void *const memory = api().create_buffer(queue.context, kReadWrite, bytes, nullptr, &result);
-        check_result(result, "clCreateBuffer");
+        check_result(result, ("clCreateBuffer of " + std::to_string(bytes) + " bytes").c_str());
         return reinterpret_cast<uint64_t>(memory);
     }
     void release(const DeviceQueue &, uint64_t memory) const override {

@@ -143,7 +143,8 @@ Result set_arguments(DeviceQueue &queue, void *kernel, const Arguments &argument
 
 // (Its use also has the linker take this file, and with it the functions that replace those of Halide.)
 hattn_status opencl_status(int32_t result) {
-    const bool memory = result == opencl::kMemoryFailed || result == opencl::kOutOfHostMemory;
+    const bool memory = result == opencl::kMemoryFailed || result == opencl::kOutOfResources ||
+                        result == opencl::kOutOfHostMemory || result == opencl::kInvalidBufferSize;
     return memory ? HATTN_OUT_OF_MEMORY : HATTN_INTERNAL_ERROR;
 }
 

@@ -66,6 +66,45 @@ TEST_F(CppCache, PagesForksAndViews) {
     EXPECT_EQ(args.k.extent[0], 3);
 }
 
+// Three rows of the first sequence and two of the second, packed, as keys and then as queries.
+TEST_F(CppCache, PackedRows) {
+    const std::int32_t ends[] = {0, 3, kRows};
+    const hattn_tensor packed = hattn::bhsd(rows_.data(), {1, kHeads, kRows, kDim});
+    hattn::KvCache cache(context_, desc_);
+    cache.append_packed(packed, packed, ends);
+    EXPECT_EQ(cache.lengths(), (std::vector<std::int32_t>{3, 2}));
+
+    std::vector<float> together(kHeads * kRows * kDim), alone(together.size());
+    hattn::AttentionDesc desc;
+    desc.batch = kBatch;
+    desc.query_heads = kHeads;
+    desc.query_length = 3;
+    desc.packed_queries = kRows;
+    desc.causal = 1;
+    hattn::AttentionArgs args;
+    args.q = packed;
+    args.out = hattn::bhsd(together.data(), {1, kHeads, kRows, kDim});
+    args.cu_seqlens_q = ends;
+    cache.attend(desc, args);
+
+    desc = {};
+    desc.batch = 1;
+    desc.query_heads = desc.kv_heads = kHeads;
+    desc.key_dim = desc.value_dim = kDim;
+    desc.causal = 1;
+    for (const auto &[first, count] : {std::pair(ends[0], 3), std::pair(ends[1], 2)}) {
+        hattn_tensor rows = packed, out = hattn::bhsd(alone.data(), {1, kHeads, kRows, kDim});
+        rows.data = rows_.data() + first * kDim;
+        out.data = alone.data() + first * kDim;
+        rows.extent[2] = out.extent[2] = desc.query_length = desc.kv_length = count;
+        hattn::AttentionArgs one;
+        one.q = one.k = one.v = rows;
+        one.out = out;
+        context_.attention(desc, one);
+    }
+    EXPECT_EQ(together, alone);
+}
+
 TEST_F(CppCache, AppendTurnsKeysAsRopeApplyDoes) {
     hattn::Rope rope;
     rope.base = 100.0;

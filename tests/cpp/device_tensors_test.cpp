@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/cache_model.h"
 #include "support/case_param.h"
 #include "support/devices.h"
 #include "support/opencl_queue.h"
@@ -183,6 +184,58 @@ TEST_F(OpenCl, RefusesWhatIsElsewhere) {
             args.device_workspace_size = 16;
         },
         HATTN_WORKSPACE_TOO_SMALL, "device_workspace_size: is 16, but the plan needs");
+}
+
+TEST_F(OpenCl, RefusesMemoryThatIsTooSmallOrAPart) {
+    const std::shared_ptr<void> small = queue_->memory(64), part = queue_->part(4096, 1 << 16);
+    const test::OpenClQueue other;
+    const std::shared_ptr<void> elsewhere = other.memory(1 << 20);
+    const auto fails = [&](auto change, const std::string &words) {
+        const test::Outcome outcome =
+            refused(*queue_, test::device_context(), [&](hattn_attention_args &args, auto &&...) { change(args); });
+        EXPECT_EQ(outcome.status, HATTN_INVALID_ARGUMENT) << outcome.text();
+        EXPECT_NE(outcome.message.find(words), std::string::npos) << outcome.message;
+    };
+    for (hattn_tensor hattn_attention_args::*tensor : {&hattn_attention_args::q, &hattn_attention_args::out}) {
+        const std::string name = tensor == &hattn_attention_args::q ? "q: " : "out: ";
+        const auto with = [&](void *memory) {
+            return [tensor, memory](hattn_attention_args &args) {
+                (args.*tensor).data = memory;
+                (args.*tensor).byte_offset = 0;
+            };
+        };
+        fails(with(small.get()), name + "reaches to byte");
+        fails(with(part.get()), "a part of another cl_mem");
+        fails(with(elsewhere.get()), name + "its cl_mem is of the context");
+        fails([tensor](hattn_attention_args &args) { (args.*tensor).byte_offset += 1 << 20; },
+              name + "reaches to byte");
+    }
+    fails(
+        [&](hattn_attention_args &args) {
+            args.device_workspace = small.get();
+            args.device_workspace_size = size_t{1} << 40;
+        },
+        "device_workspace: reaches to byte");
+}
+
+TEST_F(OpenCl, CachesThatNoKernelServes) {
+    const auto status = [](int64_t capacity, int64_t dim) {
+        hattn_kv_cache_desc desc = test::cache_desc(1, 1, capacity, dim, dim);
+        desc.dtype = HATTN_INT8;
+        desc.device = HATTN_OPENCL;
+        hattn_kv_cache *cache = nullptr;
+        return test::outcome_of(hattn_kv_cache_create(test::device_context(), &desc, &cache));
+    };
+    test::Outcome outcome = status(64, 257);
+    EXPECT_EQ(outcome.status, HATTN_NOT_SUPPORTED);
+    EXPECT_NE(outcome.message.find("the larger is 257, but kernels for opencl hold heads of at most 256"),
+              std::string::npos)
+        << outcome.message;
+    outcome = status((int64_t{1} << 24) + 16, 128);
+    EXPECT_EQ(outcome.status, HATTN_NOT_SUPPORTED);
+    EXPECT_NE(outcome.message.find("capacity: is 16777232, which makes 2147485696 elements of a side"),
+              std::string::npos)
+        << outcome.message;
 }
 
 TEST_F(OpenCl, RefusesQueuesOutOfOrder) {

@@ -258,6 +258,10 @@ TEST(DeviceQueue, ErrorsNameTheArgument) {
     EXPECT_STREQ(hattn_last_error(nullptr), "queue: is null");
     EXPECT_EQ(hattn_device_queue(HATTN_CPU, 0, &queue), HATTN_INVALID_ARGUMENT);
     EXPECT_STREQ(hattn_last_error(nullptr), "device: is 0, but must be 1 (opencl) or 2 (cuda)");
+    EXPECT_EQ(hattn_device_queue(HATTN_OPENCL, 7, &queue), HATTN_INVALID_ARGUMENT);
+    EXPECT_STREQ(hattn_last_error(nullptr), "device_id: is 7, but must be 0 unless device is 2 (cuda)");
+    EXPECT_EQ(hattn_device_queue(HATTN_CUDA, -1, &queue), HATTN_INVALID_ARGUMENT);
+    EXPECT_STREQ(hattn_last_error(nullptr), "device_id: is -1, but must be at least 0");
     for (const char *device : {"opencl", "cuda"}) {
         if (!test::device_unusable(device).empty()) {
             EXPECT_EQ(hattn_device_queue(test::device_of(device), 0, &queue), HATTN_NOT_SUPPORTED);

@@ -1,6 +1,7 @@
 // Every argument of the KV cache's functions, wrong in each way: exact status, the sentence, and nothing written.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -70,6 +71,9 @@ TEST_F(CacheErrors, Create) {
     EXPECT_EQ(create_refused([](D &d) { d.key_dim = 0; }, {kInvalid, {"key_dim", "0"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.key_dim = -8; }, {kInvalid, {"key_dim", "-8"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.value_dim = -1; }, {kInvalid, {"value_dim", "-1"}}), "");
+    EXPECT_EQ(create_refused([](D &d) { d.key_dim = 65537; }, {HATTN_NOT_SUPPORTED, {"key_dim", "65537", "65536"}}),
+              "");
+    EXPECT_EQ(create_refused([](D &d) { d.value_dim = 70000; }, {HATTN_NOT_SUPPORTED, {"value_dim", "70000"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.page_size = 24; }, {kInvalid, {"page_size", "24", "16", "128"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.page_size = -1; }, {kInvalid, {"page_size", "-1"}}), "");
     EXPECT_EQ(create_refused([](D &d) { d.page_count = 3; }, {kInvalid, {"page_count", "3", "page_size", "0"}}), "");
@@ -229,6 +233,22 @@ TEST_F(CacheErrors, AppendRope) {
     rope.rotary_dim = 0;
     rope.struct_size = 8;
     EXPECT_EQ(refused(append(), {kInvalid, {"rope.struct_size", "8"}}), "");
+}
+
+TEST_F(CacheErrors, AppendPacked) {
+    cases::TensorData k = cases::make_tensor(HATTN_FLOAT32, {1, 3, 5, 8});
+    cases::TensorData v = cases::make_tensor(HATTN_FLOAT32, {1, 3, 5, 4});
+    auto append = [&](const hattn_tensor &keys, std::array<int32_t, 3> ends, const Refusal &refusal) {
+        return refused(hattn_kv_append_packed(cache_.cache(), &keys, &v.view, ends.data(), nullptr), refusal);
+    };
+    EXPECT_EQ(append(k_.view, {0, 2, 4}, {kInvalid, {"k", "batch", "2", "1"}}), "");
+    EXPECT_EQ(append(k.view, {1, 2, 5}, {kInvalid, {"cu_seqlens[0]", "1", "0"}}), "");
+    EXPECT_EQ(append(k.view, {0, 6, 5}, {kInvalid, {"cu_seqlens[2]", "5", "6"}}), "");
+    EXPECT_EQ(append(k.view, {0, 2, 4}, {kInvalid, {"cu_seqlens[2]", "4", "k has 5"}}), "");
+    EXPECT_EQ(append(k.view, {0, 5, 5}, {HATTN_CAPACITY_EXCEEDED, {"sequence 0", "6", "11", "10"}}), "");
+    EXPECT_EQ(refused(hattn_kv_append_packed(cache_.cache(), &k.view, &v.view, nullptr, nullptr),
+                      {kInvalid, {"cu_seqlens", "null"}}),
+              "");
 }
 
 TEST_F(CacheErrors, Bind) {

@@ -91,6 +91,8 @@ std::vector<WrongDesc> wrong_sizes() {
         member("batch_overflows", &D::batch, kHuge, {kOverflow, {"batch"}}),
         member("query_length_overflows", &D::query_length, kHuge, {kOverflow, {"query_length"}}),
         member("kv_length_overflows", &D::kv_length, kHuge, {kOverflow, {"kv_length"}}),
+        member("key_dim_large", &D::key_dim, int64_t{65537}, {HATTN_NOT_SUPPORTED, {"key_dim", "65537", "65536"}}),
+        member("value_dim_large", &D::value_dim, int64_t{1} << 20, {HATTN_NOT_SUPPORTED, {"value_dim", "1048576"}}),
         member("key_dim_overflows", &D::key_dim, kHuge, {kOverflow, {"key_dim"}}),
         member("value_dim_overflows", &D::value_dim, kHuge, {kOverflow, {"value_dim"}}),
         member("packed_queries_overflow", &D::packed_queries, kHuge, {kOverflow, {"packed_queries"}}),

@@ -131,3 +131,24 @@ def test_mixed_types_rope_and_16_bit_rows(rng):
     turned = hattn.apply_rope(k.astype(np.float32), rope)
     np.testing.assert_array_equal(cache.view()[0][:, :, :33], kept(turned, "int8")[0])
     np.testing.assert_array_equal(cache.view()[1][:, :, :33], kept(v.astype(np.float32), "bfloat16")[0])
+
+
+@pytest.mark.parametrize("capacity", [1, 40])
+@pytest.mark.parametrize("dim", [8, 32, 33])
+@pytest.mark.parametrize("dtype", stored.LIMITS)
+def test_one_key_of_one_sequence(rng, dtype, dim, capacity):
+    """Its scales have the shape of scales for heads, of up to 32 elements; they are the key's all the same."""
+    q, k, v = (rng.standard_normal((2, heads, 1, dim), np.float32) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    v[0, 0, 0, 0] = np.nan
+    alone, paged, both = (
+        hattn.KVCache(batch, KV_HEADS, capacity, dim, dtype=dtype, **options)
+        for batch, options in ((1, {}), (1, {"page_size": 16}), (2, {}))
+    )
+    for cache, batch in ((alone, 1), (paged, 1), (both, 2)):
+        cache.append(k[:batch], v[:batch])
+    for options in ({}, {"mask": np.zeros((1, 1, 1, 1), bool)}):
+        expected = both.attend(q, **options)
+        assert np.isfinite(expected[0, HEADS // KV_HEADS :]).all()
+        for cache in (alone, paged):
+            assert_same_bits(cache.attend(q[:1], **options), expected[:1])
+    assert not expected.any()  # a key that no row sees has no effect

@@ -70,7 +70,7 @@ BAD_ARRAYS = [
     ("stride q", {"q": f32(BATCH, HEADS, QUERIES, DIM * 2)[..., ::2]}, ValueError, "q: .*stride.* 2"),
     ("stride k", {"k": f32(BATCH, 2, DIM, KEYS).transpose(0, 1, 3, 2)}, ValueError, "k: .*stride.* 7"),
     ("stride v", {"v": f32(BATCH, 2, KEYS, DIM)[..., ::-1]}, ValueError, "v: .*stride.* -1"),
-    ("head ratio", {"q": f32(BATCH, 5, QUERIES, DIM)}, ValueError, "5.* 2"),
+    ("head ratio", {"q": f32(BATCH, 5, QUERIES, DIM)}, ValueError, r"q: extent\[1\] \(query heads\) is 5, but .* 2"),
     ("no kv heads", {"k": f32(BATCH, 0, KEYS, DIM), "v": f32(BATCH, 0, KEYS, DIM)}, ValueError, "0"),
     ("no query heads", {"q": f32(BATCH, 0, QUERIES, DIM)}, ValueError, "0"),
     ("head dimension 0", {"q": f32(BATCH, HEADS, QUERIES, 0), "k": f32(BATCH, 2, KEYS, 0)}, ValueError, "0"),
@@ -118,7 +118,15 @@ BAD_ARRAYS = [
     ("kv_lengths rank", {"kv_lengths": np.ones((2, 1), np.int32)}, ValueError, "kv_lengths: rank is 2, but must be 1"),
     ("offset count", {"causal_offset": np.ones(3, np.int32)}, ValueError, "causal_offset: has 3 entries"),
     ("offset wide", {"causal_offset": 2**31}, ValueError, "causal_offset: is 2147483648.*int32"),
-    ("offset far", {"causal_offset": 2**30}, ValueError, r"causal_offset\[0\]: is 1073741824, but must be from -5"),
+    ("offset far", {"causal_offset": 2**30}, ValueError, "causal_offset: is 1073741824, but must be from -5"),
+    ("offsets far", {"causal_offset": [0, 2**30]}, ValueError, r"causal_offset\[1\]: is 1073741824, but must be from"),
+    ("mask batch", {"mask": np.ones((3, 1, QUERIES, KEYS), bool)}, ValueError, "mask: .*is 3, but must be 1 or 2"),
+    (
+        "page size",
+        {"k": f32(3, 2, 24, DIM), "v": f32(3, 2, 24, DIM), "block_table": [[0], [1]], "kv_lengths": [4, 4]},
+        ValueError,
+        r"k: extent\[2\] \(page size\) is 24, but with a block_table must be 16, 32, 64 or 128",
+    ),
     ("offset float", {"causal_offset": 1.5}, TypeError, "causal_offset: expected .*, got float"),
 ]
 

@@ -120,6 +120,59 @@ def test_prefill_and_decoding_over_a_cache(rng):
         assert_close(out[:, :, rows], expected.out)
 
 
+STORAGE = {
+    "contiguous": {},
+    "int8": {"dtype": "int8"},
+    "pages": {"page_size": 16, "dtype": "bfloat16"},
+    "ring": {"window": 64},
+}
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("turned", ["as they are", "by place", "by positions"])
+@pytest.mark.parametrize("storage", STORAGE)
+def test_packed_keys_are_appended_as_padded_ones(rng, storage, turned, layout):
+    """A step of a server, twice: decoding, a prompt, nothing and a chunk in one call each."""
+    padded, packed = (hattn.KVCache(4, KV_HEADS, 160, DIM, **STORAGE[storage]) for _ in range(2))
+    rope = None if turned == "as they are" else hattn.Rope()
+    for lengths in (Q_LENGTHS, [3, 0, 20, 64]):
+        _, k, v = random_qkv(rng, 4, HEADS, KV_HEADS, 1, max(lengths), DIM)
+        positions = rng.integers(0, 900, (4, max(lengths))) if turned == "by positions" else None
+        padded.append(k, v, lengths, rope, positions)
+        rows = [pack(array, lengths) for array in (k, v)]
+        places = None if positions is None else np.concatenate([row[:n] for row, n in zip(positions, lengths)])
+        if layout == "bshd":
+            rows = [np.ascontiguousarray(array.swapaxes(1, 2)) for array in rows]
+        packed.append(*rows, rope=rope, positions=places, cu_seqlens=ends(lengths), layout=layout)
+        np.testing.assert_array_equal(packed.lengths, padded.lengths)
+        q = rng.standard_normal((1, HEADS, sum(lengths), DIM), np.float32)
+        options = {"cu_seqlens_q": ends(lengths), "causal": True, "window": (63, 0)}
+        assert_same_bits(packed.attend(q, **options), padded.attend(q, **options))
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"cu_seqlens": [0, 1, 3]}, "cu_seqlens: has 3 entries, but one more than the batch of the cache is 4"),
+        ({"cu_seqlens": [1, 1, 3, 5]}, r"cu_seqlens\[0\]: is 1, but must be 0"),
+        ({"cu_seqlens": [0, 3, 1, 5]}, r"cu_seqlens\[2\]: is 1, but the entry before is 3"),
+        ({"cu_seqlens": [0, 1, 3, 4]}, r"cu_seqlens\[3\]: is 4, but k has 5 rows"),
+        ({"cu_seqlens": [0, 1, 3, 5], "lengths": [1, 2, 2]}, "lengths: is given, but cu_seqlens is too"),
+        ({"cu_seqlens": [0, 1, 3, 5], "rope": hattn.Rope(), "positions": np.zeros((3, 5))}, "positions: .*"),
+        ({"cu_seqlens": [0, 0, 0, 5]}, "k: sequence 2 has 12 keys and would have 17, but the cache's capacity is 16"),
+        ({"cu_seqlens": [0, 1, 3, 5], "layout": "bshd"}, r"k: extent\[1\] .*5.*2"),
+    ],
+)
+def test_packed_keys_that_are_refused(rng, wrong, message):
+    cache = hattn.KVCache(3, KV_HEADS, 16, DIM)
+    full = rng.standard_normal((3, KV_HEADS, 12, DIM), np.float32)
+    cache.append(full, full)
+    rows = rng.standard_normal((1, KV_HEADS, 5, DIM), np.float32)
+    with pytest.raises((ValueError, TypeError), match=message):
+        cache.append(rows, rows, **wrong)
+    np.testing.assert_array_equal(cache.lengths, [12] * 3)
+
+
 def test_rows_over_a_ring_are_those_of_each_sequence(rng):
     batch, window = 8, 14
     cache = hattn.KVCache(batch, KV_HEADS, 16, DIM, window=window)

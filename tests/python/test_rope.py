@@ -94,7 +94,7 @@ def test_tables_of_the_angles_are_as_good_as_angles(x):
         ({"offsets": [3, 70]}, np.arange(ROWS) + [[3], [70]]),
         ({"positions": [9, 8, 8, 0, 100]}, np.tile([9, 8, 8, 0, 100], (BATCH, 1))),
         ({"positions": np.arange(10, dtype=np.uint8).reshape(2, 5)}, np.arange(10).reshape(2, 5)),
-        ({"positions": Tensor(np.arange(10).reshape(2, 5)), "offsets": [5, 5]}, np.arange(10).reshape(2, 5)),
+        ({"positions": Tensor(np.arange(10).reshape(2, 5))}, np.arange(10).reshape(2, 5)),
     ],
 )
 def test_positions(x, arguments, positions):
@@ -253,3 +253,31 @@ def test_bad_append_changes_nothing(rng):
         with pytest.raises(ValueError, match=pattern):
             cache.append(k, k, **arguments)
     assert cache.lengths.tolist() == [4, 4] and cache.pages == (2, 2)
+
+
+def test_what_is_wrong_with_places(rng):
+    x = rng.standard_normal((1, 2, 2, 8), np.float32)
+    tables = rng.standard_normal((9, 5), np.float32)
+    for call, message in (
+        (lambda: hattn.apply_rope(x, hattn.Rope(), offsets=[2**29]), "offsets: the position of row 1 of sequence 0 is"),
+        (lambda: hattn.apply_rope(x, hattn.Rope(), offsets=[1], positions=[1, 2]), "offsets: is given, but positions is"),
+        (lambda: hattn.apply_rope(x, hattn.Rope(cos=tables, sin=tables)), "rope: cos has 5 pairs, but heads have 8"),
+        (
+            lambda: hattn.KVCache(1, 2, 8, 8).append(x, x, rope=hattn.Rope(cos=tables, sin=tables)),
+            "rope: cos has 5 pairs, but heads have 8",
+        ),
+        (lambda: hattn.Rope(base=float("inf")), "base: is inf, but must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_a_base_beyond_float32(rng):
+    x = rng.standard_normal((1, 1, 4, 8), np.float32)
+    turned = hattn.apply_rope(x, hattn.Rope(base=1e300))
+    angles = np.arange(4)[:, None] * 1e300 ** (-np.arange(4) / 4.0)
+    first, second = x[0, 0, :, :4].astype(np.float64), x[0, 0, :, 4:].astype(np.float64)
+    expected = np.concatenate(
+        [first * np.cos(angles) - second * np.sin(angles), second * np.cos(angles) + first * np.sin(angles)], axis=1
+    )
+    np.testing.assert_allclose(turned[0, 0], expected, rtol=1e-6, atol=1e-6)

@@ -220,6 +220,24 @@ TEST_P(DeviceCache, TurnsKeys) {
     }
 }
 
+TEST_P(DeviceCache, TakesPackedRows) {
+    constexpr int32_t kRowsOfBoth = 29;
+    hattn_rope rope;
+    hattn_rope_init(&rope);
+    const hattn_dtype dtype = std::get<1>(GetParam()).types.given;
+    for (const auto &[first, turn] : {std::pair(20, false), std::pair(0, false), std::pair(3, true)}) {
+        Rows k(kHeads, kRowsOfBoth, kKeyDim, ++seed_, dtype), v(kHeads, kRowsOfBoth, kValueDim, ++seed_, dtype);
+        k.tensor.extent[0] = v.tensor.extent[0] = 1;
+        const int32_t ends[kBatch + 1] = {0, first, kRowsOfBoth};
+        turned_ = turned_ || turn;
+        for (hattn_kv_cache *cache : {host_.get(), there_.get()}) {
+            ASSERT_EQ(hattn_kv_append_packed(cache, &k.tensor, &v.tensor, ends, turn ? &rope : nullptr), HATTN_OK)
+                << hattn_last_error(nullptr);
+        }
+        expect_same();
+    }
+}
+
 TEST_P(DeviceCache, ForksAndCopiesOnWrite) {
     append(20, {20, 3}, nullptr);
     for (hattn_kv_cache *cache : {host_.get(), there_.get()}) {

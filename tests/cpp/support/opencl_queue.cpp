@@ -72,6 +72,18 @@ std::shared_ptr<void> OpenClQueue::memory(size_t bytes, const void *contents) co
     return memory;
 }
 
+std::shared_ptr<void> OpenClQueue::part(size_t offset, size_t bytes) const {
+    constexpr uint32_t kRegion = 0x1220;
+    const std::shared_ptr<void> whole = memory(offset + bytes);  // which its part keeps
+    const size_t region[] = {offset, bytes};
+    int32_t result = 0;
+    auto part = owned(function<void *(void *, uint64_t, uint32_t, const void *, int32_t *)>("clCreateSubBuffer")(
+                          whole.get(), 1, kRegion, region, &result),
+                      "clReleaseMemObject");
+    check(result, "part");
+    return part;
+}
+
 void OpenClQueue::read(void *memory, void *to, size_t bytes) const {
     check(function<int32_t(void *, void *, uint32_t, size_t, size_t, void *, uint32_t, void *, void *)>(
               "clEnqueueReadBuffer")(queue_.get(), memory, 1, 0, bytes, to, 0, nullptr, nullptr),

@@ -19,6 +19,8 @@ public:
     hattn_queue handle() const;
     void finish() const;
     std::shared_ptr<void> memory(size_t bytes, const void *contents = nullptr) const;
+    // A part of such memory, as memory of its own.
+    std::shared_ptr<void> part(size_t offset, size_t bytes) const;
     void read(void *memory, void *to, size_t bytes) const;
     void write(void *memory, const void *from, size_t bytes) const;
 
