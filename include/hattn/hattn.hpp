@@ -23,6 +23,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace hattn {
@@ -58,8 +59,7 @@ inline std::string version() {
 using Extents = std::array<std::int64_t, 4>; /* [batch, heads, sequence, head dimension] */
 using Strides = std::array<std::int64_t, 4>; /* of the same dimensions, in elements */
 
-/* The hattn_dtype of a C++ element type. 16-bit and packed types have no C++ type of their own: use view() with a
- * dtype. */
+/* The hattn_dtype of a C++ element type. 16-bit and packed types have no C++ type of their own: say their dtype. */
 template<typename T>
 constexpr hattn_dtype dtype_of() {
     using Element = std::remove_cv_t<T>;
@@ -93,20 +93,29 @@ hattn_tensor view(T *data, const Extents &extents, const Strides &strides) {
     return view(data, dtype_of<T>(), extents, strides);
 }
 
-/* Contiguous memory in the order batch, heads, sequence, head dimension. Also for an lse: extents {B, H, S, 1}. */
+/* Contiguous memory in the order batch, heads, sequence, head dimension. Also for an lse: extents {B, H, S, 1}. Rows of
+ * int4 start at bytes. */
+inline hattn_tensor bhsd(const void *data, hattn_dtype dtype, const Extents &extents) {
+    const std::int64_t row = dtype == HATTN_INT4 ? (extents[3] + 1) / 2 * 2 : extents[3];
+    return view(data, dtype, extents, {extents[1] * extents[2] * row, extents[2] * row, row, 1});
+}
+
 template<typename T>
 hattn_tensor bhsd(T *data, const Extents &extents) {
-    const auto [batch, heads, sequence, dim] = extents;
-    static_cast<void>(batch);
-    return view(data, extents, {heads * sequence * dim, sequence * dim, dim, 1});
+    return bhsd(data, dtype_of<T>(), extents);
 }
 
 /* Contiguous memory in the order batch, sequence, heads, head dimension. The extents stay in logical order, B H S D. */
+inline hattn_tensor bshd(const void *data, hattn_dtype dtype, const Extents &extents) {
+    hattn_tensor tensor = bhsd(data, dtype, {extents[0], extents[2], extents[1], extents[3]});
+    std::swap(tensor.extent[1], tensor.extent[2]);
+    std::swap(tensor.stride[1], tensor.stride[2]);
+    return tensor;
+}
+
 template<typename T>
 hattn_tensor bshd(T *data, const Extents &extents) {
-    const auto [batch, heads, sequence, dim] = extents;
-    static_cast<void>(batch);
-    return view(data, extents, {sequence * heads * dim, dim, heads * dim, 1});
+    return bshd(data, dtype_of<T>(), extents);
 }
 
 /* ---- descriptions: the C structures, born with their defaults ---------------------------------------------------- */

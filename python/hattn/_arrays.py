@@ -108,7 +108,9 @@ def same_kind(like: Any, array: Optional[np.ndarray]) -> Any:
 def output_kind(like: Any, array: np.ndarray) -> Any:
     """An output of the dtype of `like` as its kind. The library gives bfloat16 as uint16, which NumPy knows."""
     output = same_kind(like, array)
-    return output.view(like.dtype) if array.dtype == np.uint16 else output
+    if array.dtype != np.uint16:
+        return output
+    return typed_view(array, "bfloat16") if output is array and not isinstance(like, np.ndarray) else output.view(like.dtype)
 
 
 def typed_view(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -65,6 +65,7 @@ class Problem:
     sinks: Any
     k_scale: Any
     v_scale: Any
+    value_channels: int
     def __init__(self) -> None: ...
 
 class RopeOptions:

@@ -137,7 +137,9 @@ def dtype_name(name: str, value: Any) -> str:
                 raise TypeError
             known = str(np.dtype(value).name)
         except TypeError:
-            raise TypeError(f"{name}: expected a name or a NumPy dtype, got {type(value).__name__}") from None
+            known = str(value).rpartition(".")[2]  # of PyTorch, "torch.float16"
+            if known not in _DTYPES:
+                raise TypeError(f"{name}: expected a name or a NumPy dtype, got {type(value).__name__}") from None
     if known not in _DTYPES:
         raise TypeError(f'{name}: is "{known}", but must be one of {", ".join(_DTYPES)}')
     return known
@@ -151,7 +153,7 @@ def dtype(name: str, value: Any) -> _hattn.DType:
 def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Any:
     """Scales of quantised keys or values as [1 or B or pages, heads, sequence, D or blocks] float32 in the layout of the keys.
 
-    value: a number, [Hkv], [Hkv, Dk] or, `of_keys`, four dimensions in the layout of the keys: those of an array on a
+    value: a number, [Hkv], [Hkv, Dk] or four dimensions in the layout of the keys: with `of_keys` those of an array on a
         device, which stays as it is.
     """
     if value is None or (of_keys and on_device(name, value)):
@@ -159,16 +161,23 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
         return np.full((1, 1, 1, 1), number(name, value), np.float32)
     array = _rectangular(name, as_numpy(name, value, "float32"), "[kv heads] or [kv heads, dim]")
+    if isinstance(value, (list, tuple)) and array.dtype.kind in "iuf":
+        array = array.astype(np.float32)
     if array.dtype != np.float32:
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
     shapes = {0: (1, 1, 1, 1), 1: (1, -1, 1, 1), 2: (1, array.shape[0] if array.ndim else 1, 1, -1)}
     if array.ndim in shapes:
         array = array.reshape(shapes[array.ndim]) if array.size else array.reshape((1, 0, 1, 1))
         return array.swapaxes(1, 2) if layout == "bshd" else array
-    if array.ndim != 4 or not of_keys:
-        ranks = "0, 1, 2 or 4" if of_keys else "0, 1 or 2"
-        raise ValueError(f"{name}: rank is {array.ndim}, but must be {ranks}: a number, [kv heads], [kv heads, dim]...")
+    if array.ndim != 4:
+        raise ValueError(f"{name}: rank is {array.ndim}, but must be 0, 1, 2 or 4: a number, [kv heads], [kv heads, dim]...")
     return array
+
+
+def _channels(scale: Any) -> int:
+    """Of how many channels a scale [kv heads, dim] has one each; 0: it is none of these."""
+    shape = np.shape(scale) if isinstance(scale, (list, tuple)) else getattr(scale, "shape", ())
+    return int(shape[1]) if len(shape) == 2 else 0
 
 
 def _set_masks(problem: _hattn.Problem, causal: Any, causal_offset: Any, window: Any) -> None:
@@ -245,6 +254,7 @@ def attention_options(
         problem.block_table = int32_array("block_table", block_table, (2,), "[batch, pages]")
     problem.k_scale = scale_array("k_scale", k_scale, layout)
     problem.v_scale = scale_array("v_scale", v_scale, layout)
+    problem.value_channels = _channels(v_scale)
     problem.sinks = sinks
     problem.bias = bias
     problem.mask = mask

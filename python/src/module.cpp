@@ -79,7 +79,8 @@ void bind_problem(nb::module_ &module) {
         .def_rw("alibi_slopes", &Problem::alibi_slopes, optional)
         .def_rw("sinks", &Problem::sinks, optional)
         .def_rw("k_scale", &Problem::k_scale, optional)
-        .def_rw("v_scale", &Problem::v_scale, optional);
+        .def_rw("v_scale", &Problem::v_scale, optional)
+        .def_rw("value_channels", &Problem::value_channels);
 }
 
 void bind_rope(nb::module_ &module) {

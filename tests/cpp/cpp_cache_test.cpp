@@ -157,4 +157,18 @@ TEST(CppContext, SaysWhatIsWrongWithItsTunings) {
     std::remove(path.c_str());
 }
 
+TEST(CppViews, OfTypesThatHaveNoneInCpp) {
+    const std::vector<std::uint16_t> rows(2 * 3 * 5 * 8);
+    const hattn_tensor halves = hattn::bhsd(rows.data(), HATTN_BFLOAT16, {2, 3, 5, 8});
+    EXPECT_EQ(halves.dtype, HATTN_BFLOAT16);
+    EXPECT_EQ(std::vector<std::int64_t>(halves.stride, halves.stride + 4), (std::vector<std::int64_t>{120, 40, 8, 1}));
+    const hattn_tensor by_token = hattn::bshd(rows.data(), HATTN_FLOAT16, {2, 3, 5, 8});
+    EXPECT_EQ(std::vector<std::int64_t>(by_token.extent, by_token.extent + 4), (std::vector<std::int64_t>{2, 3, 5, 8}));
+    EXPECT_EQ(std::vector<std::int64_t>(by_token.stride, by_token.stride + 4),
+              (std::vector<std::int64_t>{120, 8, 24, 1}));
+    const hattn_tensor nibbles = hattn::bhsd(rows.data(), HATTN_INT4, {1, 2, 3, 7});  // rows of four bytes
+    EXPECT_EQ(nibbles.extent[3], 7);
+    EXPECT_EQ(std::vector<std::int64_t>(nibbles.stride, nibbles.stride + 4), (std::vector<std::int64_t>{48, 24, 8, 1}));
+}
+
 }  // namespace

@@ -152,3 +152,24 @@ def test_one_key_of_one_sequence(rng, dtype, dim, capacity):
         for cache in (alone, paged):
             assert_same_bits(cache.attend(q[:1], **options), expected[:1])
     assert not expected.any()  # a key that no row sees has no effect
+
+
+def test_scales_of_one_cache_for_another(rng):
+    """As a list, and as the first cache has them."""
+    k, v = rows(rng, 5), rows(rng, 5)
+    first = make("int8", k_scale=[0.02, 0.03], v_scale=0.5)
+    again = make("int8", k_scale=first.scales[0], v_scale=first.scales[1])
+    for cache in (first, again):
+        cache.append(k, v)
+    for one, other in zip(first.view(), again.view()):
+        np.testing.assert_array_equal(one[:, :, :5], other[:, :, :5])
+
+
+def test_dtypes_of_pytorch():
+    class Named:
+        def __str__(self):
+            return "torch.bfloat16"
+
+    assert make(Named()).view()[0].dtype == make("bfloat16").view()[0].dtype
+    with pytest.raises(TypeError, match="dtype: expected a name or a NumPy dtype, got object"):
+        make(object())

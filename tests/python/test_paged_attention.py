@@ -224,7 +224,7 @@ BAD_TABLES = [
     ("short", {"kv_lengths": [33, 0]}, ValueError, r"kv_lengths\[0\]: is 33, .*kv_length, 32"),
     ("long negative", {"kv_lengths": [1, -1]}, ValueError, r"kv_lengths\[1\]: is -1"),
     ("no lengths", {"kv_lengths": None}, ValueError, "kv_lengths: is null, but must be given with a block_table"),
-    ("page size", {n: np.zeros((7, KV_HEADS, 24, KEY_DIM), np.float32) for n in "kv"}, ValueError, "page_size: is 24"),
+    ("page size", {n: np.zeros((7, KV_HEADS, 24, KEY_DIM), np.float32) for n in "kv"}, ValueError, r"k: extent\[2\] \(page size\) is 24"),
     ("heads", {"k": np.zeros((7, 3, 16, KEY_DIM), np.float32)}, ValueError, "3"),
     ("pages of v", {"v": np.zeros((6, KV_HEADS, 16, 6), np.float32)}, ValueError, r"v: extent\[0\] \(pages\) is 6.* 7"),
     ("rows of v", {"v": np.zeros((7, KV_HEADS, 32, 6), np.float32)}, ValueError, r"v: .*\(page size\) is 32.* 16"),

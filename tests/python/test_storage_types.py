@@ -211,10 +211,11 @@ def test_rounding_of_outputs(rng, target, dtype):
     edge = np.array([65519, 65520, -65520, 1e30, 3.3895314e38, 3.3961775e38, -3.4e38], np.float32)
     values = np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), random.astype(np.float32), edge])
     values = values[(np.abs(values) >= np.finfo(np.float32).tiny) | (values == 0)]
-    out = np.empty((1, 1, 1, values.size), kind)
-    single_key(values, out=out)
-    with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(out.reshape(-1).astype(np.float32), values.astype(kind).astype(np.float32))
+    for part in np.array_split(values, 4):  # heads have up to 2^16 elements
+        out = np.empty((1, 1, 1, part.size), kind)
+        single_key(part, out=out)
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(out.reshape(-1).astype(np.float32), part.astype(kind).astype(np.float32))
 
 
 def test_every_int8_and_int4(target):
@@ -260,6 +261,33 @@ def test_what_tells_an_odd_value_dimension_of_int4(rng, layout):
     for dim in (32, 35):
         with pytest.raises(ValueError, match=rf"out: extent\[3\] .*{dim}, but .* 34"):
             attend(0.5, out=np.empty((*wide.shape[:-1], dim), np.float32))
+
+
+def test_values_of_one_element_of_int4():
+    """A scale for each channel says that there is one."""
+    q, k, v = np.ones((1, 2, 1, 8), np.float32), np.ones((1, 2, 4, 8), np.float32), np.full((1, 2, 4, 1), 0x21, np.uint8)
+    np.testing.assert_array_equal(hattn.attention(q, k, v, v_scale=np.float32([[3], [2]])), [[[[3]], [[2]]]])
+    assert hattn.attention(q, k, v, v_scale=np.float32([3, 2])).shape == (1, 2, 1, 2)
+
+
+class Exported:
+    """Nothing but DLPack."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __dlpack__(self, **arguments):
+        return self._tensor.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self._tensor.__dlpack_device__()
+
+
+def test_bfloat16_of_something_without_a_dtype(rng):
+    torch = pytest.importorskip("torch")
+    q, k, v = (side.array.astype(np.float32) for side in inputs(rng, ("bfloat16",) * 3))
+    out = hattn.attention(*(Exported(torch.from_numpy(array).to(torch.bfloat16)) for array in (q, k, v)))
+    assert_same_bits(out, hattn.attention(*(array.astype(BFLOAT16) for array in (q, k, v))))
 
 
 def test_views_of_a_cache_of_odd_heads_of_int4(rng):
