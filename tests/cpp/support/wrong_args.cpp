@@ -187,6 +187,7 @@ std::vector<WrongArgs> wrong_strides() {
             if (name != "lse") {
                 list.push_back(stride(tensor, 2, 7, kInvalid));   // less than a row
                 list.push_back(stride(tensor, 1, 13, kInvalid));  // a head within another's rows
+                list.push_back(stride(tensor, 0, -1, kInvalid));  // as far as from element to element
             }
         }
     }
