@@ -11,10 +11,8 @@ set(HATTN_SANITIZE "" CACHE STRING "Sanitizers for the C++ code: empty, \"addres
 set(HATTN_KERNEL_DIR "" CACHE PATH
     "The kernels/ directory of another build tree: its objects are used as they are and Halide is not needed")
 set(HATTN_KERNELGEN "" CACHE FILEPATH
-    "The hattn-kernelgen of another build tree, for the tests of kernel packs in a tree that borrows its kernels")
-
-set(HATTN_KERNELGEN "" CACHE FILEPATH
-    "A hattn-kernelgen that runs on this machine, from another build tree; needed for cross-compiling")
+    "A hattn-kernelgen that runs on this machine, from another build tree: needed for cross-compiling, and for the tests \
+of kernel packs where kernels are borrowed")
 set(HATTN_PYTHON_MODULE "" CACHE FILEPATH
     "The extension module of another build tree, for a wheel of it in which nothing is compiled")
 set(HATTN_GTEST_SOURCE_DIR "" CACHE PATH
@@ -47,3 +45,15 @@ foreach (HATTN_DEVICE IN LISTS HATTN_DEVICES)
         message(FATAL_ERROR "HATTN_DEVICES: has both \"${HATTN_DEVICE}\" and \"${HATTN_DEVICE}:few\"")
     endif ()
 endforeach ()
+
+if (NOT HATTN_CUBINS STREQUAL "auto")
+    foreach (HATTN_CUBIN IN LISTS HATTN_CUBINS)
+        if (NOT HATTN_CUBIN MATCHES "^[0-9]+$" OR HATTN_CUBIN LESS 80)
+            message(FATAL_ERROR "HATTN_CUBINS: \"${HATTN_CUBIN}\" is no number of 80 or more, as in \"80;90\" for compute "
+                                "capabilities 8.0 and 9.0 (kernels of 9.0 alone, sm_90a, go with 90)")
+        endif ()
+    endforeach ()
+    if (HATTN_CUBINS AND NOT HATTN_DEVICES MATCHES "cuda")
+        message(FATAL_ERROR "HATTN_CUBINS: is \"${HATTN_CUBINS}\", but HATTN_DEVICES is \"${HATTN_DEVICES}\", which has no cuda")
+    endif ()
+endif ()
