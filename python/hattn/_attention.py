@@ -139,7 +139,7 @@ def attention(
         device=device,
         return_scores=return_scores,
     )
-    if _devices.choose_home(problem, q):
+    if _devices.choose_home(problem, q, device):
         outputs = _devices.attention(q, k, v, out, problem, flag("return_lse", return_lse), stream)
         return outputs[0] if outputs[1] is None else outputs[:2]
     check_host(q=q, k=k, v=v, out=out, bias=bias, mask=mask, k_scale=k_scale, v_scale=v_scale)
@@ -174,7 +174,7 @@ def explain(
     options.pop("stream", None)
     check_names("explain", options)
     problem = attention_options(**options)
-    if _devices.choose_home(problem, q):
+    if _devices.choose_home(problem, q, options.get("device")):
         _devices.check_together(q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)
     else:
         check_host(q=q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)

@@ -29,16 +29,21 @@ def home(q: Any) -> Optional[Tuple[str, int]]:
     return _DEVICES[where[0]], where[1]
 
 
-def choose_home(problem: _hattn.Problem, q: Any) -> bool:
-    """Whether arrays live on a device, which then computes. Raises ValueError if another one was asked for."""
+def device_text(device: _hattn.Device, device_id: int) -> str:
+    """A device as messages name it."""
+    return device.name if device == _hattn.Device.cpu else f"{device.name}:{device_id}"
+
+
+def choose_home(problem: _hattn.Problem, q: Any, asked: Any) -> bool:
+    """Whether arrays live on a device, which then computes. Raises ValueError if another one was asked for, which None did not."""
     where = home(q)
     if where is None:
         return False
-    device = getattr(_hattn.Device, where[0])
-    asked = (problem.device, problem.device_id)
-    if asked not in ((_hattn.Device.cpu, 0), (device, where[1])):
-        raise ValueError(f"device: is {asked[0].name}:{asked[1]}, but q lives on {where[0]}:{where[1]}")
-    problem.device, problem.device_id = device, where[1]
+    own = (getattr(_hattn.Device, where[0]), where[1])
+    given = (problem.device, problem.device_id)
+    if asked is not None and given != own:
+        raise ValueError(f"device: is {device_text(*given)}, but q lives on {device_text(*own)}")
+    problem.device, problem.device_id = own
     return True
 
 
@@ -57,12 +62,18 @@ def check_together(q: Any, **arrays: Any) -> None:
 
 def stream_handle(stream: Any) -> Optional[int]:
     """A CUstream or cl_command_queue as a number."""
-    if stream is None or isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
-    for name in _HANDLES:
-        if isinstance(getattr(stream, name, None), int):
-            return int(getattr(stream, name))
-    raise TypeError(f"stream: expected an int, or an object with {', '.join(_HANDLES)}, got {type(stream).__name__}")
+    if stream is None:
+        return None
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        handle = stream
+    else:
+        handles = (getattr(stream, name, None) for name in _HANDLES)
+        handle = next((int(handle) for handle in handles if isinstance(handle, int)), None)
+    if handle is None:
+        raise TypeError(f"stream: expected an int, or an object with {', '.join(_HANDLES)}, got {type(stream).__name__}")
+    if not 0 <= handle < 1 << 64:
+        raise ValueError(f"stream: is {handle}, but a handle is from 0 to 2**64 - 1")
+    return handle
 
 
 class _InStream:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, Optional, Tuple
 
 import numpy as np
 
-from hattn import _hattn, _options
+from hattn import _devices, _hattn, _options
 from hattn._arrays import check_host, typed_view
 from hattn._attention import results
 from hattn._rope import Rope, native, row_positions
@@ -68,6 +68,7 @@ class KVCache:
                 raise ValueError(f"{name}: is 0, but must be positive")  # the library would take it for "not given"
         value_dtype = dtype if value_dtype is None else value_dtype
         self._dtypes = _options.dtype_name("dtype", dtype), _options.dtype_name("value_dtype", value_dtype)
+        self._device = (_hattn.Device.cpu, 0) if device is None else _options.device_number(device)
         self._cache = _hattn.KvCache(
             _options.integer("batch", batch, 64),
             _options.integer("kv_heads", kv_heads, 64),
@@ -81,7 +82,7 @@ class KVCache:
             _options.dtype("value_dtype", value_dtype),
             _options.scale_array("k_scale", k_scale, of_keys=False),
             _options.scale_array("v_scale", v_scale, of_keys=False),
-            *(_options.device_number(device) if device is not None else (_hattn.Device.cpu, 0)),
+            *self._device,
         )
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -193,6 +194,11 @@ class KVCache:
                 raise TypeError(f"{name}: is settled by the cache and cannot be given")
         _options.check_names("attend", options)
         problem = _options.attention_options(**options)
+        asked = (problem.device, problem.device_id)
+        if self._device[0] != _hattn.Device.cpu and options.get("device") is not None and asked != self._device:
+            raise ValueError(
+                f"device: is {_devices.device_text(*asked)}, but the cache is on {_devices.device_text(*self._device)}"
+            )
         check_host(q=q, out=out, bias=problem.bias, mask=problem.mask)
         return results(q, out, self._cache.attend(q, out, problem, _options.flag("return_lse", return_lse)))
 

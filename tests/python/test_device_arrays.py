@@ -134,6 +134,21 @@ def test_what_is_elsewhere_is_refused(rng, queue):
         hattn.attention(q, k, v, stream=1)
 
 
+def test_another_device_than_that_of_q(rng):
+    q, k, v = (DeviceArray(array) for array in random_qkv(rng))
+    for call in (hattn.attention, hattn.explain):
+        for device, named in (("cpu", "cpu"), ("cuda:1", "cuda:1"), ("opencl", "opencl:0")):
+            with pytest.raises(ValueError, match=f"device: is {named}, but q lives on cuda:0"):
+                call(q, k, v, device=device)
+
+
+@pytest.mark.parametrize("stream", [-1, 1 << 64])
+def test_streams_that_are_no_handles(rng, stream):
+    q, k, v = (DeviceArray(array) for array in random_qkv(rng))
+    with pytest.raises(ValueError, match=rf"stream: is {stream}, but a handle is from 0 to 2\*\*64 - 1"):
+        hattn.attention(q, k, v, stream=stream)
+
+
 def test_device_names(rng):
     with pytest.raises(ValueError, match='device: is "cuda:x", but behind the colon must be a number'):
         hattn.attention(*random_qkv(rng), device="cuda:x")

@@ -137,6 +137,9 @@ def test_caches(rng, device, storage):
             cache.append(k, v, rope=hattn.Rope())
             outs.append(cache.attend(q, causal=True, window=window))
         np.testing.assert_allclose(outs[1], outs[0], rtol=1e-5, atol=1e-5)
+    for other in ("cpu", "cuda:7"):
+        with pytest.raises(ValueError, match=f"device: is {other}, but the cache is on {device}:0"):
+            caches[1].attend(q, device=other, window=window)
     for name, read in (("view", lambda: caches[1].view()), ("scales", lambda: caches[1].scales)):
         with pytest.raises(NotImplementedError, match=f"{name}: the cache is on a device"):
             read()
