@@ -141,8 +141,13 @@ void KernelPacks::load_folder(const std::string &path) {
 void KernelPacks::load_list(const char *paths) {
     std::istringstream list(paths ? paths : "");
     for (std::string path; std::getline(list, path, ':');) {
-        if (!path.empty()) {
+        if (path.empty()) {
+            continue;
+        }
+        try {
             load(path);
+        } catch (const StatusError &error) {
+            fail(error.status(), "HATTN_PACKS: ", error.what());
         }
     }
 }

@@ -277,7 +277,8 @@ TEST(PackErrors, Arguments) {
 
 TEST(PackErrors, TheEnvironmentNamesAFileThatIsNotThere) {
     const cases::ScopedVariable packs("HATTN_PACKS", "/nowhere/pack.so");
-    EXPECT_EQ(test::mismatch(test::new_context().outcome, {HATTN_INVALID_ARGUMENT, {"/nowhere/pack.so"}}), "");
+    EXPECT_EQ(
+        test::mismatch(test::new_context().outcome, {HATTN_INVALID_ARGUMENT, {"HATTN_PACKS", "/nowhere/pack.so"}}), "");
 }
 
 }  // namespace
