@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--softcap", type=float, default=0.0)
     run.add_argument("--algorithm", default="auto", choices=ALGORITHMS)
     run.add_argument("--threads", type=int, help="default: one per core")
+    run.add_argument("--device", help='"opencl", "cuda", "cuda:1", ...; default: the CPU')
     run.add_argument("--lse", dest="return_lse", action="store_true", help="also write lse")
     run.add_argument("--scores", dest="return_scores", choices=SCORES)
     run.add_argument("--explain", action="store_true", help="print the plan as JSON; write nothing")
@@ -130,6 +131,8 @@ def _compute(arguments: argparse.Namespace) -> Any:
             raise ValueError("--causal-offset: is given, but the file holds causal_offset as well")
         options.update(arrays)
         return hattn.explain(**options) if arguments.explain else hattn.attention(**options)
+    except OSError as error:
+        raise ValueError(f"{arguments.file}: cannot be read: {error.strerror or error}") from None
     except (TypeError, ValueError, NotImplementedError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         kind = type(error) if isinstance(error, (TypeError, NotImplementedError)) else ValueError
         raise kind(f"{arguments.file}: {error}") from None
@@ -142,7 +145,10 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     names = ["out"] + ["lse"] * arguments.return_lse + ["scores"] * bool(arguments.return_scores)
     results = result if isinstance(result, tuple) else (result,)
-    np.savez(arguments.output, **dict(zip(names, results)))
+    try:
+        np.savez(arguments.output, **dict(zip(names, results)))
+    except OSError as error:
+        raise ValueError(f"--output: {arguments.output} cannot be written: {error.strerror or error}") from None
     for name, array in zip(names, results):
         print(f"{arguments.output}: {name} {list(array.shape)} {array.dtype}")
 

@@ -102,6 +102,24 @@ def test_run_over_bfloat16(rng, tmp_path, capsys):
         assert results["out"].tobytes() == hattn.attention(**arrays).tobytes()
 
 
+def test_run_on_a_device(problem, tmp_path, capsys):
+    path, arrays = problem
+    output = tmp_path / "result.npz"
+    for device, pattern in (("gpu", 'device: is "gpu", but must be one of'), ("cuda:x", "behind the colon")):
+        assert cli.main(["run", str(path), "--output", str(output), "--device", device]) == 1
+        assert pattern in capsys.readouterr().err
+    usable = [row["name"] for row in hattn.info()["devices"] if row["usable"]]
+    for device in ("cpu", *usable):
+        assert cli.main(["run", str(path), "--output", str(output), "--device", device]) == 0
+        with np.load(output) as results:
+            assert_same_bits(results["out"], hattn.attention(**arrays, device=device))
+
+
+def test_output_that_cannot_be_written(problem, tmp_path, capsys):
+    assert cli.main(["run", str(problem[0]), "--output", str(tmp_path / "nowhere" / "out.npz")]) == 1
+    assert "hattn: --output: " in capsys.readouterr().err
+
+
 def test_missing_and_foreign_files(tmp_path, capsys):
     array, damaged = tmp_path / "array.npz", tmp_path / "damaged.npz"
     with array.open("wb") as file:
@@ -112,7 +130,7 @@ def test_missing_and_foreign_files(tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.startswith(f"hattn: {path}: ") and pattern in error
     assert cli.main(["run", str(tmp_path / "none.npz")]) == 1
-    assert "none.npz" in capsys.readouterr().err
+    assert f"hattn: {tmp_path / 'none.npz'}: cannot be read: No such file" in capsys.readouterr().err
     assert cli.main(["run", str(tmp_path / "model.gguf")]) == 1
     assert "only .npz files are supported" in capsys.readouterr().err
 
