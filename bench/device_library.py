@@ -9,6 +9,8 @@ from cases import BenchError
 
 _NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}  # of bfloat16 the bits
 
+_DEVICES = ("opencl", "cuda")
+
 
 class DeviceLibrary:
     """The shared library of a build tree. Raises BenchError if it is not there."""
@@ -38,6 +40,8 @@ class DeviceLibrary:
         """What a usable device is, as a dict. device: as "cuda" or "cuda:1". Raises BenchError if there is none."""
         info = json.loads(self.text("info"))
         name, _, number = device.partition(":")
+        if name not in _DEVICES:
+            raise BenchError(f"--device: is {device}, but must be one of {', '.join(_DEVICES)}")
         rows = [row for row in info["devices"] if row["name"] == name]
         if not rows:
             raise BenchError(f"--device: is {device}, but the library has no kernels for it; configure the build with "

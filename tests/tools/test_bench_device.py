@@ -101,7 +101,7 @@ def test_a_wrong_result_has_no_time(device):
 
 @needs_library
 @pytest.mark.parametrize("arguments, message", [
-    (("--device", "abacus"), "--device: is abacus, but the library has no kernels for it"),
+    (("--device", "abacus"), "--device: is abacus, but must be one of opencl, cuda"),
     (("--device", "opencl", "--filter", "nonsense"), '"nonsense" matches none of prefill_float32'),
     (("--device", "opencl", "--filter", "("), "is no regular expression"),
     (("--device", "cuda", "--against", "abacus"), '"abacus" is none of: torch'),
