@@ -1,4 +1,4 @@
-// hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage() for what it does.
+// hattn-kernelgen: compiles the kernels ahead of time. The build calls it; see usage.cpp for what it does.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -18,6 +18,7 @@
 #include "pack_writer.h"
 #include "runtime/cpu_features.h"
 #include "strict_reporter.h"
+#include "usage.h"
 
 namespace hattn::generators {
 
@@ -158,10 +159,15 @@ void write_source(const std::string &path, Write write) {
     }
 }
 
+// Those of devices are launched by code for one architecture.
 void list_kernels(const Architecture &architecture) {
     const auto print = [](const auto &spec, const auto &target) { std::cout << spec.name(target.name) << "\n"; };
     for_each_kernel(architecture, print);
-    for_each_device_kernel(print);
+    for_each_device_kernel([&](const DeviceKernelSpec &spec, const DeviceTarget &target) {
+        if (Target(target.halide_target).arch == Target(architecture.halide_system).arch) {
+            print(spec, target);
+        }
+    });
 }
 
 const DeviceTarget *device_named(const std::string &name) {
@@ -217,59 +223,33 @@ void pack_candidates(const Architecture &architecture, const std::string &path, 
     write_pack({kernels, {}}, path, refuse_pack);
 }
 
-int usage() {
-    std::cerr << R"(usage: hattn-kernelgen [--architecture NAME] COMMAND
-The architecture is x86-64 or aarch64, by default that of this machine. Commands:
-  object TARGET FAMILY FILE.o   compile the kernels of a family for a target
-  device-objects DEVICE KIND FOLDER
-                                compile the kernels of a kind for a device, an object each
-  table FILE.cpp                write the table of all kernels
-  device-table FILE.cpp FOLDER DEVICE...
-                                write the table of the devices' kernels, whose objects are in FOLDER/DEVICE_KIND
-  runtime FILE.o DEVICE...      write Halide's runtime: thread pool, devices
-  emit KERNEL DIRECTORY         write code and lowered statement of one kernel
-  list                          print every kernel's name
-  candidates TARGET FAMILY      print the names of the kernels a tuner may choose from; TARGET may be a device
-  pack FILE.so KERNEL...        compile kernels, by name, for loading at run time; @FILE: those named in a file. Needs
-                                as and ld of binutils, or $HATTN_AS and $HATTN_LD
-  try-pack FILE.so KERNEL...    likewise, without those that do not compile, of which it prints a line each
-  pack-candidates FILE.so TARGET FAMILY
-                                the pack that verifies a tuner's kernels on this CPU, if need be with the instructions
-                                of another target; of a device, samples
-)";
-    return 2;
-}
-
-int run_command(const Architecture &architecture, const std::vector<std::string> &words) {
-    const std::string command = words.empty() ? "" : words[0];
-    if (command == "object" && words.size() == 4) {
+void run_command(const Architecture &architecture, const std::vector<std::string> &words) {
+    const std::string &command = words[0];
+    if (command == "object") {
         write_object(architecture, words[1], words[2], words[3]);
-    } else if (command == "device-objects" && words.size() == 4) {
+    } else if (command == "device-objects") {
         write_device_objects(words[1], family_of(words[2]).kind, words[3]);
-    } else if (command == "table" && words.size() == 2) {
+    } else if (command == "table") {
         write_source(words[1], [&](std::ostream &out) { write_kernel_table(architecture, out); });
-    } else if (command == "device-table" && words.size() >= 3) {
+    } else if (command == "device-table") {
         write_source(words[1], [&](std::ostream &out) {
             write_device_table(out, words[2], {words.begin() + 3, words.end()});
         });
-    } else if (command == "runtime" && words.size() >= 2) {
+    } else if (command == "runtime") {
         write_runtime(architecture, words[1], {words.begin() + 2, words.end()});
-    } else if (command == "emit" && words.size() == 3) {
+    } else if (command == "emit") {
         emit_kernel(architecture, words[1], words[2]);
-    } else if (command == "pack" && words.size() >= 3) {
+    } else if (command == "pack") {
         write_pack(kernels_named(architecture, {words.begin() + 2, words.end()}, true), words[1], refuse_pack);
-    } else if (command == "try-pack" && words.size() >= 3) {
+    } else if (command == "try-pack") {
         write_pack(kernels_named(architecture, {words.begin() + 2, words.end()}, false), words[1], print_left_out);
-    } else if (command == "candidates" && words.size() == 3) {
+    } else if (command == "candidates") {
         list_candidates(architecture, words[1], words[2]);
-    } else if (command == "pack-candidates" && words.size() == 4) {
+    } else if (command == "pack-candidates") {
         pack_candidates(architecture, words[1], words[2], words[3]);
-    } else if (command == "list" && words.size() == 1) {
-        list_kernels(architecture);
     } else {
-        return usage();
+        list_kernels(architecture);
     }
-    return 0;
 }
 
 int run(std::vector<std::string> words) {
@@ -277,11 +257,18 @@ int run(std::vector<std::string> words) {
     const bool named = words.size() > 1 && words[0] == "--architecture";
     const Architecture &architecture = named ? schedules::find_architecture(words[1]) : schedules::host_architecture();
     words.erase(words.begin(), words.begin() + (named ? 2 : 0));
-    const int status = run_command(architecture, words);
+    if (words.empty()) {
+        return print_usage();
+    }
+    if (const std::string wrong = wrong_with(words); !wrong.empty()) {
+        std::cerr << "hattn-kernelgen: " << wrong << "; without arguments it prints how it is used\n";
+        return 2;
+    }
+    run_command(architecture, words);
     if (const std::string warning = take_warning(); !warning.empty()) {
         throw std::runtime_error(warning);
     }
-    return status;
+    return 0;
 }
 
 }  // namespace

@@ -57,6 +57,28 @@ def test_kernels_that_cannot_be(name, why, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "words, why",
+    [
+        (["list", "opencl"], "list: takes 0 arguments, but got 1: 'opencl'"),
+        (["emit", "merge_generic"], "emit: takes 2 arguments, but got 1: 'merge_generic'"),
+        (["pack"], "pack: takes at least 2 arguments, but got 0;"),
+        (["lits"], "unknown command 'lits'"),
+    ],
+)
+def test_command_lines_that_are_wrong(words, why):
+    result = run(*words)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert why in result.stderr
+    assert "usage:" in run().stderr
+
+
+def test_devices_are_those_of_an_architecture():
+    listed = {name: run("--architecture", name, "list").stdout.split() for name in ("x86-64", "aarch64")}
+    of_devices = {name: [kernel for kernel in kernels if "_cuda_" in kernel or "_opencl_" in kernel] for name, kernels in listed.items()}
+    assert of_devices["x86-64"] and listed["aarch64"] and not of_devices["aarch64"]
+
+
 def test_no_kernel_and_one_kernel_twice(tmp_path):
     (tmp_path / "empty").write_text("\n")
     assert "no kernels" in run("pack", tmp_path / "pack.so", f"@{tmp_path}/empty").stderr
