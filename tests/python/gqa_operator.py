@@ -12,7 +12,7 @@ What the operator does, as its schema says and the CPU implementation was seen t
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import onnxruntime
@@ -93,6 +93,15 @@ def random_config(index: int) -> Config:
         packed=bool(rng.random() < 0.4),
         tables=bool(rng.random() < 0.5),
     )
+
+
+def configs_up_to(steps: int) -> List[Config]:
+    """Those of the first numbers, until so many continue a past: decoding and chunks, with first prompts among them."""
+    configs: List[Config] = []
+    while steps:
+        configs.append(random_config(len(configs)))
+        steps -= configs[-1].past[0] > 0
+    return configs
 
 
 def random_inputs(config: Config, index: int) -> Dict[str, np.ndarray]:
