@@ -1,9 +1,14 @@
 """What documents say of the build is what the build has."""
 
+import os
 import pathlib
 import re
+import subprocess
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNELGEN = pathlib.Path(os.environ.get("HATTN_KERNELGEN", ROOT / "build/release/generators/hattn-kernelgen"))
 
 
 def test_the_readme_has_every_cmake_option():
@@ -14,3 +19,10 @@ def test_the_readme_has_every_cmake_option():
     rows = re.findall(r"^\| (.*?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`((?:HATTN_|BUILD_)\w+)`", row)}
     assert options <= listed and len(options) > 12
+
+
+@pytest.mark.skipif(not KERNELGEN.exists(), reason="hattn-kernelgen is not built")
+def test_kernels_of_examples_are_there():
+    listed = subprocess.run([KERNELGEN, "list"], check=True, capture_output=True, text=True).stdout.split()
+    named = re.findall(r"\*(\w+_r\d\w+)'", (ROOT / "docs/testing.md").read_text())
+    assert len(named) == 2 and set(named) <= set(listed)
