@@ -287,7 +287,7 @@ HATTN_API hattn_status hattn_attention(hattn_context *context, const hattn_atten
 /* Merges `count` >= 1 states over disjoint key sets: out = sum_n exp(lse_n - lse) out_n, lse = ln sum_n exp(lse_n).
  * outs[n], out: [B, H, S, D] float32, float16 or bfloat16, each its own; lses[n], lse: [B, H, S, 1] float32. Sums are
  * float32. A state of lse = -inf weighs nothing, whatever its out holds; if all are, out = 0 and lse = -inf. out and
- * lse may not overlap the inputs. (Ye et al., FlashInfer, 2025.) */
+ * lse may not overlap the inputs. All are on the host. (Ye et al., FlashInfer, 2025.) */
 HATTN_API hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs,
                                           const hattn_tensor *lses, const hattn_tensor *out, const hattn_tensor *lse);
 
@@ -319,7 +319,7 @@ HATTN_API void hattn_rope_init(hattn_rope *rope);
  * rounded; any strides with 1 in the last dimension; they may be the same tensor and may not overlap otherwise.
  * offsets: [B], position of row 0 of each sequence, or null: 0; ignored if rope has positions. lengths: [B], how many
  * rows of each sequence are turned (0..S, leading ones), or null: all; the others of out are not written. Queries of a
- * cache's last rows have the offset length - S. */
+ * cache's last rows have the offset length - S. x and out are on the host. */
 HATTN_API hattn_status hattn_rope_apply(hattn_context *context, const hattn_rope *rope, const hattn_tensor *x,
                                         const hattn_tensor *out, const int32_t *offsets, const int32_t *lengths);
 
