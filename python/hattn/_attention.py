@@ -91,8 +91,8 @@ def attention(
         return_lse: also return the log-sum-exp of each row, natural logarithm, with the sink.
         device: "cpu", or "opencl", "cuda" or "cuda:1" where the library was built for them and the machine has one (see
             info()). Arrays in host memory are copied there and back; default: "cpu". For arrays on a device (CUDA, OpenCL), which
-            q, k, v, out, bias, mask and scales then all are, it is theirs, and results are there too; lengths, tables, slopes and
-            sinks stay on the host. Devices take heads of up to 256 elements; of arrays on a device there are no scores.
+            q, k, v, out, bias, mask and scales then all are, or k, v and their scales alone, it is theirs, and results are where q
+            is; lengths, tables, slopes and sinks stay on the host. Devices take heads of up to 256 elements; of arrays on a device there are no scores.
         stream: of arrays on a device, a CUDA stream (an int, or one of PyTorch or CuPy) or an OpenCL command queue: work is put
             there, and of CUDA not waited for. Memory for it, and for results, comes from the library of q, and belongs to that
             stream. Arrays of PyTorch may go meanwhile; others have to stay until the stream is done. A library that is neither
@@ -139,14 +139,19 @@ def attention(
         device=device,
         return_scores=return_scores,
     )
-    if _devices.choose_home(problem, q, device):
-        outputs = _devices.attention(q, k, v, out, problem, flag("return_lse", return_lse), stream)
-        return outputs[0] if outputs[1] is None else outputs[:2]
-    check_host(q=q, k=k, v=v, out=out, bias=bias, mask=mask, k_scale=k_scale, v_scale=v_scale)
-    if stream is not None:
-        raise ValueError("stream: is given, but q lives on the host")
-    outputs = _hattn.attention(q, k, v, out, problem, flag("return_lse", return_lse))
-    return results(q, out, outputs)
+    wants_lse = flag("return_lse", return_lse)
+    on_device = _devices.choose_home(problem, q, k, device)
+    if on_device == "q":
+        made, lse = _devices.attention(q, k, v, out, problem, wants_lse, stream)
+        return made if lse is None else (made, lse)
+    check_host(q=q, out=out, bias=bias, mask=mask)
+    if on_device == "k":
+        k, v = _devices.keys_on_device(k, v, problem, stream)
+    else:
+        check_host(k=k, v=v, k_scale=k_scale, v_scale=v_scale)
+        if stream is not None:
+            raise ValueError("stream: is given, but q lives on the host")
+    return results(q, out, _hattn.attention(q, k, v, out, problem, wants_lse))
 
 
 def explain(
@@ -174,10 +179,15 @@ def explain(
     options.pop("stream", None)
     check_names("explain", options)
     problem = attention_options(**options)
-    if _devices.choose_home(problem, q, options.get("device")):
-        _devices.check_together(q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)
+    on_device = _devices.choose_home(problem, q, k, options.get("device"))
+    operands = {"out": out, "bias": problem.bias, "mask": problem.mask}
+    if on_device == "q":
+        _devices.check_together("q", q, k=k, v=v, **operands)
+    elif on_device == "k":
+        check_host(q=q, **operands)
+        _devices.check_together("k", k, v=v)
     else:
-        check_host(q=q, k=k, v=v, out=out, bias=problem.bias, mask=problem.mask)
+        check_host(q=q, k=k, v=v, **operands)
     plan: Dict[str, Any] = json.loads(_hattn.explain(q, k, v, out, problem))
     return plan
 

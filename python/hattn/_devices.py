@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from hattn import _hattn
 from hattn._arrays import HOST_DEVICES, check_kind, detached, device_of
@@ -15,48 +15,56 @@ _DEVICES = {2: "cuda", 4: "opencl"}
 # How streams of other libraries give their handles: PyTorch, CuPy, PyOpenCL.
 _HANDLES = ("cuda_stream", "ptr", "int_ptr")
 # CUDA's default stream, which DLPack does not call 0.
-_DEFAULT_STREAM = 1
+DEFAULT_STREAM = 1
+OPERANDS = ("bias", "mask", "k_scale", "v_scale")
 
 
-def home(q: Any) -> Optional[Tuple[str, int]]:
-    """The device that q lives on, a name and a number; None: the host. Raises NotImplementedError for others."""
-    check_kind("q", q)
-    where = device_of("q", q)
+Place = Tuple[_hattn.Device, int]  # a device and its number
+
+
+def home(name: str, array: Any) -> Optional[Place]:
+    """The device that an array lives on; None: the host. Raises NotImplementedError for others."""
+    check_kind(name, array)
+    where = device_of(name, array)
     if where is None or where[0] in HOST_DEVICES:
         return None
     if where[0] not in _DEVICES:
-        raise NotImplementedError(f"q: the {type(q).__name__} lives on DLPack device {where}, which is not supported")
-    return _DEVICES[where[0]], where[1]
+        raise NotImplementedError(f"{name}: the {type(array).__name__} lives on DLPack device {where}, which is not supported")
+    return getattr(_hattn.Device, _DEVICES[where[0]]), where[1]
 
 
-def device_text(device: _hattn.Device, device_id: int) -> str:
+def place_text(place: Place) -> str:
     """A device as messages name it."""
-    return device.name if device == _hattn.Device.cpu else f"{device.name}:{device_id}"
+    return place[0].name if place[0] == _hattn.Device.cpu else f"{place[0].name}:{place[1]}"
 
 
-def choose_home(problem: _hattn.Problem, q: Any, asked: Any) -> bool:
-    """Whether arrays live on a device, which then computes. Raises ValueError if another one was asked for, which None did not."""
-    where = home(q)
-    if where is None:
-        return False
-    own = (getattr(_hattn.Device, where[0]), where[1])
-    given = (problem.device, problem.device_id)
-    if asked is not None and given != own:
-        raise ValueError(f"device: is {device_text(*given)}, but q lives on {device_text(*own)}")
-    problem.device, problem.device_id = own
-    return True
+def choose_home(problem: _hattn.Problem, q: Any, k: Any, asked: Any) -> Optional[str]:
+    """Which of q and k lives on a device, which then computes; None: neither.
+
+    Raises ValueError if another device was asked for, which None did not.
+    """
+    for name, array in (("q", q), ("k", k)):
+        own = home(name, array)
+        if own is None:
+            continue
+        given = (problem.device, problem.device_id)
+        if asked is not None and given != own:
+            raise ValueError(f"device: is {place_text(given)}, but {name} lives on {place_text(own)}")
+        problem.device, problem.device_id = own
+        return name
+    return None
 
 
-def check_together(q: Any, **arrays: Any) -> None:
-    """Raises ValueError for an array that lives elsewhere than q does."""
-    place = device_of("q", q)
+def check_together(name_of_first: str, first: Any, /, **arrays: Any) -> None:
+    """Raises ValueError for an array that lives elsewhere than the first one does."""
+    place = device_of(name_of_first, first)
     for name, array in arrays.items():
         check_kind(name, array)
         where = device_of(name, array)
         if array is not None and where != place:
             raise ValueError(
                 f"{name}: the {type(array).__name__} lives on "
-                f"{'the host' if where is None else f'DLPack device {where}'}, but q lives on DLPack device {place}"
+                f"{'the host' if where is None else f'DLPack device {where}'}, but {name_of_first} lives on DLPack device {place}"
             )
 
 
@@ -76,7 +84,7 @@ def stream_handle(stream: Any) -> Optional[int]:
     return handle
 
 
-class _InStream:
+class InStream:
     """An array whose contents are ready in a stream."""
 
     def __init__(self, array: Any, stream: Optional[int]) -> None:
@@ -86,7 +94,7 @@ class _InStream:
         where = device_of("array", self._array)
         if where is None or _DEVICES[where[0]] != "cuda":
             return self._array.__dlpack__()
-        return self._array.__dlpack__(stream=self._stream or _DEFAULT_STREAM)
+        return self._array.__dlpack__(stream=self._stream or DEFAULT_STREAM)
 
     def __dlpack_device__(self) -> Any:
         return self._array.__dlpack_device__()
@@ -101,7 +109,7 @@ def _namespace(like: Any) -> Any:
     return named() if named else _package(like)
 
 
-class _Streams:
+class Streams:
     """What the library of an array on a GPU knows of streams, as torch.cuda and cupy.cuda do.
 
     Memory that such a library gives out belongs to the stream that is current, and once an array is gone it is given out again
@@ -115,12 +123,12 @@ class _Streams:
         self._is_torch = callable(getattr(cuda, "stream", None))  # of CuPy it is a module
 
     @staticmethod
-    def of(like: Any, given: Any) -> Optional[_Streams]:
+    def of(like: Any, given: Any) -> Optional[Streams]:
         """None: the library knows of none."""
         for library in (_namespace(like), _package(like)):
             cuda = getattr(library, "cuda", None)
             if hasattr(cuda, "ExternalStream"):
-                return _Streams(cuda, like, given)
+                return Streams(cuda, like, given)
         return None
 
     @contextlib.contextmanager
@@ -133,11 +141,12 @@ class _Streams:
                 stack.enter_context(self._cuda.stream(self._stream()) if self._is_torch else self._stream())
             yield
 
-    def keep(self, *arrays: Any) -> None:
-        """Arrays may go before the stream is done with them. CuPy has nothing of the kind."""
+    def keep(self, *arrays: Any) -> bool:
+        """Arrays may go before the stream is done with them. False: CuPy has nothing of the kind."""
         for array in arrays:
             if self._is_torch and self._handle is not None and hasattr(array, "record_stream"):
                 array.record_stream(self._stream())
+        return self._is_torch
 
     def keep_for_caller(self, *made: Any) -> None:
         """Likewise arrays made in allocating(), and the stream that the caller is in."""
@@ -150,7 +159,7 @@ class _Streams:
             return self._given
         if not self._is_torch:
             return self._cuda.ExternalStream(self._handle)
-        if self._handle in (0, _DEFAULT_STREAM):  # of which PyTorch would make a new one
+        if self._handle in (0, DEFAULT_STREAM):  # of which PyTorch would make a new one
             return self._cuda.default_stream(self._device_id)
         return self._cuda.ExternalStream(self._handle, device=self._device_id)
 
@@ -177,33 +186,69 @@ def _value_dim(v: Any, v_scale: Optional[Any]) -> int:
     return 2 * dim - int(ends_in_a_byte)
 
 
-def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any) -> Any:
-    """The call of the library for arrays on a device. Returns (out, lse or None, None), with `out` as it was given."""
+def compute(
+    q: Any,
+    out: Any,
+    value_dim: int,
+    problem: _hattn.Problem,
+    return_lse: bool,
+    given_stream: Any,
+    workspace_bytes: Callable[[Any, Any], int],
+    execute: Callable[[Any, Any], Any],
+    others: Sequence[Any],
+) -> Any:
+    """A call of the library that makes outputs beside q. Returns (out, lse or None), with `out` as it was given.
+
+    workspace_bytes, execute: called with q and out; others: the arrays besides that execute() reads.
+    """
     if problem.scores != _hattn.Scores.none:
         raise NotImplementedError("return_scores: is given, but of arrays on a device there is no score output")
     stream = stream_handle(given_stream)
-    operands = ("bias", "mask", "k_scale", "v_scale")
-    check_together(q, k=k, v=v, out=out, **{name: getattr(problem, name) for name in operands})
-    queries, keys, values = (_InStream(array, stream) for array in (q, k, v))
-    given = [getattr(problem, name) for name in operands]
-    for name, array in zip(operands, given):
+    given = [getattr(problem, name) for name in OPERANDS]
+    for name, array in zip(OPERANDS, given):
         if array is not None:
-            setattr(problem, name, _InStream(array, stream))
-    taken = None if out is None else _InStream(out, stream)
-    plan: Dict[str, Any] = json.loads(_hattn.explain(queries, keys, values, taken, problem))
-    streams = _Streams.of(q, given_stream) if problem.device == _hattn.Device.cuda else None
+            setattr(problem, name, InStream(array, stream))
+    queries, taken = InStream(q, stream), None if out is None else InStream(out, stream)
+    streams = Streams.of(q, given_stream) if problem.device == _hattn.Device.cuda else None
+    bytes_of_device = workspace_bytes(queries, taken)
     heads, rows = (2, 1) if problem.layout == _hattn.Layout.bshd else (1, 2)
     with streams.allocating() if streams else contextlib.nullcontext():
-        made = _empty(q, (*q.shape[:-1], _value_dim(v, given[3])), str(q.dtype).rpartition(".")[2]) if out is None else out
+        made = _empty(q, (*q.shape[:-1], value_dim), str(q.dtype).rpartition(".")[2]) if out is None else out
         lse = _empty(q, (q.shape[0], q.shape[heads], q.shape[rows]), "float32") if return_lse else None
         # Else the library takes memory of its own, and waits.
         if streams and stream is not None:
-            workspace = _empty(q, (max(plan["device_workspace_bytes"], 1),), "uint8")
-            problem.device_workspace = _InStream(workspace, stream)
-    problem.lse = None if lse is None else _InStream(lse, stream)
+            workspace = _empty(q, (max(bytes_of_device, 1),), "uint8")
+            problem.device_workspace = InStream(workspace, stream)
+    problem.lse = None if lse is None else InStream(lse, stream)
     problem.queue = stream
-    _hattn.attention(queries, keys, values, _InStream(made, stream), problem, return_lse)
+    execute(queries, InStream(made, stream))
     if streams:
-        streams.keep(q, k, v, out, *given)
+        streams.keep(q, out, *others, *given)
         streams.keep_for_caller(lse, *(() if out is not None else (made,)))
-    return made, lse, None
+    return made, lse
+
+
+def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any) -> Any:
+    """hattn.attention() of arrays that all live on a device."""
+    stream = stream_handle(given_stream)
+    check_together("q", q, k=k, v=v, out=out, **{name: getattr(problem, name) for name in OPERANDS})
+    keys, values, value_dim = InStream(k, stream), InStream(v, stream), _value_dim(v, problem.v_scale)
+
+    def workspace_bytes(queries: Any, taken: Any) -> int:
+        plan: Dict[str, Any] = json.loads(_hattn.explain(queries, keys, values, taken, problem))
+        return int(plan["device_workspace_bytes"])
+
+    def execute(queries: Any, to: Any) -> Any:
+        return _hattn.attention(queries, keys, values, to, problem, return_lse)
+
+    return compute(q, out, value_dim, problem, return_lse, given_stream, workspace_bytes, execute, (k, v))
+
+
+def keys_on_device(k: Any, v: Any, problem: _hattn.Problem, given_stream: Any) -> Tuple[Any, Any]:
+    """k and v for a call whose queries are on the host; scales become what it takes too. The call waits."""
+    check_together("k", k, v=v, k_scale=problem.k_scale, v_scale=problem.v_scale)
+    problem.queue = stream = stream_handle(given_stream)
+    for name in ("k_scale", "v_scale"):
+        if getattr(problem, name) is not None:
+            setattr(problem, name, InStream(getattr(problem, name), stream))
+    return InStream(k, stream), InStream(v, stream)

@@ -96,9 +96,18 @@ class KvCache:
         v_scale: Optional[np.ndarray],
         device: Device,
         device_id: int,
+        queue: Optional[int],
     ) -> None: ...
     def append(
-        self, k: Any, v: Any, layout: Layout, lengths: Any, cu_seqlens: Any, rope: Optional[RopeOptions], positions: Any
+        self,
+        k: Any,
+        v: Any,
+        layout: Layout,
+        lengths: Any,
+        cu_seqlens: Any,
+        rope: Optional[RopeOptions],
+        positions: Any,
+        keeps: bool,
     ) -> None: ...
     def fork(self, source: int, target: int, length: int, /) -> None: ...
     def pages(self) -> Tuple[int, int]: ...
@@ -109,6 +118,7 @@ class KvCache:
     def truncate(self, lengths: Any) -> None: ...
     def reset(self) -> None: ...
     def attend(self, q: Any, out: Any, problem: Problem, return_lse: bool) -> _Outputs: ...
+    def device_workspace(self, q: Any, out: Any, problem: Problem) -> int: ...
 
 def apply_rope(
     x: Any, out: Any, layout: Layout, rope: RopeOptions, positions: Any, offsets: Any, lengths: Any

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, Optional, Tuple
 
 import numpy as np
 
-from hattn import _devices, _hattn, _options
+from hattn import _cache_stream, _devices, _hattn, _options
 from hattn._arrays import check_host, typed_view
 from hattn._attention import results
 from hattn._rope import Rope, native, row_positions
@@ -39,7 +39,10 @@ class KVCache:
         page_count: pages of all sequences together; default: enough for batch * capacity keys.
         window: keys that a query may see; excludes page_size.
         device: "opencl", "cuda" or "cuda:1": keeps rows in memory of the device, which then computes; arrays of the host
-            are copied there and back. Default: the host.
+            are copied there and back, those of the device are taken where they lie. Default: the host.
+        stream: of a cache on a device, where its work is put: a CUDA stream, for which attend() with arrays of the device does
+            not wait, or an OpenCL command queue, in whose context these arrays have to be; as hattn.attention() takes it.
+            It has to outlive the cache. Default: CUDA's default stream, or a queue of the library's.
 
     Raises:
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
@@ -61,6 +64,7 @@ class KVCache:
         k_scale: Optional[Any] = None,
         v_scale: Optional[Any] = None,
         device: Optional[str] = None,
+        stream: Optional[Any] = None,
     ) -> None:
         optional = {"value_dim": value_dim, "page_size": page_size, "page_count": page_count, "window": window}
         for name, value in optional.items():
@@ -68,7 +72,9 @@ class KVCache:
                 raise ValueError(f"{name}: is 0, but must be positive")  # the library would take it for "not given"
         value_dtype = dtype if value_dtype is None else value_dtype
         self._dtypes = _options.dtype_name("dtype", dtype), _options.dtype_name("value_dtype", value_dtype)
-        self._device = (_hattn.Device.cpu, 0) if device is None else _options.device_number(device)
+        place = (_hattn.Device.cpu, 0) if device is None else _options.device_number(device)
+        self._value_dim = head_dim if value_dim is None else value_dim
+        own = _cache_stream.CacheStream(place, stream)
         self._cache = _hattn.KvCache(
             _options.integer("batch", batch, 64),
             _options.integer("kv_heads", kv_heads, 64),
@@ -82,8 +88,10 @@ class KVCache:
             _options.dtype("value_dtype", value_dtype),
             _options.scale_array("k_scale", k_scale, of_keys=False),
             _options.scale_array("v_scale", v_scale, of_keys=False),
-            *self._device,
+            *place,
+            own.handle,
         )
+        self._stream = own  # which goes after the cache
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         # For copy and pickle. Their copies would share the rows, so that changes of one were changes of the other.
@@ -103,6 +111,8 @@ class KVCache:
         """Appends keys [B, Hkv, S, Dk] and values [B, Hkv, S, Dv] (any strides, 1 in the last dimension).
 
         Both are float32, float16 or bfloat16 each, whatever the types of the cache. Turning comes before rounding.
+        Of a cache on a device each is there or on the host. Work is put into the cache's stream; those of the host have been
+        read when the call returns, those of the device, which may go, are read in the order of the stream.
 
         Args:
             lengths: [B] integers, how many of the S rows (the leading ones) belong to each sequence; default: all.
@@ -122,10 +132,14 @@ class KVCache:
         if lengths is not None and cu_seqlens is not None:
             raise ValueError("lengths: is given, but cu_seqlens is too")
         options = None if rope is None else native(rope)
-        check_host(k=k, v=v)
+        if not self._stream.on_device:
+            check_host(k=k, v=v)
+        keys, values = self._stream.rows("k", k), self._stream.rows("v", v)
+        keeps = not self._stream.keep(k, v)
         rows = None if lengths is None else _options.lengths("lengths", lengths)
         ends = None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens)
-        self._cache.append(k, v, _options.choose_layout(layout), rows, ends, options, row_positions(positions))
+        layout_ = _options.choose_layout(layout)
+        self._cache.append(keys, values, layout_, rows, ends, options, row_positions(positions), keeps)
 
     def fork(self, source: int, target: int, length: Optional[int] = None) -> None:
         """Makes sequence `target` the first `length` keys of sequence `source` (default: all).
@@ -174,14 +188,25 @@ class KVCache:
         """
         return self._cache.scales()
 
-    def attend(self, q: Any, *, out: Optional[Any] = None, return_lse: bool = False, **options: Any) -> Any:
+    def attend(
+        self,
+        q: Any,
+        *,
+        out: Optional[Any] = None,
+        return_lse: bool = False,
+        stream: Optional[Any] = None,
+        **options: Any,
+    ) -> Any:
         """hattn.attention() of q [B, Hq, Sq, Dk] over the cached keys of each sequence.
 
         Takes the options of hattn.attention() except kv_lengths, cu_seqlens_k, block_table, k_scale and v_scale, which
-        the cache settles, and stream; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths)
+        the cache settles; with cu_seqlens_q, q is [1, Hq, T, Dk]. Bias, mask and score outputs have Sk = max(lengths)
         keys. By default the queries are the last ones of each sequence (causal_offset = length - queries): append the
         new keys first, then attend. A ring needs a window whose left side is below its own, and takes no
         return_scores.
+
+        Of a cache on a device q, out, bias and mask may be there, and results then are too, as for hattn.attention(). The
+        stream is the cache's: with CUDA's default stream, stream=0 says that it need not be waited for.
 
         Returns:
             As hattn.attention().
@@ -194,13 +219,21 @@ class KVCache:
                 raise TypeError(f"{name}: is settled by the cache and cannot be given")
         _options.check_names("attend", options)
         problem = _options.attention_options(**options)
+        wants_lse, own = _options.flag("return_lse", return_lse), self._stream
         asked = (problem.device, problem.device_id)
-        if self._device[0] != _hattn.Device.cpu and options.get("device") is not None and asked != self._device:
-            raise ValueError(
-                f"device: is {_devices.device_text(*asked)}, but the cache is on {_devices.device_text(*self._device)}"
-            )
+        if own.on_device and options.get("device") is not None and asked != own.place:
+            places = _devices.place_text(asked), _devices.place_text(own.place)
+            raise ValueError(f"device: is {places[0]}, but the cache is on {places[1]}")
+        if own.on_device and own.holds("q", q):
+            problem.device, problem.device_id = own.place
+            given = own.chosen(stream)
+            made, lse = _cache_stream.attend(self._cache, q, out, self._value_dim, problem, wants_lse, given)
+            return made if lse is None else (made, lse)
         check_host(q=q, out=out, bias=problem.bias, mask=problem.mask)
-        return results(q, out, self._cache.attend(q, out, problem, _options.flag("return_lse", return_lse)))
+        if stream is not None:
+            raise ValueError("stream: is given, but q lives on the host")
+        problem.queue = own.handle
+        return results(q, out, self._cache.attend(q, out, problem, wants_lse))
 
     def truncate(self, lengths: Any) -> None:
         """Shortens every sequence to lengths[b] keys, [B] integers between 0 and the current length.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "released_gil.h"
 
@@ -44,6 +45,13 @@ void require_host(const hattn_tensor &storage, const std::string &what) {
         raise(PyExc_NotImplementedError, what + ": the cache is on a device, of whose memory there are no arrays");
 }
 
+// Of all sequences: as `lengths` or `ends` say, if they are given, else all that there are.
+int64_t added_rows(const std::vector<int32_t> &lengths, const std::vector<int32_t> &ends, int64_t all) {
+    return !ends.empty()      ? ends.back()
+           : !lengths.empty() ? std::accumulate(lengths.begin(), lengths.end(), int64_t{0})
+                              : all;
+}
+
 // A shared lock taken without the GIL; destroyed with it held.
 std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
     const ReleasedGil released;
@@ -55,7 +63,7 @@ std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
 KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim,
                  hattn_dtype dtype, int64_t page_size, int64_t page_count, int64_t window,
                  std::optional<hattn_dtype> value_dtype, nb::handle k_scale, nb::handle v_scale, hattn_device device,
-                 int32_t device_id)
+                 int32_t device_id, std::optional<uintptr_t> queue)
     : context_(make_context()), batch_(batch) {
     hattn_kv_cache_desc desc;
     hattn_kv_cache_desc_init(&desc);
@@ -71,6 +79,11 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
     desc.value_dtype = value_dtype.value_or(dtype);
     desc.device = device;
     desc.device_id = device_id;
+    hattn_queue given_queue = HATTN_QUEUE_INIT;
+    if (queue) {
+        given_queue.queue = reinterpret_cast<void *>(*queue);
+        desc.queue = &given_queue;
+    }
     std::vector<Array> alive;
     const auto scale = [&](nb::handle given, const char *name, hattn_tensor &tensor) {
         if (given.is_none())
@@ -97,8 +110,8 @@ void KvCache::change(Change change) {
 }
 
 void KvCache::append(nb::handle k, nb::handle v, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
-                     const RopeOptions *rope, nb::handle positions) {
-    const Array k_array = Array::readable(k, "k"), v_array = Array::readable(v, "v");
+                     const RopeOptions *rope, nb::handle positions, bool keeps) {
+    Array k_array = Array::readable(k, "k"), v_array = Array::readable(v, "v");
     const hattn_tensor k_tensor = k_array.tensor(layout, kFloats), v_tensor = v_array.tensor(layout, kFloats);
     std::vector<int32_t> rows, ends;
     if (!lengths.is_none())
@@ -107,10 +120,19 @@ void KvCache::append(nb::handle k, nb::handle v, Layout layout, nb::handle lengt
         ends = Array::readable(cu_seqlens, "cu_seqlens").integers(batch_ + 1, "one more than the batch of the cache");
     const RopeCall rope_call(rope, positions, cu_seqlens.is_none() ? batch_ : 1, k_tensor.extent[2]);
     rope_call.check_tables(k_tensor.extent[3]);
+    // Without rows nothing is put into the queue.
+    const bool is_read = added_rows(rows, ends, batch_ * k_tensor.extent[2]) > 0;
+    std::pair<Array, Array> read;  // by now; what its owners do when it goes is done without the lock
     change([&](hattn_kv_cache *cache) {
-        return cu_seqlens.is_none() ? hattn_kv_append_rope(cache, &k_tensor, &v_tensor,
-                                                           rows.empty() ? nullptr : rows.data(), rope_call.get())
-                                    : hattn_kv_append_packed(cache, &k_tensor, &v_tensor, ends.data(), rope_call.get());
+        const hattn_status status =
+            cu_seqlens.is_none() ? hattn_kv_append_rope(cache, &k_tensor, &v_tensor,
+                                                        rows.empty() ? nullptr : rows.data(), rope_call.get())
+                                 : hattn_kv_append_packed(cache, &k_tensor, &v_tensor, ends.data(), rope_call.get());
+        if (keeps && is_read && status == HATTN_OK) {
+            read = std::exchange(being_read_[next_read_], {std::move(k_array), std::move(v_array)});
+            next_read_ = (next_read_ + 1) % kAppendsUnderWay;
+        }
+        return status;
     });
 }
 
@@ -170,23 +192,38 @@ nb::tuple KvCache::scales(nb::handle self) {
     return nb::make_tuple(read_only(k, self), read_only(v, self));
 }
 
-// Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
-nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, bool return_lse) const {
-    const auto lock = lock_shared(mutex_);
+Keys KvCache::keys() const {
     Keys keys{HATTN_TENSOR_INIT, HATTN_TENSOR_INIT, 0, false};
     check(hattn_kv_cache_view(cache_.get(), &keys.k, &keys.v), context_.get());
-    AttentionCall call(problem, q, keys);
+    return keys;
+}
+
+// Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
+const hattn_plan *KvCache::plan(AttentionCall &call, nb::handle out) const {
     if (call.desc().batch != batch_)
         raise(PyExc_ValueError, (call.args().cu_seqlens_q ? "cu_seqlens_q: number of sequences is " : "q: batch is ") +
                                     std::to_string(call.desc().batch) + ", but the cache has " +
                                     std::to_string(batch_));
     call.bind(cache_.get(), context_.get());
     call.set_out(out);
-    Session &session = Session::current();
-    const hattn_plan *plan = session.plan(call.desc());
+    return Session::current().plan(call.desc());
+}
+
+nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, bool return_lse) const {
+    const auto lock = lock_shared(mutex_);
+    AttentionCall call(problem, q, keys());
+    const hattn_plan *made = plan(call, out);
     nb::tuple outputs = call.make_outputs(out, return_lse);
-    session.execute(plan, call.args());
+    Session::current().execute(made, call.args());
     return outputs;
+}
+
+size_t KvCache::device_workspace(nb::handle q, nb::handle out, const Problem &problem) const {
+    const auto lock = lock_shared(mutex_);
+    AttentionCall call(problem, q, keys());
+    size_t bytes = 0;
+    check(hattn_plan_device_workspace_size(plan(call, out), &bytes), context_.get());
+    return bytes;
 }
 
 }  // namespace hattn_python

@@ -1,10 +1,13 @@
 // hattn_kv_cache for Python: owns its context, and may be used from several threads.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <shared_mutex>
+#include <utility>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -22,12 +25,14 @@ public:
     // Throws as check().
     KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim, hattn_dtype dtype,
             int64_t page_size, int64_t page_count, int64_t window, std::optional<hattn_dtype> value_dtype,
-            nb::handle k_scale, nb::handle v_scale, hattn_device device, int32_t device_id);
+            nb::handle k_scale, nb::handle v_scale, hattn_device device, int32_t device_id,
+            std::optional<uintptr_t> queue);
 
     // k, v: [B, Hkv, S, D] in the layout; lengths: [B] integers or None; cu_seqlens: [B + 1] integers, with k and v
     // [1, Hkv, T, D], or None; rope and positions as RopeCall takes them. All or nothing.
+    // keeps: arrays on the device stay until they have been read.
     void append(nb::handle k, nb::handle v, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
-                const RopeOptions *rope, nb::handle positions);
+                const RopeOptions *rope, nb::handle positions, bool keeps);
     // length -1: all.
     void fork(int64_t source, int64_t target, int64_t length);
     std::vector<int32_t> lengths() const;
@@ -45,6 +50,8 @@ public:
     void reset();
     // (out, lse or None, scores or None)
     nb::tuple attend(nb::handle q, nb::handle out, const Problem &problem, bool return_lse) const;
+    // Bytes of Problem::device_workspace that attend() then takes.
+    size_t device_workspace(nb::handle q, nb::handle out, const Problem &problem) const;
 
 private:
     struct CacheDeleter {
@@ -57,7 +64,17 @@ private:
     template<typename Change>
     void change(Change change);
 
+    // Whole storage, as far as an AttentionCall wants it before it is bound.
+    Keys keys() const;
+    // Binds a call over keys(); its plan. The lock must be held.
+    const hattn_plan *plan(AttentionCall &call, nb::handle out) const;
+
+    // Appends to a device that may be on their way: the one after these waits for the first.
+    static constexpr size_t kAppendsUnderWay = 4;
+
     ContextPointer context_;
+    std::array<std::pair<Array, Array>, kAppendsUnderWay> being_read_;  // k, v; the cache is destroyed before them
+    size_t next_read_ = 0;
     std::unique_ptr<hattn_kv_cache, CacheDeleter> cache_;
     int64_t batch_;
     mutable std::shared_mutex mutex_;  // locked without the GIL only, so that the two cannot wait for each other

@@ -100,14 +100,15 @@ void bind_rope(nb::module_ &module) {
 void bind_kv_cache(nb::module_ &module) {
     nb::class_<KvCache>(module, "KvCache")
         .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, hattn_dtype, int64_t, int64_t, int64_t,
-                      std::optional<hattn_dtype>, nb::handle, nb::handle, hattn_device, int32_t>(),
+                      std::optional<hattn_dtype>, nb::handle, nb::handle, hattn_device, int32_t,
+                      std::optional<uintptr_t>>(),
              nb::arg("batch"), nb::arg("kv_heads"), nb::arg("capacity"), nb::arg("key_dim"), nb::arg("value_dim"),
              nb::arg("dtype"), nb::arg("page_size"), nb::arg("page_count"), nb::arg("window"),
              nb::arg("value_dtype").none(), nb::arg("k_scale").none(), nb::arg("v_scale").none(), nb::arg("device"),
-             nb::arg("device_id"))
+             nb::arg("device_id"), nb::arg("queue").none())
         .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("layout"),
              nb::arg("lengths").none(), nb::arg("cu_seqlens").none(), nb::arg("rope").none(),
-             nb::arg("positions").none())
+             nb::arg("positions").none(), nb::arg("keeps"))
         .def("fork", &KvCache::fork)
         .def("pages", &KvCache::pages)
         .def("block_table", &KvCache::block_table)
@@ -117,7 +118,9 @@ void bind_kv_cache(nb::module_ &module) {
         .def("truncate", &KvCache::truncate, nb::arg("lengths").none())
         .def("reset", &KvCache::reset)
         .def("attend", &KvCache::attend, nb::arg("q").none(), nb::arg("out").none(), nb::arg("problem"),
-             nb::arg("return_lse"));
+             nb::arg("return_lse"))
+        .def("device_workspace", &KvCache::device_workspace, nb::arg("q").none(), nb::arg("out").none(),
+             nb::arg("problem"));
 }
 
 void bind_tuner(nb::module_ &module) {

@@ -25,7 +25,7 @@ class Allocator:
         size = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
         block = next((b for b in self.free if b[:2] == (self.stream, self.device) and b[2].size >= size + 256), None)
         if block:
-            self.free.remove(block)
+            self.free[:] = [other for other in self.free if other is not block]
         else:
             block = (self.stream, self.device, np.zeros(size + 256, np.uint8))
         first = -block[2].ctypes.data % 256

@@ -121,12 +121,10 @@ def test_tensors_on_another_device_are_refused(rng):
         hattn.attention(Tensor(q, (10, 0)), k, v)
     with pytest.raises(ValueError, match=r"k: the ndarray lives on the host, but q lives on DLPack device \(2, 1\)"):
         hattn.attention(Tensor(q, cuda), k, v)
-    for name, arrays in {
-        "k": (q, Tensor(k, cuda), v),
-        "v": (q, k, Tensor(v, cuda)),
-    }.items():
-        with pytest.raises(NotImplementedError, match=rf"{name}: the Tensor lives on DLPack device \(2, 1\)"):
-            hattn.attention(*arrays)
+    with pytest.raises(ValueError, match=r"v: the ndarray lives on the host, but k lives on DLPack device \(2, 1\)"):
+        hattn.attention(q, Tensor(k, cuda), v)
+    with pytest.raises(NotImplementedError, match=r"v: the Tensor lives on DLPack device \(2, 1\)"):
+        hattn.attention(q, k, Tensor(v, cuda))
     with pytest.raises(NotImplementedError, match="mask: "):
         hattn.attention(q, k, v, mask=Tensor(np.ones((5, 7), bool), cuda))
 

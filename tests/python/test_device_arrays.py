@@ -81,6 +81,25 @@ def test_opencl_memory_of_other_types(rng, queue, scales, layout):
     assert_close(swap(expected).astype(np.float32), exact, rtol=2**-10, atol=2**-12)
 
 
+@pytest.mark.parametrize("storage", [{}, {"page_size": 16, "dtype": "float16"}])
+def test_a_cache_in_opencl_memory(rng, queue, storage):
+    """The bits of one whose rows come from the host."""
+    host = hattn.KVCache(2, 2, 64, 16, device="opencl", **storage)
+    cache = hattn.KVCache(2, 2, 64, 16, device="opencl", stream=queue, **storage)
+    for rows in (19, 1, 1, 1, 1, 1):
+        q, k, v = random_qkv(rng, queries=1, keys=rows)
+        host.append(k, v)
+        cache.append(queue.array(k, 64), queue.array(v, 32))
+        out = queue.array(np.zeros_like(q), 16)
+        assert cache.attend(queue.array(q), causal=True, out=out) is out
+        assert_same_bits(queue.fetch(out), host.attend(q, causal=True))
+        assert_same_bits(cache.attend(q, causal=True), host.attend(q, causal=True))
+    with pytest.raises(ValueError, match=f"stream: is 5, but that of the cache, .*, is {queue.int_ptr}"):
+        cache.attend(queue.array(q), out=out, stream=5)
+    with pytest.raises(ValueError, match="k: the DeviceArray lives on cuda:0, but the cache is on opencl:0"):
+        cache.append(DeviceArray(k), v)
+
+
 def test_scales_are_where_keys_are(rng, queue):
     q = queue.array(random_qkv(rng)[0])
     k, v = (queue.array(np.ones((2, 2, 7, 16), np.int8)) for _ in range(2))
@@ -177,7 +196,7 @@ def test_cuda_arrays(tmp_path):
     _run_with(STUB, "streams", HATTN_STUB_CUDA_LOG=str(tmp_path / "log"), HATTN_STUB_CUDA_DEVICES="2")
 
 
-@pytest.mark.parametrize("what", ["results", "types", "pages"])
+@pytest.mark.parametrize("what", ["results", "types", "pages", "host_queries", "caches", "cache_options"])
 def test_cuda_memory(what):
     _run_with(EMULATOR, what)
 
@@ -251,5 +270,89 @@ def _pages():
     assert_close(gpu.fetch(hattn.attention(gpu.array(q), **given, causal=True)), expected.out)
 
 
+def _host_queries():
+    """Queries of the host over keys on the device, contiguous and in pages, with scales."""
+    rng, gpu = np.random.default_rng(4), CudaMemory()
+    q, k, v = random_qkv(rng, batch=2, queries=3, keys=90)
+    bias = rng.standard_normal((4, 3, 90), np.float32)
+    expected = oracle.attention(q, k, v, bias=bias, causal=True)
+    for stream in (None, 0):
+        out, lse = hattn.attention(q, gpu.array(k), gpu.array(v), bias=bias, causal=True, return_lse=True, stream=stream)
+        assert isinstance(out, np.ndarray)
+        assert_close(out, expected.out)
+        assert_close(lse, expected.lse, "lse")
+    k, v = (rng.integers(-127, 128, array.shape, np.int8) for array in (k, v))
+    scales = {f"{side}_scale": rng.random((2, 2, 90, 1), np.float32) / 64 for side in "kv"}
+    on_gpu = {name: gpu.array(scale) for name, scale in scales.items()}
+    exact = oracle.attention(q, k * scales["k_scale"], v * scales["v_scale"]).out
+    assert_close(hattn.attention(q, gpu.array(k), gpu.array(v), **on_gpu), exact)
+    assert hattn.explain(q, gpu.array(k), gpu.array(v), **on_gpu)["target"] == "cuda"
+    for call, name in (
+        (lambda: hattn.attention(q, gpu.array(k), v), "v"),
+        (lambda: hattn.attention(q, gpu.array(k), gpu.array(v), **scales), "k_scale"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}: the ndarray lives on the host, but k lives on DLPack device"):
+            call()
+    with pytest.raises(ValueError, match="device: is cpu, but k lives on cuda:0"):
+        hattn.attention(q, gpu.array(k), gpu.array(v), **on_gpu, device="cpu")
+
+
+def _caches():
+    """The bits of caches whose rows come from the host, and results beside queries."""
+    rng, gpu = np.random.default_rng(5), CudaMemory()
+    for storage in ({}, {"page_size": 16, "dtype": "bfloat16"}, {"window": 30, "dtype": "int8"}):
+        for stream in (None, 0):
+            caches = [hattn.KVCache(2, 2, 64, 32, value_dim=16, device="cuda", stream=stream, **storage) for _ in range(2)]
+            window = (storage.get("window", 0) - 1, -1)
+            for rows in (19, 1, 1, 1, 1, 1, 1):
+                q, k, v = random_qkv(rng, queries=1, keys=rows, key_dim=32, value_dim=16)
+                for cache, move in zip(caches, (lambda array: array, gpu.array)):
+                    cache.append(move(k), move(v), lengths=[rows, rows // 2], rope=hattn.Rope())
+                options = {"causal": True, "window": window, "return_lse": True}
+                expected, there = caches[0].attend(q, **options), caches[1].attend(gpu.array(q), **options)
+                for ours, theirs in zip(there, expected):
+                    assert ours.memory is gpu
+                    assert_same_bits(gpu.fetch(ours), theirs)
+                for theirs, ours in zip(expected, caches[1].attend(q, **options)):
+                    assert_same_bits(ours, theirs)
+
+
+def _cache_options():
+    """Operands, outputs, packed rows and layouts; what is elsewhere."""
+    rng, gpu = np.random.default_rng(6), CudaMemory()
+    q, k, v = random_qkv(rng, queries=5, keys=40)
+    cache = hattn.KVCache(2, 2, 64, 16, device="cuda")
+    cache.append(gpu.array(k.swapaxes(1, 2)), v.swapaxes(1, 2), layout="bshd")  # keys there, values of the host
+    bias, mask = rng.standard_normal((4, 5, 40), np.float32), rng.random((5, 40)) < 0.8
+    out = gpu.array(np.zeros_like(q))
+    assert cache.attend(gpu.array(q), out=out, bias=gpu.array(bias), mask=gpu.array(mask), stream=0) is out
+    assert_close(gpu.fetch(out), oracle.attention(q, k, v, bias=bias, mask=mask).out)
+    swapped = cache.attend(gpu.array(q.swapaxes(1, 2)), layout="bshd")
+    assert_close(gpu.fetch(swapped).swapaxes(1, 2), oracle.attention(q, k, v).out)
+    packed = hattn.KVCache(2, 2, 64, 16, device="cuda")
+    packed.append(gpu.array(k[:1]), gpu.array(v[:1]), cu_seqlens=[0, 37, 40])
+    assert list(packed.lengths) == [37, 3]
+    given = {"cu_seqlens_q": [0, 4, 5], "causal": True}
+    assert_same_bits(gpu.fetch(packed.attend(gpu.array(q[:1]), **given)), packed.attend(q[:1], **given))
+    for call, pattern in (
+        (lambda: cache.append(DeviceArray(k, (KDL_CUDA, 1)), v), "k: the DeviceArray lives on cuda:1, but the cache is on cuda:0"),
+        (lambda: cache.attend(DeviceArray(q, (KDL_CUDA, 1))), "q: the DeviceArray lives on cuda:1, but the cache is on cuda:0"),
+        (lambda: cache.attend(gpu.array(q), out=np.zeros_like(q)), "out: the ndarray lives on the host, but q lives on"),
+        (lambda: cache.attend(gpu.array(q), stream=64), "stream: is 64, but that of the cache, .*, is the library's own"),
+        (lambda: cache.attend(q, stream=0), "stream: is given, but q lives on the host"),
+        (lambda: hattn.KVCache(2, 2, 64, 16, stream=0), "stream: is given, but the cache is on the host"),
+    ):
+        with pytest.raises(ValueError, match=pattern):
+            call()
+    for call in (lambda: cache.attend(q, out=out), lambda: hattn.KVCache(2, 2, 64, 16).append(gpu.array(k), v)):
+        with pytest.raises(NotImplementedError, match="but only arrays on the CPU are supported here"):
+            call()
+    with pytest.raises(NotImplementedError, match="return_scores: is given"):
+        cache.attend(gpu.array(q), return_scores="raw")
+
+
+CACHES = {"host_queries": _host_queries, "caches": _caches, "cache_options": _cache_options}
+
+
 if __name__ == "__main__":
-    {"streams": _streams, "results": _results, "types": _types, "pages": _pages}[sys.argv[1]]()
+    {"streams": _streams, "results": _results, "types": _types, "pages": _pages, **CACHES}[sys.argv[1]]()

@@ -224,7 +224,7 @@ def test_bad_truncate_changes_nothing(rng, filled, lengths, exception, pattern):
         ({"algorithm": "best"}, ValueError, "algorithm: "),
         ({"return_lse": 1}, TypeError, "return_lse: "),
         ({"flavour": 1}, TypeError, r"^attend\(\) got an unexpected keyword argument 'flavour'"),
-        ({"stream": 1}, TypeError, r"^attend\(\) got an unexpected keyword argument 'stream'"),
+        ({"stream": 1}, ValueError, "stream: is given, but q lives on the host"),
     ],
 )
 def test_bad_attend(filled, replaced, exception, pattern):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +91,61 @@ def check_unknown():
     assert all(int(stream, 16) == handle for stream in streams)
 
 
-CHECKS = {check.__name__: check for check in (check_torch_like, check_cupy_like, check_unknown)}
+def steps_of_a_cache(library, given, handle):
+    """Appends and attention over a cache in a stream: nothing is waited for or allocated. Gives the last k, v and out."""
+    place = (KDL_CUDA, GPU)
+    cache = hattn.KVCache(2, 2, 1024, 16, device=f"cuda:{GPU}", stream=given)
+    for step in range(7):  # the driver loads kernels, and host memory for four appends is taken
+        q, k, v = arrays_of(library)
+        cache.append(k, v, lengths=[3, 2])
+        assert k.stream == v.stream == (handle or 1)
+        if step == 5:
+            launched()
+        out, lse = cache.attend(q, causal=True, return_lse=True)
+    assert out.where == lse.where == place and q.stream == (handle or 1)
+    assert list(cache.lengths) == [21, 14]
+    words, streams = launched()
+    assert all(int(stream, 16) == handle for stream in streams) if handle else True
+    return words, (k, v, out)
+
+
+def check_caches():
+    library, other, handle = torch_like(), new_stream(GPU), new_stream(GPU)
+    with library.allocator.current(stream=other):
+        words, (k, v, out) = steps_of_a_cache(library, library.cuda.ExternalStream(handle, GPU), handle)
+        assert not words & {"wait", "allocate", "download"}
+        assert out.block[:2] == (handle, GPU) and out.streams == {other}
+        assert k.streams == v.streams == {handle}
+        words, (k, v, out) = steps_of_a_cache(library, None, None)
+        assert "wait" in words and out.block[0] == other, "attention is waited for"
+        assert k.streams == v.streams == {0}
+    library = cupy_like()
+    with library.allocator.current(stream=other):
+        words, (_, _, out) = steps_of_a_cache(library, library.cuda.Stream(handle), handle)
+        assert not words & {"wait", "allocate", "download"} and out.block[:2] == (handle, GPU)
+
+
+def check_appended_arrays_stay():
+    """Until they have been read, where a library cannot be told: for as long as four appends are on their way."""
+    for library in (cupy_like(), torch_like()):
+        told = hasattr(library.array, "record_stream")
+        cache = hattn.KVCache(2, 2, 8192, 16, device=f"cuda:{GPU}", stream=new_stream(GPU))
+        gone = []
+        for step in range(7):
+            _, k, v = arrays_of(library)
+            gone.extend(weakref.ref(array) for array in (k, v))
+            cache.append(k, v)
+            cache.append(k, v, lengths=[0, 0])  # reads nothing, so that it says nothing of those before
+            del k, v
+            assert [ref() is None for ref in gone] == [told or age > 3 for age in range(step, -1, -1) for _ in "kv"]
+        del cache
+        assert all(ref() is None for ref in gone)
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (check_torch_like, check_cupy_like, check_unknown, check_caches, check_appended_arrays_stay)
+}
 
 
 @pytest.mark.skipif(not STUB.exists(), reason="the driver without a GPU has not been built")
