@@ -65,7 +65,7 @@ def test_a_text_config_may_be_null(tmp_path):
     [
         ({"num_attention_heads": 0}, "num_attention_heads is 0, but must be a whole number from 1 to "),
         ({"num_attention_heads": 8.5}, "num_attention_heads is 8.5, but must be a whole number"),
-        ({"num_attention_heads": 1000}, "hidden_size / num_attention_heads is 0"),
+        ({"num_attention_heads": 1000}, "hidden_size is 512, but must be a multiple of the 1000 query heads"),
         ({"num_key_value_heads": 3}, "has 8 query heads, but must have a multiple of its 3 kv heads"),
         ({"max_position_embeddings": -5}, "max_position_embeddings is -5"),
         ({"max_position_embeddings": float("inf")}, "max_position_embeddings is Infinity"),
@@ -79,10 +79,17 @@ def test_bad_configs(tmp_path, changes, pattern):
         of_config(tmp_path, **changes)
 
 
-def write_gguf(path, heads=8, kv_heads=2, **numbers):
-    """A model without tensors."""
+def write_gguf(path, heads=8, kv_heads=2, reals=(), **numbers):
+    """A model without tensors.
+
+    Args:
+        reals: names and values of members that are no whole numbers.
+    """
     gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(path, "llama")
+    for name, real in reals:
+        add = writer.add_bool if isinstance(real, bool) else writer.add_float32
+        add(f"llama.{name}", real)
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads)
     writer.add_embedding_length(512)
@@ -128,6 +135,21 @@ def test_windows_of_the_layers_of_a_gguf(tmp_path):
     assert read([0, 512, 512]) == [(128, -1), (512, -1), (1024, -1), (1024, 511)]
     assert read([512, 512]) == [(128, -1), (512, -1), (1024, 511)]
     assert read(0) == [(128, -1), (512, -1), (1024, -1)]
+
+
+def test_hooks_of_a_gguf(tmp_path):
+    """As ALiBi of MPT, and the softcap of Gemma 2."""
+    reals = [("attention.max_alibi_bias", 8.0), ("attn_logit_softcapping", 50.0)]
+    for given, expected in ((reals, True), ([(name, 0.0) for name, _ in reals], False), ([], False)):
+        problems = shape_files.read(write_gguf(tmp_path / "model.gguf", reals=given))
+        assert all(shape.get(name, False) == expected for (shape,), _ in problems for name in ("alibi", "softcap"))
+    with pytest.raises(ValueError, match="model.gguf: is of an encoder"):
+        shape_files.read(write_gguf(tmp_path / "model.gguf", reals=[("attention.causal", False)]))
+
+
+def test_a_gguf_of_any_name(tmp_path):
+    path = write_gguf(tmp_path / "model")
+    assert heads_of(shape_files.read(path)) == {(8, 2, 64, 64)}
 
 
 def test_damaged_ggufs(tmp_path):
@@ -194,6 +216,8 @@ def test_bad_shapes(tmp_path, content, pattern):
         ("batch", "x" * 1000, r'batch is "x{50,60}\.\.\., but'),
         ("batch", True, "batch is true"),
         ("key_dim", 32.5, "key_dim is 32.5"),
+        ("key_dim", 65537, "key_dim is 65537, but must be a whole number from 1 to 65536"),
+        ("query_heads", 65537, "query_heads is 65537, but must be at most 65536 times kv_heads, 1"),
         ("kv_length", 10**30, "kv_length is 10{30}, but"),
         ("kv_length", 2**31 - 1, "takes .* MiB, but the machine has "),
         ("window_left", -2, "window_left is -2"),
@@ -204,7 +228,8 @@ def test_bad_shapes(tmp_path, content, pattern):
 def test_bad_members(tmp_path, name, value, pattern):
     shape = {"query_heads": 4, "query_length": 1, "kv_length": 300, "key_dim": 32}
     file = tmp_path / "shapes.json"
-    file.write_text(json.dumps([shape, {**shape, "query_heads": 4, "batch": 9, name: value}]))
+    one_kv_head = {"kv_heads": 1} if name == "query_heads" else {}
+    file.write_text(json.dumps([shape, {**shape, "batch": 9, **one_kv_head, name: value}]))
     with pytest.raises(ValueError, match=rf"shapes\.json: shapes\[1\]: {pattern}"):
         shape_files.read(file)
 
