@@ -181,6 +181,10 @@ Field make_field(const Bench &bench, const Request &request, Problems &problems,
     std::vector<json> classes;
     for (size_t i = 0; i < problems.size(); ++i) {
         classes.push_back(field.trials.front().explain(i).at("class"));
+        if (classes.back().is_null()) {
+            throw std::invalid_argument("kv_length: is " + std::to_string(request.shapes[i].kv_length) +
+                                        ", but must be of a class, of which the last one has 65536");
+        }
     }
     const Model model(bench, request, field.usual.at("target"));
     const Candidate usual = usual_candidate(field.usual);

@@ -142,19 +142,28 @@ ordered_json info_json(const hattn_context &context) {
 
 constexpr const char *kDeciders[] = {"rule", "machine", "shipped"};
 
+// That of the longest sequence; null if there is none for it.
+ordered_json class_of(const Problem &problem, const TuningFamily &family, const TuningCell &cell,
+                      const DeviceStamp *device = nullptr) {
+    const bool has_class = has_tuning_class(problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
+    return has_class ? class_json(family, cell, device) : ordered_json();
+}
+
 // Why the choice is what it is, in words.
 std::string why(const TuningEntry *entry, Decider decider, const TuningFamily &family, const TuningCell &cell) {
     if (!entry) {
         return "built-in rule by rows per kv head and keys";
     }
-    const TuningCell &measured = entry->cell;
-    const hattn_dtype dtype = entry->family.dtype;
-    const bool exact = entry->family == family && measured.rows == cell.rows && measured.keys == cell.keys;
+    const TuningFamily &of_entry = entry->family;
+    const bool exact = of_entry == family && entry->cell.rows == cell.rows && entry->cell.keys == cell.keys;
     std::ostringstream text;
     text << (decider == Decider::kMachine ? "tuning database of this machine" : "tunings shipped for the target")
-         << ": " << (exact ? "its class" : "nearest class") << ", rows " << (int64_t{1} << measured.rows) << ", keys "
-         << (int64_t{1} << measured.keys) << (dtype == family.dtype ? "" : ", of " + dtype_name(dtype)) << ", measured "
-         << entry->gain << "x the default";
+         << ": " << (exact ? "its class" : "nearest class") << ", rows " << (int64_t{1} << entry->cell.rows)
+         << ", keys " << (int64_t{1} << entry->cell.keys) << ", head " << (int64_t{1} << of_entry.head_exponent)
+         << ", group " << (int64_t{1} << of_entry.group_exponent)
+         << (of_entry.hooks == family.hooks ? "" : ", hooks " + hook_names(of_entry.hooks))
+         << (of_entry.dtype == family.dtype ? "" : ", of " + dtype_name(of_entry.dtype)) << ", measured " << entry->gain
+         << "x the default";
     return text.str();
 }
 
@@ -173,7 +182,7 @@ ordered_json explain_device_json(const hattn_plan &plan) {
             {"split_keys", device.split_keys},
             {"workspace_bytes", plan.layout.bytes},
             {"device_workspace_bytes", device.workspace.device_bytes},
-            {"class", class_json(device.family, device.cell, &device.stamp)},
+            {"class", class_of(plan.problem, device.family, device.cell, &device.stamp)},
             {"decided_by", kDeciders[static_cast<size_t>(device.decider)]},
             {"invariant", !device.entry || device.entry->invariant},
             {"why", device.why_algorithm + why(device.entry, device.decider, device.family, device.cell)}};
@@ -206,10 +215,11 @@ ordered_json explain_json(const hattn_plan &plan) {
             {"tasks", units * splits_per_unit},
             {"threads", plan.executor.threads},
             {"workspace_bytes", plan.layout.bytes},
-            {"class", class_json(family, cell)},
+            {"class", class_of(problem, family, cell)},
             {"decided_by", kDeciders[static_cast<size_t>(choice.decider)]},
             {"invariant", choice.decider != Decider::kMachine || choice.entry->invariant},
-            {"why", plan.kernels.why_algorithm + why(choice.entry, choice.decider, family, cell)}};
+            {"why", plan.kernels.why_algorithm + why_not_measured(plan.kernels, problem) +
+                        why(choice.entry, choice.decider, family, cell)}};
 }
 
 void give_text(const std::string &text, char *buffer, size_t capacity, size_t *size) {

@@ -52,7 +52,7 @@ std::string text_of(const Value &value) {
 
 const Value &member(const Value &object, const char *name) {
     if (!object.IsObject()) {
-        refuse_as_damaged("what should have a member " + std::string(name) + " is " + text_of(object));
+        refuse_as_damaged(text_of(object) + " is no object, but must have a member " + std::string(name));
     }
     const auto found = object.FindMember(name);
     if (found == object.MemberEnd()) {
@@ -81,8 +81,9 @@ bool truth_member(const Value &object, const char *name) {
 int64_t number_member(const Value &object, const char *name, int64_t least, int64_t most) {
     const Value &value = member(object, name);
     if (!value.IsInt64() || value.GetInt64() < least || value.GetInt64() > most) {
-        refuse(std::string(name) + " is " + text_of(value) + ", but must be from " + std::to_string(least) + " to " +
-               std::to_string(most));
+        const std::string range =
+            least == most ? std::to_string(least) : "from " + std::to_string(least) + " to " + std::to_string(most);
+        refuse(std::string(name) + " is " + text_of(value) + ", but must be " + range);
     }
     return value.GetInt64();
 }

@@ -278,21 +278,6 @@ std::array<std::vector<const KernelInfo *> *, 5> KernelSet::all() {
     return {&naive, &flash, &split_kv, &unfused_scores, &unfused_values};
 }
 
-namespace {
-
-// Empty, or that the machine's entry for the longest sequence is of no use here: a phrase with a semicolon.
-std::string why_not_measured(const KernelSet &kernels, const Problem &problem) {
-    const TuningEntry *entry =
-        nearest_entry(kernels.machine, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
-    return !entry || entry->algorithm == HATTN_ALGORITHM_AUTO ||
-                   kernel_of_entry(kernels, problem, *entry, problem.kv_length)
-               ? ""
-               : "the tuning database of this machine names a tile of " + std::to_string(entry->tile.rows) +
-                     " rows and " + std::to_string(entry->tile.keys) + " keys that no kernel for the problem has; ";
-}
-
-}  // namespace
-
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
                          const TuningDatabase &tuning, const KernelPacks &packs) {
     KernelSet kernels;
@@ -336,7 +321,6 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
         add_packed(kernels, packs, problem.hooks);
-        kernels.why_algorithm += why_not_measured(kernels, problem);
     }
     kernels.reaches = reaches_of(kernels, problem);
     return kernels;
@@ -358,16 +342,39 @@ TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_
     return cell_of(query_length, seen_keys(problem, query_length, kv_length));
 }
 
+bool has_tuning_class(const Problem &problem, int64_t query_length, int64_t kv_length) {
+    static const int64_t most_keys = largest_of_exponent(kKeyClasses - 1);
+    return seen_keys(problem, query_length, kv_length) <= most_keys;
+}
+
 const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &problem, int64_t query_length,
                                  int64_t kv_length) {
     // Beyond the last class short splits, good as they may be there, would be too many for a workspace.
-    static const int64_t most_keys = largest_of_exponent(kKeyClasses - 1);
-    if (seen_keys(problem, query_length, kv_length) > most_keys) {
+    if (!has_tuning_class(problem, query_length, kv_length)) {
         return nullptr;
     }
     const TuningEntry *entry = grids.find(tuning_cell(problem, query_length, kv_length));
     // Which kernels of a device give the same bits is not known.
     return entry && entry->invariant && !entry->family.device.empty() ? nullptr : entry;
+}
+
+std::string why_not_measured(const KernelSet &kernels, const Problem &problem) {
+    const int64_t rows = std::max<int64_t>(problem.query_length, 1);
+    if (!has_tuning_class(problem, rows, problem.kv_length)) {
+        return "more keys than the last class of tunings has, " + std::to_string(int64_t{1} << (kKeyClasses - 1)) +
+               "; ";
+    }
+    const TuningEntry *entry = nearest_entry(kernels.machine, problem, rows, problem.kv_length);
+    if (!entry ||
+        (entry->algorithm != HATTN_ALGORITHM_AUTO && kernel_of_entry(kernels, problem, *entry, problem.kv_length))) {
+        return "";
+    }
+    if (entry->algorithm == HATTN_ALGORITHM_AUTO) {
+        return "the tuning database of this machine says for rows " + std::to_string(int64_t{1} << entry->cell.rows) +
+               ", keys " + std::to_string(int64_t{1} << entry->cell.keys) + " that the default stays; ";
+    }
+    return "the tuning database of this machine names a tile of " + std::to_string(entry->tile.rows) + " rows and " +
+           std::to_string(entry->tile.keys) + " keys that no kernel for the problem has; ";
 }
 
 namespace {

@@ -91,7 +91,14 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
 const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &problem, int64_t query_length,
                                  int64_t kv_length);
 
-// The class whose entry decides about such a sequence.
+// Whether there is a class for such a sequence. Of more keys than the last one has there is none.
+bool has_tuning_class(const Problem &problem, int64_t query_length, int64_t kv_length);
+
+// Why the machine's entry for the longest sequence does not decide: a phrase with a semicolon, or empty if it does or
+// there is none.
+std::string why_not_measured(const KernelSet &kernels, const Problem &problem);
+
+// The class whose entry decides about such a sequence, if there is one for it.
 TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_length);
 
 // The most keys one kernel call is given.

@@ -143,8 +143,9 @@ TEST(Tuning, EntriesOfFloat32ServeWhatIsStoredInOtherTypesUntilThatHasItsOwn) {
     EXPECT_EQ(float16.at("algorithm"), "flash");
     EXPECT_EQ(float16.at("decided_by"), "machine");
     EXPECT_EQ(float16.at("class").at("dtype"), "float16");
-    EXPECT_NE(float16.at("why").get<std::string>().find("nearest class, rows 4, keys 1024, of float32"),
-              std::string::npos)
+    EXPECT_NE(
+        float16.at("why").get<std::string>().find("nearest class, rows 4, keys 1024, head 64, group 2, of float32"),
+        std::string::npos)
         << float16;
 }
 
@@ -168,8 +169,43 @@ TEST(Tuning, AnEmptyChoiceLeavesTheDefault) {
     const cases::Case c = some_case(1, 700);
     const test::TuningFile file(database_for(c, nullptr));
     test::ContextPtr context = test::context_with_tuning(file.path());
-    EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
+    const json plan = explain(context.get(), c);
+    EXPECT_NE(plan.at("decided_by"), "machine");
+    EXPECT_NE(plan.at("why").get<std::string>().find("says for rows 1, keys 512 that the default stays; "),
+              std::string::npos)
+        << plan;
     EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("entries"), 1);
+}
+
+// Whose entry is named, where it is another class's.
+TEST(Tuning, TheClassOfTheEntryThatDecidesIsNamed) {
+    const cases::Case c = some_case(4, 1024);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    cases::Case other = some_case(8, 2048, 8, 1);
+    other.key_dim = other.value_dim = 128;
+    other.alibi = true;
+    const json plan = explain(context.get(), other);
+    EXPECT_EQ(plan.at("decided_by"), "machine");
+    EXPECT_NE(
+        plan.at("why").get<std::string>().find("nearest class, rows 4, keys 1024, head 64, group 2, hooks none, "),
+        std::string::npos)
+        << plan;
+}
+
+TEST(Tuning, KeysBeyondTheLastClassHaveNone) {
+    const cases::Case c = some_case(1, 60000);
+    const test::TuningFile file(database_for(c, choice_of(c, HATTN_ALGORITHM_SPLIT_KV)));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_EQ(explain(context.get(), some_case(1, 92681)).at("class").at("keys"), 65536);
+    const json plan = explain(context.get(), some_case(1, 92682));
+    EXPECT_EQ(plan.at("class"), nullptr);
+    EXPECT_EQ(plan.at("decided_by"), "rule");
+    EXPECT_TRUE(plan.at("why").get<std::string>().starts_with("more keys than the last class of tunings has, 65536; "))
+        << plan;
+    cases::Case windowed = some_case(1, 92682);
+    windowed.window_left = 999;
+    EXPECT_EQ(explain(context.get(), windowed).at("class").at("keys"), 1024);
 }
 
 TEST(Tuning, ATileThatNoKernelHasLeavesTheDefault) {
@@ -330,7 +366,7 @@ const BadFile kBadFiles[] = {
     {"no_class", [](json &d) { d["entries"][0].erase("class"); }, "damaged"},
     {"target", [](json &d) { d["entries"][0]["class"]["target"] = "z80"; }, "unknown target"},
     {"rows", [](json &d) { d["entries"][0]["class"]["rows"] = 3; }, "power of two"},
-    {"threads", [](json &d) { d["entries"][0]["class"]["threads"] = 2; }, "threads is 2"},
+    {"threads", [](json &d) { d["entries"][0]["class"]["threads"] = 2; }, "threads is 2, but must be 0"},
     {"algorithm", [](json &d) { d["entries"][0]["choice"]["algorithm"] = "fast"; }, "unknown algorithm"},
     {"split", [](json &d) { d["entries"][0]["choice"]["split_keys"] = 500; }, "multiple of 16"},
     {"long_split", [](json &d) { d["entries"][0]["choice"]["split_keys"] = 1 << 20; }, "split_keys is 1048576"},
@@ -367,6 +403,15 @@ TEST(TuningFile, CutOffAnywhereIsIgnored) {
         EXPECT_NE(std::string(hattn_context_warning(context.get())), "") << length;
         EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine") << length;
     }
+}
+
+TEST(TuningFile, WhatIsNoObjectIsNamed) {
+    const test::TuningFile file(std::string("[]"));
+    test::ContextPtr context = test::context_with_tuning(file.path());
+    EXPECT_NE(
+        std::string(hattn_context_warning(context.get())).find("([] is no object, but must have a member format)"),
+        std::string::npos)
+        << hattn_context_warning(context.get());
 }
 
 TEST(TuningFile, MissingIsNoCauseForAWarning) {
