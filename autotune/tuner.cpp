@@ -91,12 +91,13 @@ ordered_json entrants_json(const Field &field, const std::vector<Lap> &laps, con
     return list;
 }
 
-// How well the model ranked what was timed: rank correlation, and the place it gave to the fastest.
+// How well the model ranked what was timed: rank correlation, and the place it gave to the fastest. By ratios to the
+// default in the same rounds, since not all trials ran in all of them.
 ordered_json model_json(const Field &field, const std::vector<Lap> &laps) {
     std::vector<double> predicted, measured;
     for (size_t trial = 0; trial < field.trials.size(); ++trial) {
         predicted.push_back(field.entrants[field.racing[trial]].predicted_seconds);
-        measured.push_back(laps[trial].median_seconds(0));
+        measured.push_back(laps[trial].score());
     }
     const auto fastest = static_cast<size_t>(std::min_element(measured.begin(), measured.end()) - measured.begin());
     const auto better =

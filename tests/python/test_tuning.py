@@ -223,6 +223,10 @@ def test_results_say_how_they_came_about(path):
         assert {time["caches"] for time in row["times"]} == {"warm", "cold"}
         assert all(time["seconds"] > 0 for time in row["times"])
     assert -1 <= result["model"]["rank_correlation"] <= 1
+    predicted = [row["predicted_seconds"] for row in result["candidates"]]
+    speeds = [row["speed"] for row in result["candidates"]]
+    fastest = predicted[speeds.index(max(speeds))]
+    assert result["model"]["place_of_fastest"] == 1 + sum(seconds < fastest for seconds in predicted)
     assert bool(result["entry"]["choice"]) == result["replaces_default"]
 
 

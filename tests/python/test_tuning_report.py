@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-pytest.importorskip("matplotlib")
+matplotlib = pytest.importorskip("matplotlib")
 from PIL import Image  # noqa: E402  (comes with matplotlib)
 
 from hattn import _hattn  # noqa: E402
@@ -46,6 +46,59 @@ def test_charts_are_well_formed(page):
 
 def test_maps_are_by_hooks(page):
     assert len(re.findall(r"1 query heads per kv head, mask", page.read_text())) == 2
+
+
+def result_with(candidates, gain=1.0, replaces=False, threads=1):
+    """A result of which the first candidate is the default: algorithms, speeds, and medians of their own rounds."""
+    rows = [
+        {
+            "choice": {"algorithm": algorithm, "tile": {"rows": 4, "keys": 32}, "split_keys": 0},
+            "plan": f"{algorithm}_kernel/0",
+            "refused": "",
+            "speed": speed,
+            "times": [{"shape": 0, "caches": "warm", "seconds": seconds}],
+        }
+        for algorithm, speed, seconds in candidates
+    ]
+    speeds = [speed for _, speed, _ in candidates]
+    family = {"target": "generic", "dtype": "float32", "head": 64, "group": 1, "hooks": []}
+    return {
+        "title": "1 x 64",
+        "candidates": rows,
+        "fastest": speeds.index(max(speeds)),
+        "replaces_default": replaces,
+        "noise": 1.05,
+        "threads": threads,
+        "work": [{"flops": 1e6, "bytes": 1e3}],
+        "entry": {"class": {**family, "rows": 1, "keys": 64}, "gain": gain},
+    }
+
+
+def test_times_are_by_what_was_judged_by():
+    """Ratios to the default in the same rounds, whatever the medians of other rounds say."""
+    result = result_with([("flash", 1.0, 2e-3), ("split_kv", 1.25, 3e-3), ("naive", 0.5, 1e-3)], 1.25, True)
+    times = [report._seconds(result, candidate) for candidate in result["candidates"]]
+    assert times == pytest.approx([2e-3, 1.6e-3, 4e-3])
+
+
+@pytest.mark.parametrize("replaces, algorithm", [(True, "split_kv"), (False, "flash")])
+def test_the_map_is_of_what_was_chosen(replaces, algorithm):
+    pyplot = report._pyplot()
+    result = result_with([("flash", 1.0, 2e-3), ("split_kv", 1.03, 3e-3), ("naive", 0.5, 1e-3)], 1.03, replaces)
+    figure = report.crossover_chart(pyplot, [result])
+    (colour,) = figure.axes[0].collections[0].get_facecolors()
+    pyplot.close(figure)
+    assert matplotlib.colors.to_hex(colour) == report.COLOURS[algorithm]
+
+
+def test_limits_are_of_the_threads_that_a_result_was_measured_with():
+    pyplot = report._pyplot()
+    machine = {"flops_per_second": 1e9, "threads": 8, "levels": [{"bytes": 1e9, "bytes_per_second": 1e12}]}
+    results = [result_with([("flash", 1.0, 2e-3)], threads=threads) for threads in (1, 2)]
+    figure = report.limit_chart(pyplot, results, machine)
+    shares = [bar.get_width() for bar in figure.axes[0].patches]
+    pyplot.close(figure)
+    assert shares == pytest.approx([50.0, 25.0])
 
 
 def test_needs_results(tmp_path):

@@ -73,9 +73,11 @@ def _timed(result: Result) -> List[Dict[str, Any]]:
     return [candidate for candidate in result["candidates"] if not candidate["refused"]]
 
 
-def _seconds(candidate: Dict[str, Any]) -> float:
-    """Of the first shape with warm caches."""
-    return float(candidate["times"][0]["seconds"])
+def _seconds(result: Result, candidate: Dict[str, Any]) -> float:
+    """Of the first shape with warm caches, by the ratio to the default in the same rounds, which is what was judged by:
+    medians of rounds that some took part in and others did not are no times to compare."""
+    usual = float(result["candidates"][0]["times"][0]["seconds"])
+    return usual / float(candidate["speed"])
 
 
 def _winner(result: Result) -> Dict[str, Any]:
@@ -103,12 +105,12 @@ def candidates_chart(pyplot: Any, results: List[Result]) -> Any:
     figure, axes = _rows_chart(pyplot, results, "time over that of the fastest candidate; a ring is the default")
     for line, result in enumerate(results):
         timed = _timed(result)
-        best = min(map(_seconds, timed))
+        best = min(_seconds(result, candidate) for candidate in timed)
         for candidate in timed:
             colour = COLOURS[candidate["choice"]["algorithm"]]
             is_default = candidate is result["candidates"][0]
             size, face = (50, "none") if is_default else (14, colour)
-            axes.scatter(_seconds(candidate) / best, line, s=size, facecolors=face, edgecolors=colour)
+            axes.scatter(_seconds(result, candidate) / best, line, s=size, facecolors=face, edgecolors=colour)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
     _legend(pyplot, figure)
@@ -126,7 +128,6 @@ def gain_chart(pyplot: Any, results: List[Result]) -> Any:
 
 def limit_chart(pyplot: Any, results: List[Result], machine: Dict[str, Any]) -> Any:
     """What was chosen as a share of what the machine does at best, in arithmetic or in reading, whichever is nearer."""
-    peak = machine["flops_per_second"] * machine["threads"]
 
     def read_speed(size: float) -> float:
         levels = machine["levels"]
@@ -136,8 +137,8 @@ def limit_chart(pyplot: Any, results: List[Result], machine: Dict[str, Any]) -> 
     for line, result in enumerate(results):
         if "device" in result["entry"]["class"]:
             continue  # whose limits nobody measured
-        seconds, work = _seconds(_winner(result)), result["work"][0]
-        arithmetic = work["flops"] / seconds / peak
+        seconds, work = _seconds(result, _winner(result)), result["work"][0]
+        arithmetic = work["flops"] / seconds / (machine["flops_per_second"] * result["threads"])
         reading = work["bytes"] / seconds / read_speed(work["bytes"])
         colour = COLOURS["flash"] if arithmetic > reading else COLOURS["split_kv"]
         axes.barh(line, 100 * max(arithmetic, reading), color=colour)
@@ -178,11 +179,10 @@ def _maps(pyplot: Any, results: List[Result], draw: Callable[[Any, float, float,
 
 
 def crossover_chart(pyplot: Any, results: List[Result]) -> Any:
-    """Which algorithm is fastest, over rows and keys."""
+    """Which algorithm is fastest, over rows and keys; the default's where nothing beats it by more than the noise."""
 
     def draw(axes: Any, keys: float, rows: float, result: Result) -> None:
-        best = min(_timed(result), key=_seconds)
-        axes.scatter(keys, rows, s=320, marker="s", color=COLOURS[best["choice"]["algorithm"]])
+        axes.scatter(keys, rows, s=320, marker="s", color=COLOURS[_winner(result)["choice"]["algorithm"]])
 
     figure = _maps(pyplot, results, draw)
     _legend(pyplot, figure)
@@ -206,9 +206,10 @@ def _table(results: List[Result]) -> str:
     lines = ["<tr><th>problem</th><th>choice</th><th>time</th><th>gain</th><th>noise</th><th>candidates</th></tr>"]
     for result in results:
         winner = _winner(result)
+        time = 1e6 * _seconds(result, winner)
         lines.append(
             f"<tr><td>{html.escape(result['title'])}</td><td>{html.escape(winner['plan'].split()[0])}</td>"
-            f"<td class=number>{1e6 * _seconds(winner):.1f} µs</td><td class=number>{result['entry']['gain']:.2f}</td>"
+            f"<td class=number>{time:.1f} µs</td><td class=number>{result['entry']['gain']:.2f}</td>"
             f"<td class=number>{100 * (result['noise'] - 1):.1f} %</td>"
             f"<td class=number>{len(_timed(result))}</td></tr>"
         )
