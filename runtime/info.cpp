@@ -103,6 +103,15 @@ ordered_json devices_json(const TuningTable &tuning, const KernelPacks &packs) {
     return devices;
 }
 
+// The context's own, as of its tuning database, and those of folders of packs.
+ordered_json warnings_json(const hattn_context &context) {
+    ordered_json warnings = context.packs.warnings();
+    if (!context.warning.empty()) {
+        warnings.push_back(context.warning);
+    }
+    return warnings;
+}
+
 ordered_json info_json(const hattn_context &context) {
     const KernelTable &table = kernel_table();
     ordered_json targets = ordered_json::array();
@@ -136,7 +145,7 @@ ordered_json info_json(const hattn_context &context) {
             {"tuning_database", tuning_json(*context.tuning)},
             {"scratch_overflows", scratch_overflow_count()},
             {"packs", packs},
-            {"warnings", context.packs.warnings()},
+            {"warnings", warnings_json(context)},
             {"kernels", kernels}};
 }
 

@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import warnings
@@ -13,9 +14,9 @@ import numpy as np
 import pytest
 
 import hattn
-from hattn._tuning import database
+from hattn._tuning import database, session
 from helpers import random_qkv
-from tuning_entries import chooses, keys, keys_of, stays, tune
+from tuning_entries import chooses, entry_for, keys, keys_of, stays, tune
 
 
 def test_a_damaged_file_is_one_line_on_the_command_line(path):
@@ -168,6 +169,115 @@ def test_what_cannot_be_read_stays(path, shapes_file, capsys):
             assert tune("--shapes", shapes_file, *arguments) == 1
         assert f"{path}: cannot be read: " in capsys.readouterr().err
     assert path.is_symlink()
+
+
+def test_the_first_entry_of_a_class_counts(path, rng, monkeypatch):
+    """As it does to the library."""
+    arrays = random_qkv(rng)
+    naive, flash = entry_for(arrays, "naive"), entry_for(arrays, "flash")
+    database.merge(path, [naive])
+    document = json.loads(path.read_text())
+    document["entries"].append(flash)
+    path.write_text(json.dumps(document))
+    monkeypatch.setenv("HATTN_TUNING", f"{path.parent}/./{path.name}")  # as a process that starts now
+    assert hattn.explain(*arrays)["algorithm"] == "naive"
+    assert [entry["choice"]["algorithm"] for entry in database.read(path)] == ["naive"]
+
+
+def test_a_link_stays(path, tmp_path):
+    """What it names is written, with the lock and the measurements beside it."""
+    target = tmp_path / "elsewhere" / "real.json"
+    path.symlink_to(target)
+    for number in (1, 2):
+        session.save(path, [{"entry": stays(number)}])
+        assert path.is_symlink() and keys_of(target) == keys_of(path) == keys(*range(1, number + 1))
+    names = {"real.json", "real.json.lock", "real.json.results.jsonl"}
+    assert {file.name for file in target.parent.iterdir()} == names
+    target.write_text("{")
+    with pytest.warns(RuntimeWarning, match="was ignored"):
+        database.merge(path, [stays(3)])
+    assert path.is_symlink() and keys_of(path) == keys(3) and (target.parent / "real.json.ignored").is_file()
+
+
+def test_a_file_keeps_its_mode(path):
+    for mode in (0o600, 0o644):
+        database.merge(path, [stays(1)])
+        path.chmod(mode)
+        database.merge(path, [stays(2)])
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_packs_that_no_entry_needs_are_dropped(path):
+    def named():
+        return json.loads(path.read_text())["packs"]
+
+    database.merge(path, [{**stays(1, chooses("flash")), "packs": ["one.so"]}])
+    database.merge(path, [{**stays(2, chooses("flash")), "packs": ["one.so", "two.so"]}, stays(3, chooses("flash"))])
+    assert named() == ["one.so", "two.so"]
+    database.merge(path, [stays(2)])
+    assert named() == ["one.so"]
+    # Of an entry that does not say what it needs it may be any of those that the file names.
+    document = json.loads(path.read_text())
+    for entry in document["entries"]:
+        entry.pop("packs", None)
+    path.write_text(json.dumps(document))
+    assert all(entry["packs"] == (["one.so"] if entry["choice"] else []) for entry in database.read(path))
+    database.merge(path, [stays(1), stays(3)])
+    assert named() == []
+    assert all("packs" not in entry for entry in json.loads(path.read_text())["entries"])
+
+
+def test_lost_packs(path, shapes_file, capsys, monkeypatch):
+    """Are said in what `hattn info` prints, and their entries are measured again, by a file that then needs none."""
+    assert tune("--shapes", shapes_file) == 0
+    first, _ = database.read(path)
+    choice = chooses("flash")
+    database.merge(path, [{**first, "choice": choice, "packs": ["lost.so"]}])
+    monkeypatch.setenv("HATTN_TUNING", f"{path.parent}/./{path.name}")  # as a process that starts now
+    with pytest.warns(RuntimeWarning, match="lost.so"):
+        assert any("lost.so" in warning for warning in hattn.info()["warnings"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert tune("--shapes", shapes_file, "--resume") == 0
+    assert "1 of 1 problem measured" in capsys.readouterr().out
+    assert database.read(path)[0]["choice"] != choice and json.loads(path.read_text())["packs"] == []
+    assert tune("--shapes", shapes_file, "--resume") == 0
+    assert "nothing was measured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("packs", [["a" * 5000], ["nul\0.so"], ["."]])
+def test_names_that_no_pack_can_have(path, packs):
+    database.merge(path, [{**stays(1, chooses("flash")), "packs": packs}])
+    assert database.named_packs(path) == []
+
+
+def test_packs_of_an_entry_that_are_no_list(path, capsys):
+    database.merge(path, [stays(1, chooses("flash"))])
+    path.write_text(path.read_text().replace('"invariant":', '"packs":3,"invariant":'))
+    assert tune() == 1
+    assert "an entry's packs is 3, but must be a list of names; remove it" in capsys.readouterr().err
+
+
+def test_a_cut_off_line_takes_no_other_with_it(path):
+    """Of the measurements: a process may be killed while it writes."""
+
+    def result(number):
+        return {"entry": stays(number), "title": number}
+
+    session.save(path, [result(1)])
+    with open(session.results_path(path), "a") as file:
+        file.write('{"stamp": ')
+    session.save(path, [result(2)])
+    assert [found["title"] for found in session.read_results(path)] == [1, 2]
+
+
+def test_results_that_no_entry_came_of(path):
+    """Are measurements of another file, as after its removal."""
+    session.save(path, [{"entry": stays(number), "title": number} for number in (1, 2)])
+    path.unlink()
+    assert session.read_results(path) == []
+    database.merge(path, [stays(2)])
+    assert [found["title"] for found in session.read_results(path)] == [2]
 
 
 def test_a_failed_write_leaves_the_old_file(path, monkeypatch):

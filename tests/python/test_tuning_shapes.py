@@ -5,7 +5,9 @@ import math
 
 import pytest
 
+from hattn import _hattn
 from hattn._tuning import shape_files, shapes
+from tuning_entries import tune
 
 
 def test_shapes_of_a_config(tmp_path):
@@ -240,3 +242,18 @@ def test_the_grid_covers_what_plans_may_ask_for():
         titles = [problem.title for problem in problems]
         assert len(titles) == len(set(titles))
     assert {problem.shapes[0]["query_length"] for problem in shapes.quick()} == set(shapes.QUICK_ROWS)
+
+
+def test_more_keys_than_the_last_class_has(path, tmp_path, capsys):
+    """Are no problem of that class; those that rows see through a window count."""
+    file = tmp_path / "shapes.json"
+    shape = {"query_heads": 1, "query_length": 1, "kv_length": 92682, "key_dim": 16}
+    file.write_text(json.dumps([shape, {**shape, "kv_length": 92681}, {**shape, "window_left": 9}]))
+    for arguments in ([], ["--resume"]):
+        assert tune("--shapes", file, "--dry-run", *arguments) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "1 x 92682, heads 1/1, size 16: left out, of more keys than the last class has, 65536"
+        assert lines[1:-1] == ["1 x 92681, heads 1/1, size 16", "1 x 92682, heads 1/1, size 16, window 9"]
+    tuner = _hattn.Tuner(1)
+    with pytest.raises(ValueError, match="kv_length: is 92682, but must be of a class"):
+        tuner.tune(json.dumps({"shapes": [{**shape, "key_dim": 1}], "seconds": 0.01}))

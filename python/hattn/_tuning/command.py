@@ -184,7 +184,9 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
     )
     tuner = measuring.tuner_of(arguments.threads)
     if arguments.shapes is not None:
-        problems = session.grouped(problems, tuner)
+        problems, beyond = session.grouped(problems, tuner)
+        for problem in beyond:
+            print(f"{problem.title}: left out, of more keys than the last class has, {shapes.LAST_KEYS}")
     if arguments.resume:
         problems = session.remaining(problems, path, tuner, options)
     if arguments.dry_run:

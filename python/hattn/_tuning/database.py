@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pathlib
+import stat
 import tempfile
 import warnings
 from typing import Any, Dict, Iterable, Iterator, List
@@ -52,7 +53,11 @@ def class_key(entry: Entry) -> str:
     return class_text(entry["class"])
 
 
-def _document(entries: List[Entry], packs: List[str]) -> Dict[str, Any]:
+def _document(entries: List[Entry]) -> Dict[str, Any]:
+    """The file's content; entries say which packs they need where there are any."""
+    packs = _packs_of(entries)
+    if not packs:
+        entries = [{name: value for name, value in entry.items() if name != "packs"} for entry in entries]
     return {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "packs": packs, "entries": entries}
 
 
@@ -81,41 +86,74 @@ def check_usual(name: str) -> None:
         raise ValueError(f"--usual: {name} is ignored: {why}")
 
 
-def _content(path: pathlib.Path) -> Dict[str, Any]:
-    """Of a file that the library takes, if it is there.
+def _content(path: pathlib.Path) -> List[Entry]:
+    """The entries of a file that the library takes, if it is there. Each has a member "packs": those that it needs.
 
     Raises:
         ValueError: it has a member that the library knows nothing of, and that Python does not read.
     """
     try:
-        return {"packs": [], **json.loads(path.read_text(encoding="utf-8"))}
+        document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return _document([], [])
+        return []
     except RecursionError:
         raise ValueError(f"{path}: is nested too deeply; remove it") from None
-
-
-def _read(path: pathlib.Path) -> Dict[str, Any]:
-    """The file's content; one without entries if it is missing or the library ignores it."""
-    return _document([], []) if why_not_used(path) else _content(path)
+    entries: Dict[str, Entry] = {}
+    for entry in document["entries"]:
+        # An entry that does not say so may need all that there are.
+        packs = entry.get("packs", document.get("packs", [])) if entry["choice"] else []
+        if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
+            raise ValueError(f"{path}: an entry's packs is {json.dumps(packs)}, but must be a list of names; remove it")
+        entries.setdefault(class_key(entry), {**entry, "packs": packs})  # of a class the library takes the first
+    return list(entries.values())
 
 
 def read(path: pathlib.Path) -> List[Entry]:
     """The entries of the file; none if it is missing, damaged or of another machine."""
-    entries: List[Entry] = _read(path)["entries"]
-    return entries
+    return [] if why_not_used(path) else _content(path)
+
+
+def _packs_of(entries: Iterable[Entry]) -> List[str]:
+    return sorted({pack for entry in entries for pack in entry["packs"]})
+
+
+def is_file(path: pathlib.Path) -> bool:
+    """Whether there is such a file, and its name is none that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def named_packs(path: pathlib.Path) -> List[pathlib.Path]:
-    """The kernel packs that the file names and that are there."""
-    found = (path.parent / name for name in _read(path)["packs"])
-    return [pack for pack in found if pack.is_file()]
+    """The kernel packs that the file's entries need and that are there."""
+    return [path.parent / name for name in _packs_of(read(path)) if is_file(path.parent / name)]
+
+
+def check_target(path: pathlib.Path, results: pathlib.Path, option: str) -> None:
+    """Raises ValueError if a database, or the measurements behind it, could not be written there.
+
+    Args:
+        option: what named the file, for messages.
+    """
+    for file in (path, results):
+        if file.is_dir():
+            raise ValueError(f"{option}: {file} is a folder, but must be a file")
+    if results.exists() and not os.access(results, os.W_OK):
+        raise ValueError(f"{option}: {results} cannot be written")
+    target = path.resolve()
+    folder = next(parent for parent in target.parents if parent.exists())  # the others are made
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"{option}: {target} cannot be written: {error.strerror}") from None
 
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path) -> Iterator[None]:
     """Alone with the file, among processes that ask. The lock is a file of its own, for the other one is replaced."""
-    with open(f"{path}.lock", "w") as lock:
+    with open(f"{path.resolve()}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -127,16 +165,18 @@ def _text(document: Dict[str, Any]) -> str:
     return f"{head}\n{entries}\n]}}\n"
 
 
-def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
-    """Readers see the old file or the new one, whole, whatever happens."""
+def _write(path: pathlib.Path, entries: List[Entry]) -> None:
+    """Readers see the old file or the new one, whole, whatever happens. A link stays, and so does the file's mode."""
+    path = path.resolve()
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:
         try:
-            file.write(_text(document))
+            file.write(_text(_document(entries)))
             file.flush()
             os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
+            os.chmod(file.name, mode)
             os.replace(file.name, path)
         except BaseException:
             os.unlink(file.name)
@@ -144,32 +184,31 @@ def _write(path: pathlib.Path, document: Dict[str, Any]) -> None:
 
 
 def _set_aside(path: pathlib.Path) -> pathlib.Path:
-    """Renames a file that the library ignores, to a name that nothing has."""
+    """Renames a file that the library ignores, to a name that nothing has. A link to it stays."""
+    path = path.resolve()
     names = (pathlib.Path(f"{path}.ignored{number or ''}") for number in itertools.count())
     aside = next(name for name in names if not name.exists())
     os.replace(path, aside)
     return aside
 
 
-def merge(path: pathlib.Path, entries: Iterable[Entry], packs: Iterable[str] = (), forget: bool = False) -> None:
+def merge(path: pathlib.Path, entries: Iterable[Entry], forget: bool = False) -> None:
     """Adds entries to the file, in place of those of the same classes. Concurrent callers lose nothing.
 
     Args:
-        packs: of whose kernels entries may have the tiles: names in the file's folder, or paths.
+        entries: may have a member "packs", of whose kernels they have the tiles: names in the file's folder, or paths.
         forget: whether all that the file has goes. Else one that the library ignores is renamed, with a warning.
 
     Raises:
         OSError: the file or its folder cannot be read or written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
         why = why_not_used(path)
         aside = _set_aside(path) if why and not forget else None
-        before = _document([], []) if why or forget else _content(path)
-        merged = {class_key(entry): entry for entry in before["entries"]}
-        merged.update((class_key(entry), entry) for entry in entries)
-        in_order = [merged[key] for key in sorted(merged)]
-        _write(path, _document(in_order, sorted({*before["packs"], *packs})))
+        before = [] if why or forget else _content(path)
+        merged = {class_key(entry): {"packs": [], **entry} for entry in [*before, *entries]}
+        _write(path, [merged[key] for key in sorted(merged)])
     if aside is not None:
         warnings.warn(f"{path}: was ignored: {why}; it is {aside} now", RuntimeWarning, stacklevel=2)
 
@@ -184,8 +223,7 @@ def compact(path: pathlib.Path) -> None:
     """Removes entries without a choice, but for one per family and those that keep others from deciding."""
     families: Dict[str, List[Entry]] = {}
     with locked(path):
-        before = _read(path)
-        for entry in before["entries"]:
+        for entry in read(path):
             family = {name: value for name, value in entry["class"].items() if name not in ("rows", "keys")}
             families.setdefault(json.dumps(family, sort_keys=True), []).append(entry)
         # Of any family, for another one may be the nearest where an entry is missing.
@@ -202,4 +240,4 @@ def compact(path: pathlib.Path) -> None:
                 chosen += of_float32
             needed = [entry for entry in entries if any(_is_near(entry, other) for other in chosen)]
             kept += needed or entries[:1]
-        _write(path, _document(kept, before["packs"]))
+        _write(path, kept)

@@ -215,6 +215,12 @@ def _path_beside(database: pathlib.Path, content: bytes) -> pathlib.Path:
     return path
 
 
+def _name_in(database: pathlib.Path, pack: pathlib.Path) -> str:
+    """What a database calls a pack: by its name if it is beside the file, which a link's other name is not, or path."""
+    path, beside = pathlib.Path(os.path.abspath(pack)), pathlib.Path(os.path.abspath(database)).parent
+    return path.name if path.parent == beside and not database.is_symlink() else str(path)
+
+
 def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str]) -> List[str]:
     """Compiles the winners, if any, into a pack beside the database; returns a list of its name, or an empty one."""
     if not names:
@@ -222,7 +228,7 @@ def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str]) -> L
     path = _path_beside(database, "\n".join([*names, hattn.__version__]).encode())
     if not path.exists():
         compile_pack(kernelgen, path, names)
-    return [path.name]
+    return [_name_in(database, path)]
 
 
 def check_pack(pack: pathlib.Path) -> None:
@@ -254,9 +260,7 @@ def _origins() -> Dict[str, str]:
 def packs_of(result: Result, database: pathlib.Path) -> List[str]:
     """The loaded packs whose kernels were chosen, as a database names them: by name if they are beside it."""
     origins = _origins() if result["replaces_default"] else {}
-    paths = {pathlib.Path(os.path.abspath(origins[name])) for name in chosen([result], list(origins))}
-    beside = pathlib.Path(os.path.abspath(database)).parent
-    return sorted(path.name if path.parent == beside else str(path) for path in paths)
+    return sorted({_name_in(database, pathlib.Path(origins[name])) for name in chosen([result], list(origins))})
 
 
 def names_in(pack: pathlib.Path) -> List[str]:
@@ -270,4 +274,4 @@ def keep_file(pack: pathlib.Path, database: pathlib.Path) -> List[str]:
     if not path.exists():
         shutil.copyfile(pack, f"{path}.part")
         os.replace(f"{path}.part", path)
-    return [path.name]
+    return [_name_in(database, path)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from hattn import _hattn
 from hattn._tuning import database, shapes
@@ -18,7 +19,6 @@ _MEASURING = 0.6
 
 # Of a problem that is long, see shapes.py.
 _LONG_CANDIDATES = 5
-
 
 
 class Failure(NamedTuple):
@@ -41,12 +41,13 @@ class Options(NamedTuple):
 
 def results_path(path: pathlib.Path) -> pathlib.Path:
     """Where the measurements behind a database are kept, for reports: one JSON text per line."""
-    return pathlib.Path(f"{path}.results.jsonl")
+    return pathlib.Path(f"{path.resolve()}.results.jsonl")
 
 
 def read_results(path: pathlib.Path) -> List[Result]:
-    """The measurements behind a database, the last one of each class."""
+    """The measurements behind the entries of a database, the last one of each class."""
     stamp, results = database.stamp(), {}
+    classes = {database.class_key(entry) for entry in database.read(path)}
     try:
         lines = results_path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -54,24 +55,27 @@ def read_results(path: pathlib.Path) -> List[Result]:
     for line in lines:
         try:
             record = json.loads(line)
-            if record["stamp"] == stamp:
-                results[database.class_key(record["result"]["entry"])] = record["result"]
+            key = database.class_key(record["result"]["entry"])
+            if record["stamp"] == stamp and key in classes:
+                results[key] = record["result"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # the last line of a process that was killed, or what another program wrote
     return list(results.values())
 
 
-def _class_of(shape: Shape, tuner: "_hattn.Tuner") -> str:
-    """The class of a shape, as database.class_text() writes it."""
-    return database.class_text(json.loads(_told(shapes.title(shape), tuner.problem_class, {"shapes": [shape]})))
+def _class_of(shape: Shape, tuner: "_hattn.Tuner") -> Optional[str]:
+    """The class of a shape, as database.class_text() writes it; None if it is beyond the last one."""
+    found = json.loads(_told(shapes.title(shape), tuner.problem_class, {"shapes": [shape]}))
+    return None if found is None else database.class_text(found)
 
 
-def grouped(problems: Iterable[Problem], tuner: "_hattn.Tuner") -> List[Problem]:
-    """Problems of one class, which has one choice, made one with the shapes of all of them."""
-    of_class: Dict[str, List[Problem]] = {}
+def grouped(problems: Iterable[Problem], tuner: "_hattn.Tuner") -> Tuple[List[Problem], List[Problem]]:
+    """Problems of one class, which has one choice, made one with the shapes of all of them; and those of no class."""
+    of_class: Dict[Optional[str], List[Problem]] = {}
     for problem in problems:
         of_class.setdefault(_class_of(problem.shapes[0], tuner), []).append(problem)
-    return [_joined(found) if len(found) > 1 else found[0] for found in of_class.values()]
+    beyond = of_class.pop(None, [])
+    return [_joined(found) if len(found) > 1 else found[0] for found in of_class.values()], beyond
 
 
 def _joined(problems: List[Problem]) -> Problem:
@@ -81,17 +85,23 @@ def _joined(problems: List[Problem]) -> Problem:
     return Problem(asked_for, len(asked_for))
 
 
-def _is_done(entry: Optional[database.Entry], options: Options) -> bool:
-    """Whether an entry is of no narrower a search than the one asked for."""
+def _is_done(entry: Optional[database.Entry], path: pathlib.Path, options: Options) -> bool:
+    """Whether an entry is of no narrower a search than the one asked for, and its kernels are there."""
     if entry is None or bool(entry["invariant"]) != options.invariant:
         return False
-    return bool(entry.get("deep", False)) or not options.deep
+    is_whole = all(database.is_file(path.parent / pack) for pack in entry["packs"])
+    return is_whole and (bool(entry.get("deep", False)) or not options.deep)
 
 
 def remaining(problems: List[Problem], path: pathlib.Path, tuner: "_hattn.Tuner", options: Options) -> List[Problem]:
     """The problems that the database has no entry for that was made as these options say."""
     known = {database.class_key(entry): entry for entry in database.read(path)}
-    return [problem for problem in problems if not _is_done(known.get(_class_of(problem.shapes[0], tuner)), options)]
+
+    def is_done(problem: Problem) -> bool:
+        key = _class_of(problem.shapes[0], tuner)
+        return key is not None and _is_done(known.get(key), path, options)
+
+    return [problem for problem in problems if not is_done(problem)]
 
 
 def _request(problem: Problem, seconds: float, options: Options) -> Dict[str, Any]:
@@ -116,13 +126,29 @@ def _told(title: str, tell: Callable[[str], str], request: Dict[str, Any]) -> st
         raise ValueError(f"{title}: {error}") from error
 
 
+def _append(path: pathlib.Path, lines: Iterable[str]) -> None:
+    """Adds lines to a file, whose last one may have been cut off."""
+    with open(path, "a+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        is_cut_off = file.read() not in (b"", b"\n")
+        file.write(("\n" * is_cut_off + "".join(f"{line}\n" for line in lines)).encode())
+
+
 def save(path: pathlib.Path, results: List[Result], packs: Iterable[str] = (), forget: bool = False) -> None:
-    """Adds results to a database, and to the measurements behind it; with `forget` in place of what they have."""
-    database.merge(path, [result["entry"] for result in results], packs, forget)
+    """Adds results to a database, and to the measurements behind it; with `forget` in place of what they have.
+
+    Args:
+        packs: of the kernels that were chosen, but for the library's: names in the file's folder, or paths.
+    """
+    for result in results:
+        result["entry"]["packs"] = sorted(packs) if result["entry"]["choice"] else []
+    database.merge(path, [result["entry"] for result in results], forget)
     # Alone, so that long lines of several processes do not come between each other.
-    with database.locked(path), open(results_path(path), "w" if forget else "a", encoding="utf-8") as file:
-        for result in results:
-            file.write(json.dumps({"stamp": database.stamp(), "result": result}) + "\n")
+    with database.locked(path):
+        if forget:
+            results_path(path).unlink(missing_ok=True)
+        _append(results_path(path), (json.dumps({"stamp": database.stamp(), "result": result}) for result in results))
 
 
 class Store:

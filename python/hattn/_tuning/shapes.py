@@ -54,6 +54,8 @@ ALL_HEADS = tuple((size, group) for size in (64, 128) for group in (1, 2, 4, 8))
 # Multiply-adds of both products, without skipping, beyond which a problem takes too long to be measured often.
 MOST_WORK = 2.5e9
 
+LAST_KEYS = 2**16  # of the last class there is (runtime/tuning.h)
+
 _LONG_WORK = 3e8  # multiply-adds, likewise
 
 
