@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -185,7 +186,12 @@ def main(argv: Optional[List[str]] = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         try:
-            return _dispatch(arguments, words)
+            status = _dispatch(arguments, words)
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError:  # whoever reads has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
         except (OSError, TypeError, ValueError, RuntimeError, MemoryError) as error:
             print(f"hattn: {error}", file=sys.stderr)
             return 1

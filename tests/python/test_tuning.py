@@ -234,9 +234,15 @@ def test_results_say_how_they_came_about(path):
     "arguments, pattern",
     [
         (["--threads", "-1"], "--threads: is -1"),
-        (["--resume", "--force"], "exclude each other"),
-        (["--shapes", "missing.json"], "missing.json"),
-        (["--threads", "100000"], "--threads: is 100000, but must be from 0 to "),
+        (["--resume", "--force"], "--resume, --force: exclude each other"),
+        (["--all", "--shapes", "shapes.json"], "--all, --shapes: exclude each other"),
+        (["--report", "report.html", "--dry-run"], "--report, --dry-run: exclude each other"),
+        (["--deep", "--kernels", "pack.so"], "--deep, --kernels: exclude each other"),
+        (["--shapes", "missing.json"], "--shapes: missing.json: No such file or directory"),
+        (["--shapes", "."], "--shapes: .: Is a directory"),
+        (["--threads", "100000"], "--threads: is 100000, but must be from 0 to the number of cores, "),
+        (["--output", "/proc/none/tuning.json"], "--output: /proc/none/tuning.json cannot be written: "),
+        (["--output", "/dev/null/tuning.json"], "--output: /dev/null/tuning.json cannot be written: "),
         (["--usual", "missing.json"], "--usual: missing.json does not exist"),
         (["--report", "/nowhere/report.html"], "--report: /nowhere is no folder"),
         (["--report", "."], "--report: . is a folder"),
@@ -250,6 +256,51 @@ def test_bad_arguments(path, capsys, arguments, pattern):
     error = capsys.readouterr().err
     assert error.startswith("hattn: ") and pattern in error and error.count("\n") == 1
     assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["--output", "database"])
+def test_what_cannot_be_written_is_said_before_anything_is_measured(path, tmp_path, capsys, monkeypatch, name):
+    """Even if it is what reports are made of alone."""
+    monkeypatch.setattr(session, "run", lambda *_: pytest.fail("measured"))
+    results = tmp_path / "tuning.json.results.jsonl"
+    results.mkdir()
+    assert tune(*(["--output", path] if name == "--output" else [])) == 1
+    assert f"hattn: {name}: {results} is a folder, but must be a file\n" == capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_a_budget_that_is_spent(path, shapes_file, capsys, monkeypatch):
+    """Is said, with what to do about it."""
+    run = session.run
+    monkeypatch.setattr(session, "run", lambda problems, *others: run(problems[:1], *others))
+    assert tune("--shapes", shapes_file) == 0
+    assert "the budget of 1 s is spent, 1 problem left; --resume goes on" in capsys.readouterr().err
+
+
+def test_what_is_forced_is_not_tuned(path, shapes_file, capsys, monkeypatch):
+    monkeypatch.setenv("HATTN_FORCE", "algorithm=flash")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert tune("--shapes", shapes_file, "--dry-run") == 0
+    warning = "HATTN_FORCE: is algorithm=flash, which decides where candidates should; unset it"
+    assert f"hattn: warning: {warning}\n" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough(path):
+    """No error: the rest goes nowhere."""
+    command = [sys.executable, "-m", "hattn", "info"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == "" and process.wait(timeout=60) == 1
+
+
+def test_shapes_that_say_what_goes_without_saying_are_the_same(path, tmp_path, capsys):
+    file = tmp_path / "shapes.json"
+    same = {**SMALL[0], "value_dim": 32, "batch": 1, "mask": False, "dtype": "float32"}
+    file.write_text(json.dumps([SMALL[0], same]))
+    assert tune("--shapes", file, "--dry-run") == 0
+    assert capsys.readouterr().out == f"1 x 300, heads 4/2, size 32\n1 problem, to be written to {path}\n"
 
 
 def test_a_problem_that_fails_leaves_the_others(path, shapes_file, capsys, monkeypatch):

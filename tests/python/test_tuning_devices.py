@@ -35,7 +35,7 @@ def test_tune_use_and_explain(rng, opencl, path, tmp_path, monkeypatch, capsys):
     shapes_file.write_text(json.dumps([SHAPE]))
     assert tune("--device", "opencl", "--shapes", shapes_file) == 0
     printed = capsys.readouterr().out
-    assert "1 of 1 problems measured" in printed and "size 32, opencl: " in printed
+    assert "1 of 1 problem measured" in printed and "size 32, opencl: " in printed
     (entry,) = database.read(path)
     identity = {name: opencl["found"][0][name] for name in entry["class"]["device"]}
     assert entry["class"]["target"] == "opencl" and entry["class"]["device"] == identity
@@ -69,7 +69,7 @@ def test_other_types(opencl, path, tmp_path, capsys):
     shapes_file = tmp_path / "shapes.json"
     shapes_file.write_text(json.dumps([SHAPE]))
     assert tune("--device", "opencl", "--dtype", "float16", "--shapes", shapes_file) == 0
-    assert "1 of 1 problems measured" in capsys.readouterr().out
+    assert "1 of 1 problem measured" in capsys.readouterr().out
     (entry,) = database.read(path)
     assert entry["class"]["dtype"] == "float16" and entry["class"]["target"] == "opencl"
     (result,) = session.read_results(path)
@@ -87,7 +87,7 @@ def test_command_on_the_emulated_gpu(path, tmp_path):
     environment = {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "1 of 1 problems measured" in done.stdout and "size 32, cuda: " in done.stdout
+    assert "1 of 1 problem measured" in done.stdout and "size 32, cuda: " in done.stdout
     (entry,) = database.read(path)
     assert entry["class"]["target"] == "cuda" and entry["class"]["device"]["name"] == "stub"
     (result,) = session.read_results(path)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import statistics
+import warnings
 from typing import List, Optional
 
 import hattn
+from hattn import _hattn
 from hattn._tuning import database, deep, measuring, report, session, shape_files, shapes
 
 # That are timed per problem.
 QUICK_CANDIDATES, DEEP_CANDIDATES = 8, 20
-
-MOST_THREADS = 4096
 
 _MOST_SECONDS = 1e9
 
@@ -110,7 +111,7 @@ def _print_plan(problems: List[shapes.Problem], path: pathlib.Path) -> None:
         print(problem.title)
         for shape in problem.shapes[1 : problem.asked_for]:
             print(f"    {shapes.title(shape)}")
-    print(f"{len(problems)} problems, to be written to {path}")
+    print(f"{measuring.counted(len(problems), 'problem')}, to be written to {path}")
 
 
 def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -> None:
@@ -119,7 +120,10 @@ def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -
         return
     gains = [result["entry"]["gain"] for result in results]
     wins = sum(result["replaces_default"] for result in results)
-    print(f"{len(results)} of {wanted} problems measured; {wins} winners, default stays for {len(results) - wins}")
+    print(
+        f"{len(results)} of {measuring.counted(wanted, 'problem')} measured; {measuring.counted(wins, 'winner')}, "
+        f"default stays for {len(results) - wins}"
+    )
     print(f"gain over the default: geometric mean {statistics.geometric_mean(gains):.3f}x, most {max(gains):.2f}x")
     ranks = [result["model"]["rank_correlation"] for result in results if result["model"]["candidates"] > 2]
     first = [result["model"]["place_of_fastest"] <= 3 for result in results]
@@ -134,18 +138,18 @@ def _summarise(results: List[session.Result], wanted: int, path: pathlib.Path) -
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raises ValueError or OSError for what is wrong before anything is measured, and anything forgotten."""
-    if not 0 <= arguments.threads <= MOST_THREADS:
-        raise ValueError(f"--threads: is {arguments.threads}, but must be from 0 to {MOST_THREADS}")
+    cores = hattn.info()["cpu"]["cores"]
+    if not 0 <= arguments.threads <= cores:
+        raise ValueError(f"--threads: is {arguments.threads}, but must be from 0 to the number of cores, {cores}")
     _check_device(arguments.device)
     for name in ("portable", "invariant"):
         if getattr(arguments, name) and arguments.device != "cpu":
             raise ValueError(f"--{name}: is for tunings of the CPU, but --device is {arguments.device}")
-    if arguments.deep and arguments.kernels is not None:
-        raise ValueError("--deep, --kernels: exclude each other")
     if arguments.invariant and arguments.usual != "none":
         raise ValueError(f"--invariant: is for the library's default, but --usual is {arguments.usual}")
-    if arguments.resume and arguments.force:
-        raise ValueError("--resume, --force: exclude each other")
+    for one, other in (("resume", "force"), ("all", "shapes"), ("deep", "kernels"), ("report", "dry_run")):
+        if getattr(arguments, one) and getattr(arguments, other):
+            raise ValueError(f"--{one}, --{other.replace('_', '-')}: exclude each other")
     if arguments.kernels is not None:
         deep.check_pack(arguments.kernels)
     database.check_usual(arguments.usual)
@@ -157,7 +161,10 @@ def _problems(arguments: argparse.Namespace) -> List[shapes.Problem]:
     """What is asked for."""
     problems = shapes.everything() if arguments.all else shapes.quick()
     if arguments.shapes is not None:
-        problems = shape_files.read(arguments.shapes)
+        try:
+            problems = shape_files.read(arguments.shapes)
+        except OSError as error:
+            raise ValueError(f"--shapes: {arguments.shapes}: {error.strerror}") from None
     problems = shapes.with_dtypes(problems, dict.fromkeys(arguments.dtype or [shapes.DTYPES[0]]))
     stored = [problem.title for problem in problems if problem.shapes[0].get("dtype", "float32") != "float32"]
     if arguments.deep and stored and arguments.device == "cpu":
@@ -203,9 +210,18 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
         database.compact(path)
     _summarise(results, len(problems), path)
     if arguments.report is not None and (results or status != measuring.INTERRUPTED):
-        report.write(arguments.report, session.read_results(path), json.loads(tuner.machine()))
-        print(f"report: {arguments.report}")
+        _report(arguments.report, path, results, tuner)
     return status
+
+
+def _report(target: pathlib.Path, path: pathlib.Path, results: List[session.Result], tuner: "_hattn.Tuner") -> None:
+    """On all entries of the database, and on what was measured but is not needed there."""
+    known = {database.class_key(result["entry"]): result for result in [*results, *session.read_results(path)]}
+    try:
+        report.write(target, list(known.values()), json.loads(tuner.machine()))
+    except OSError as error:
+        raise ValueError(f"--report: {target} cannot be written: {error.strerror}") from None
+    print(f"report: {target}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -214,6 +230,15 @@ def run(arguments: argparse.Namespace) -> int:
     path: Optional[pathlib.Path] = arguments.output
     path = database.default_path() if path is None else path
     database.why_not_used(path)  # which is an error if it cannot be read
+    if not arguments.dry_run:
+        option = "--output" if arguments.output is not None else "database"
+        database.check_target(path, session.results_path(path), option)
+    if os.environ.get("HATTN_FORCE"):
+        warnings.warn(
+            f"HATTN_FORCE: is {os.environ['HATTN_FORCE']}, which decides where candidates should; unset it",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     problems = _problems(arguments)
     with deep.loaded(*_packs(arguments, path)):
         return _tune(arguments, path, problems)

@@ -20,6 +20,11 @@ FAILED = 1  # likewise, of some problem
 Measured = Tuple[List[session.Result], int]
 
 
+def counted(number: int, what: str) -> str:
+    """ "1 problem" or "2 problems"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def tuner_of(threads: int) -> "_hattn.Tuner":
     """What measures with so many threads. Raises ValueError if the machine has no such number."""
     try:
@@ -45,9 +50,11 @@ def _measure(
     results: List[session.Result] = []
     status = 0
     with tqdm(total=len(problems), unit="problem", file=sys.stderr, dynamic_ncols=True) as bar:
+        done = 0
         try:
             for result in session.run(problems, None, tuner, options):
                 bar.update()
+                done += 1
                 if isinstance(result, session.Failure):
                     status = FAILED
                     bar.write(f"hattn: {result.why}", file=sys.stderr)
@@ -55,6 +62,12 @@ def _measure(
                 keep(result)
                 results.append(result)
                 bar.write(_line(result), file=sys.stdout)
+            if done < len(problems):
+                bar.write(
+                    f"the budget of {options.seconds:g} s is spent, {counted(len(problems) - done, 'problem')} left; "
+                    "--resume goes on",
+                    file=sys.stderr,
+                )
         except KeyboardInterrupt:
             status = INTERRUPTED
             bar.write("interrupted; what was measured is kept", file=sys.stderr)
@@ -96,7 +109,7 @@ def with_compiled(
 
     with tempfile.TemporaryDirectory(prefix="hattn-deep-") as folder:
         pack = pathlib.Path(folder, "candidates.so")
-        print(f"compiling {len(names)} kernels", flush=True)
+        print(f"compiling {counted(len(names), 'kernel')}", flush=True)
         _compile(kernelgen, pack, names)
         try:
             with deep.loaded(pack):
@@ -104,7 +117,7 @@ def with_compiled(
         finally:
             if waiting:
                 winners = deep.winners(waiting, names, device)
-                print(f"compiling {len(winners)} winners, with and without hooks", flush=True)
+                print(f"compiling {counted(len(winners), 'kernel')} of winners, with and without hooks", flush=True)
                 store.add(waiting, deep.keep(kernelgen, store.path, winners))
 
 
