@@ -194,7 +194,8 @@ ordered_json explain_device_json(const hattn_plan &plan) {
             {"class", class_of(plan.problem, device.family, device.cell, &device.stamp)},
             {"decided_by", kDeciders[static_cast<size_t>(device.decider)]},
             {"invariant", !device.entry || device.entry->invariant},
-            {"why", device.why_algorithm + why(device.entry, device.decider, device.family, device.cell)}};
+            {"why", device.why_algorithm + why_no_entry(plan.tuning->machine.find(device.family), plan.problem) +
+                        why(device.entry, device.decider, device.family, device.cell)}};
 }
 
 ordered_json explain_json(const hattn_plan &plan) {
@@ -227,8 +228,8 @@ ordered_json explain_json(const hattn_plan &plan) {
             {"class", class_of(problem, family, cell)},
             {"decided_by", kDeciders[static_cast<size_t>(choice.decider)]},
             {"invariant", choice.decider != Decider::kMachine || choice.entry->invariant},
-            {"why", plan.kernels.why_algorithm + why_not_measured(plan.kernels, problem) +
-                        why(choice.entry, choice.decider, family, cell)}};
+            {"why", plan.kernels.why_algorithm + why_no_entry(plan.kernels.machine, problem) +
+                        why_no_tile(plan.kernels, problem) + why(choice.entry, choice.decider, family, cell)}};
 }
 
 void give_text(const std::string &text, char *buffer, size_t capacity, size_t *size) {

@@ -54,10 +54,12 @@ def class_key(entry: Entry) -> str:
 
 
 def _document(entries: List[Entry]) -> Dict[str, Any]:
-    """The file's content; entries say which packs they need where there are any."""
+    """The file's content. Entries say which packs they need where that does not go without saying, see _content()."""
     packs = _packs_of(entries)
-    if not packs:
-        entries = [{name: value for name, value in entry.items() if name != "packs"} for entry in entries]
+    entries = [
+        entry if packs and entry["choice"] else {name: value for name, value in entry.items() if name != "packs"}
+        for entry in entries
+    ]
     return {"format": "hattn-tuning", "version": VERSION, "stamp": stamp(), "packs": packs, "entries": entries}
 
 
