@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import hattn
-from hattn import _hattn, cli
-from hattn._tuning import command, database, measuring, session, shapes
+from hattn import _hattn
+from hattn._tuning import database, measuring, session, shapes
 from helpers import assert_same_bits, random_qkv
-from tuning_entries import SMALL, arrays_of, entry_for, keys, stays, tune
+from tuning_entries import SMALL, arrays_of, entry_for, stays, tune
 
 
 def test_the_whole_circle(rng, path, shapes_file, tmp_path, monkeypatch, capsys):
@@ -126,13 +126,6 @@ def test_entries_of_a_device_go_by_what_it_is(opencl):
     assert database.class_text({**of_device, "target": "cuda"}) != database.class_text({**later, "target": "cuda"})
 
 
-def test_dry_run_measures_nothing(path, capsys):
-    assert tune("--dry-run") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(shapes.quick()) + 1 and str(path) in lines[-1]
-    assert not path.exists()
-
-
 def test_ctrl_c_keeps_what_is_measured(path):
     """A process that is interrupted after its first result leaves a database with it."""
     process = subprocess.Popen(
@@ -172,13 +165,6 @@ def test_errors_name_the_problem(path, tmp_path, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "hattn: 1 x 300, heads 4/2, size 32: " in error and "Traceback" not in error
     assert not path.exists()
-
-
-def test_without_a_home(monkeypatch, capsys):
-    for name in ("HATTN_TUNING", "HOME", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    assert tune("--dry-run") == 1
-    assert "HOME: is not set" in capsys.readouterr().err
 
 
 def test_invariant_choices_have_the_bits_of_the_default(rng, tmp_path, monkeypatch):
@@ -230,79 +216,6 @@ def test_results_say_how_they_came_about(path):
     assert bool(result["entry"]["choice"]) == result["replaces_default"]
 
 
-@pytest.mark.parametrize(
-    "arguments, pattern",
-    [
-        (["--threads", "-1"], "--threads: is -1"),
-        (["--resume", "--force"], "--resume, --force: exclude each other"),
-        (["--all", "--shapes", "shapes.json"], "--all, --shapes: exclude each other"),
-        (["--report", "report.html", "--dry-run"], "--report, --dry-run: exclude each other"),
-        (["--deep", "--kernels", "pack.so"], "--deep, --kernels: exclude each other"),
-        (["--shapes", "missing.json"], "--shapes: missing.json: No such file or directory"),
-        (["--shapes", "."], "--shapes: .: Is a directory"),
-        (["--threads", "100000"], "--threads: is 100000, but must be from 0 to the number of cores, "),
-        (["--output", "/proc/none/tuning.json"], "--output: /proc/none/tuning.json cannot be written: "),
-        (["--output", "/dev/null/tuning.json"], "--output: /dev/null/tuning.json cannot be written: "),
-        (["--usual", "missing.json"], "--usual: missing.json does not exist"),
-        (["--report", "/nowhere/report.html"], "--report: /nowhere is no folder"),
-        (["--report", "."], "--report: . is a folder"),
-        (["--kernels", "a:b.so"], "--kernels: a:b.so: has a colon"),
-        (["--invariant", "--usual", "rule"], "--invariant: is for the library's default, but --usual is rule"),
-        (["--deep", "--dtype", "int8"], "--deep: compiles kernels for float32 alone, but there is "),
-    ],
-)
-def test_bad_arguments(path, capsys, arguments, pattern):
-    assert cli.main(["tune", *arguments]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("hattn: ") and pattern in error and error.count("\n") == 1
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("name", ["--output", "database"])
-def test_what_cannot_be_written_is_said_before_anything_is_measured(path, tmp_path, capsys, monkeypatch, name):
-    """Even if it is what reports are made of alone."""
-    monkeypatch.setattr(session, "run", lambda *_: pytest.fail("measured"))
-    results = tmp_path / "tuning.json.results.jsonl"
-    results.mkdir()
-    assert tune(*(["--output", path] if name == "--output" else [])) == 1
-    assert f"hattn: {name}: {results} is a folder, but must be a file\n" == capsys.readouterr().err
-    assert not path.exists()
-
-
-def test_a_budget_that_is_spent(path, shapes_file, capsys, monkeypatch):
-    """Is said, with what to do about it."""
-    run = session.run
-    monkeypatch.setattr(session, "run", lambda problems, *others: run(problems[:1], *others))
-    assert tune("--shapes", shapes_file) == 0
-    assert "the budget of 1 s is spent, 1 problem left; --resume goes on" in capsys.readouterr().err
-
-
-def test_what_is_forced_is_not_tuned(path, shapes_file, capsys, monkeypatch):
-    monkeypatch.setenv("HATTN_FORCE", "algorithm=flash")
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        assert tune("--shapes", shapes_file, "--dry-run") == 0
-    warning = "HATTN_FORCE: is algorithm=flash, which decides where candidates should; unset it"
-    assert f"hattn: warning: {warning}\n" in capsys.readouterr().err
-
-
-def test_a_reader_that_has_enough(path):
-    """No error: the rest goes nowhere."""
-    command = [sys.executable, "-m", "hattn", "info"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        process.stdout.read(10)
-        process.stdout.close()
-        assert process.stderr.read() == "" and process.wait(timeout=60) == 1
-
-
-def test_shapes_that_say_what_goes_without_saying_are_the_same(path, tmp_path, capsys):
-    file = tmp_path / "shapes.json"
-    same = {**SMALL[0], "value_dim": 32, "batch": 1, "mask": False, "dtype": "float32"}
-    file.write_text(json.dumps([SMALL[0], same]))
-    assert tune("--shapes", file, "--dry-run") == 0
-    assert capsys.readouterr().out == f"1 x 300, heads 4/2, size 32\n1 problem, to be written to {path}\n"
-
-
 def test_a_problem_that_fails_leaves_the_others(path, shapes_file, capsys, monkeypatch):
     asked = []
 
@@ -320,46 +233,6 @@ def test_a_problem_that_fails_leaves_the_others(path, shapes_file, capsys, monke
     assert f"hattn: {asked[0]}: is wrong" in printed.err
     assert "1 of 2 problems measured" in printed.out
     assert len(database.read(path)) == 1
-
-
-@pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        ([], ["float32"] * 2),
-        (["--dtype", "int8,float16", "--dtype", "int8"], ["int8", "float16"] * 2),
-        (["--dtype", "all"], list(shapes.DTYPES) * 2),
-    ],
-)
-def test_dtypes(path, shapes_file, capsys, arguments, expected):
-    """Problem for problem, each type once; "float32" goes without saying."""
-    assert tune("--shapes", shapes_file, "--dry-run", *arguments) == 0
-    titles = capsys.readouterr().out.splitlines()[:-1]
-    assert [(title.split(", ") + ["float32"])[3] for title in titles] == expected
-
-
-def test_dtypes_of_shapes(path, tmp_path, capsys):
-    """Those that a list gives count."""
-    file = tmp_path / "shapes.json"
-    file.write_text(json.dumps([{**SMALL[0], "dtype": "int4"}, SMALL[1]]))
-    assert tune("--shapes", file, "--dtype", "bfloat16") == 0
-    assert sorted(entry["class"]["dtype"] for entry in database.read(path)) == ["bfloat16", "int4"]
-
-
-def test_unknown_dtypes(capsys):
-    with pytest.raises(SystemExit):
-        tune("--dtype", "int8,float8")
-    assert 'has "float8", but knows float32, ' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("text, expected", [("90", 90), ("2m", 120), ("1.5h", 5400), ("60s", 60)])
-def test_times(text, expected):
-    assert command.seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "0s", "soon", "-3", "5 m"])
-def test_what_is_no_time(text):
-    with pytest.raises(command.argparse.ArgumentTypeError):
-        command.seconds(text)
 
 
 def test_explain_has_a_class(rng):

@@ -229,9 +229,12 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     path: Optional[pathlib.Path] = arguments.output
     path = database.default_path() if path is None else path
-    database.why_not_used(path)  # which is an error if it cannot be read
+    option = "--output" if arguments.output is not None else "database"
+    try:
+        database.why_not_used(path)
+    except OSError as error:
+        raise ValueError(f"{option}: {error}") from None
     if not arguments.dry_run:
-        option = "--output" if arguments.output is not None else "database"
         database.check_target(path, session.results_path(path), option)
     if os.environ.get("HATTN_FORCE"):
         warnings.warn(

@@ -83,7 +83,10 @@ def check_usual(name: str) -> None:
         return
     if not path.exists():
         raise ValueError(f"--usual: {name} does not exist")
-    why = why_not_used(path)
+    try:
+        why = why_not_used(path)
+    except OSError as error:
+        raise ValueError(f"--usual: {error}") from None
     if why:
         raise ValueError(f"--usual: {name} is ignored: {why}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from hattn._tuning.model import Model, heads_of_layers, problems_of, shown, whole
 from hattn._tuning.shapes import Problem
