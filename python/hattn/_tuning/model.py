@@ -9,6 +9,9 @@ from hattn._tuning.shapes import MOST_WORK, Problem, work
 
 MOST = 2**31 - 1  # of a whole number
 
+# Of a head's elements and of query heads per kv head: the last class there is (runtime/tuning_text.cpp).
+LAST_CLASS = 2**16
+
 _LONGEST_TEXT = 60  # of a value in a message
 
 # Keys at which a model is tuned, up to its context.
@@ -50,8 +53,25 @@ def _windows(model: Model, keys: int) -> Iterator[int]:
         yield -1
 
 
-def problems_of(model: Model) -> List[Problem]:
-    """Decoding, drafted tokens and prompts of a model, at lengths up to its context."""
+def check_group(where: str, query_heads: int, kv_heads: int) -> None:
+    """Raises ValueError if kv heads do not divide the query heads, or into parts that there is no class of."""
+    if query_heads % kv_heads != 0:
+        raise ValueError(f"{where}: query_heads is {query_heads}, but must be a multiple of kv_heads, {kv_heads}")
+    if query_heads // kv_heads > LAST_CLASS:
+        raise ValueError(
+            f"{where}: query_heads is {query_heads}, but must be at most {LAST_CLASS} times kv_heads, {kv_heads}"
+        )
+
+
+def problems_of(where: str, model: Model) -> List[Problem]:
+    """Decoding, drafted tokens and prompts of a model, at lengths up to its context.
+
+    Raises:
+        ValueError: it has heads that there is no class of.
+    """
+    check_group(where, model.query_heads, model.kv_heads)
+    for name in ("key_dim", "value_dim"):
+        whole(where, name, getattr(model, name), most=LAST_CLASS)
     last = min(model.context, _CONTEXTS[-1])
     # Of what is in the same class as the last one, that alone.
     counts = [count for count in _CONTEXTS if 2 * count**2 <= last**2] + [last]
@@ -92,7 +112,4 @@ def heads_of_layers(where: str, heads: List[int], kv_heads: List[int]) -> Set[Tu
     }
     if not pairs:
         raise ValueError(f"{where}: is a model without attention, of {heads} query and {kv_heads} kv heads")
-    for of_query, of_kv in pairs:
-        if of_query % of_kv != 0:
-            raise ValueError(f"{where}: has {of_query} query heads, but must have a multiple of its {of_kv} kv heads")
     return pairs

@@ -229,5 +229,5 @@ def problems_of_config(path: pathlib.Path, members: Dict[str, Any]) -> List[Prob
     problems: List[Problem] = []
     for of_query, of_kv in sorted(heads_of_layers(config.where, heads, _kv_heads(config, heads))):
         model = Model(of_query, of_kv, *_head_dims(config, of_query), context, window, all_windowed, *hooks)
-        problems += problems_of(model)
+        problems += problems_of(config.where, model)
     return problems

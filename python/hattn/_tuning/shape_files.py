@@ -7,7 +7,7 @@ import os
 import pathlib
 from typing import Any, List, Optional
 
-from hattn._tuning.model import MOST, Model, heads_of_layers, problems_of, shown, whole
+from hattn._tuning.model import LAST_CLASS, MOST, Model, check_group, heads_of_layers, problems_of, shown, whole
 from hattn._tuning.model_config import problems_of_config
 from hattn._tuning.shapes import DTYPES, Problem, Shape
 
@@ -17,9 +17,6 @@ _SIZES = (*_NEEDED, "kv_heads", "value_dim", "batch")
 _TRUTHS = ("causal", "softcap", "bias", "alibi", "mask")
 _MEMBERS = (*_SIZES, "window_left", *_TRUTHS, "dtype")
 _OTHERWISE = {"batch": 1, "window_left": -1, **{name: name == "causal" for name in _TRUTHS}}
-
-# Of a head's elements and of query heads per kv head: the last class there is (runtime/tuning_text.cpp).
-_LAST_CLASS = 2**16
 
 _GGUF_MAGIC = b"GGUF"  # that a file starts with
 
@@ -91,7 +88,7 @@ def _of_gguf(path: pathlib.Path) -> List[Problem]:
         dims = key_dim, model.number("attention.value_length", key_dim)
         for window in sorted(set(windows) - {0}) or [0]:
             context = model.number("context_length")
-            problems += problems_of(Model(of_query, of_kv, *dims, context, window, all_windowed, *hooks))
+            problems += problems_of(str(path), Model(of_query, of_kv, *dims, context, window, all_windowed, *hooks))
     return problems
 
 
@@ -101,7 +98,7 @@ def _lacks_lengths(model: _Gguf) -> bool:
 
 def _check_member(where: str, name: str, value: Any) -> None:
     if name in _SIZES:
-        whole(where, name, value, most=_LAST_CLASS if name in ("key_dim", "value_dim") else MOST)
+        whole(where, name, value, most=LAST_CLASS if name in ("key_dim", "value_dim") else MOST)
     elif name == "window_left":
         whole(where, name, value, -1)
     elif name in _TRUTHS and not isinstance(value, bool):
@@ -136,16 +133,7 @@ def _of_list(path: pathlib.Path, shapes: List[Any]) -> List[Problem]:
         for name, value in given.items():
             _check_member(where, name, value)
         shape = {**_OTHERWISE, "kv_heads": given["query_heads"], "value_dim": given["key_dim"], **given}
-        if shape["query_heads"] % shape["kv_heads"] != 0:
-            raise ValueError(
-                f"{where}: query_heads is {shape['query_heads']}, but must be a multiple of kv_heads, "
-                f"{shape['kv_heads']}"
-            )
-        if shape["query_heads"] // shape["kv_heads"] > _LAST_CLASS:
-            raise ValueError(
-                f"{where}: query_heads is {shape['query_heads']}, but must be at most {_LAST_CLASS} times kv_heads, "
-                f"{shape['kv_heads']}"
-            )
+        check_group(where, shape["query_heads"], shape["kv_heads"])
         _check_memory(where, shape)
         problems.append(Problem([shape]))
     return problems
