@@ -71,16 +71,6 @@ constexpr int kWide = 16, kHalfWide = kWide / 2;  // lanes
 // Of which decode goes by row, and asks for what it reads.
 constexpr int kFewRows = 2;
 
-// StageOptions::unseen_step: a vector of rows, of a tile whose rows registers hold all at once. Vectors of four would
-// make six copies of all that is multiplied.
-int unseen_step(const KernelSpec &spec, const TargetRow &target) {
-    constexpr int kFewestRows = 8;
-    const int step = std::max(target.lanes, kFewestRows);
-    const bool joined = spec.tile.rows == spec.tile.row_vectors * target.lanes && spec.tile.keys > 0;
-    const bool apart = spec.kind == KernelKind::kFlash && target.fetch_by_line && !multiplies_matrices(spec.storage);
-    return joined && apart && spec.tile.rows > step ? step : 0;
-}
-
 // StageOptions::sides: a single vector of rows takes a load for each product else. Two of half as many rows need twice
 // as many sums, for which AVX-512 has registers. ARM multiplies by lanes of what is loaded. Pairs of bfloat16 are two
 // elements at a time in any case.
@@ -265,6 +255,15 @@ bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
     return (strides && goes_by_sides(spec, target)) ||
            (is_one_block(spec.tile) &&
             (strides || fetches_by_row(spec, target) || halves || multiplies_integers(spec, target)));
+}
+
+// Vectors of four rows would make six copies of all that is multiplied.
+int unseen_step(const KernelSpec &spec, const TargetRow &target) {
+    constexpr int kFewestRows = 8;
+    const int step = std::max(target.lanes, kFewestRows);
+    const bool joined = spec.tile.rows == spec.tile.row_vectors * target.lanes && spec.tile.keys > 0;
+    const bool apart = spec.kind == KernelKind::kFlash && target.fetch_by_line && !multiplies_matrices(spec.storage);
+    return joined && apart && spec.tile.rows > step ? step : 0;
 }
 
 // Four rows gain nothing, and integers are multiplied as such: decision 0096.

@@ -1,7 +1,9 @@
 #include "kernel_table.h"
 
+#include <array>
 #include <deque>
 #include <stdexcept>
+#include <utility>
 
 #include "generators/candidates.h"
 #include "runtime/kernel_table.h"
@@ -14,14 +16,46 @@ namespace {
 
 using generators::KernelSpec;
 
-CompiledKernel::Function installed_attention, installed_merge;
+constexpr size_t kKinds = static_cast<size_t>(KernelKind::kAppend) + 1;
 
-int call_attention(void **arguments) {
-    return installed_attention(arguments);
+// By kind; of attention by the first.
+std::array<CompiledKernel::Function, kKinds> installed;
+std::function<void(void *const *)> watching;
+std::function<CompiledKernel::Function(KernelKind)> make_other;
+
+constexpr size_t place_of(KernelKind kind) {
+    return static_cast<size_t>(kind);
 }
 
-int call_merge(void **arguments) {
-    return installed_merge(arguments);
+int call_attention(void **arguments) {
+    if (watching) {
+        watching(arguments);
+    }
+    return installed[place_of(KernelKind::kNaive)](arguments);
+}
+
+template<KernelKind kKind>
+int call_of_kind(void **arguments) {
+    CompiledKernel::Function &function = installed[place_of(kKind)];
+    if (!function) {
+        function = make_other(kKind);
+    }
+    return function(arguments);
+}
+
+CompiledKernel::Function caller(KernelKind kind) {
+    switch (kind) {
+    case KernelKind::kMerge:
+        return call_of_kind<KernelKind::kMerge>;
+    case KernelKind::kWiden:
+        return call_of_kind<KernelKind::kWiden>;
+    case KernelKind::kNarrow:
+        return call_of_kind<KernelKind::kNarrow>;
+    case KernelKind::kBlockScales:
+        return call_of_kind<KernelKind::kBlockScales>;
+    default:
+        return call_attention;
+    }
 }
 
 struct Tables {
@@ -50,7 +84,6 @@ struct Tables {
         const char *name = names.back().c_str();
         names.push_back(target.name);
         const schedules::Tile &tile = spec.tile;
-        const bool merges = spec.kind == KernelKind::kMerge;
         // Both lists of kinds are in one order, see generators/kernel_table_writer.cpp.
         kernels.push_back({name,
                            names.back().c_str(),
@@ -59,7 +92,7 @@ struct Tables {
                            generators::further_cpu_features(spec, target),
                            spec.hooks,
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
-                           merges ? call_merge : call_attention,
+                           caller(spec.kind),
                            generators::made_for(spec, target),
                            spec.from_memory});
         // Without candidates, and packs do not fit.
@@ -92,9 +125,20 @@ NamedSpec find_spec(const std::string &kernel) {
     throw std::invalid_argument("--kernel: \"" + kernel + "\" is no kernel of this build (see hattn info)");
 }
 
-void install(CompiledKernel::Function attention, CompiledKernel::Function merge) {
-    installed_attention = attention;
-    installed_merge = merge;
+bool is_attention(KernelKind kind) {
+    return kind == KernelKind::kNaive || kind == KernelKind::kFlash || kind == KernelKind::kSplitKv;
+}
+
+void install(CompiledKernel::Function attention) {
+    installed[place_of(KernelKind::kNaive)] = attention;
+}
+
+void make_others(std::function<CompiledKernel::Function(KernelKind)> make) {
+    make_other = std::move(make);
+}
+
+void watch_calls(std::function<void(void *const *arguments)> watcher) {
+    watching = std::move(watcher);
 }
 
 }  // namespace roofline

@@ -1,7 +1,8 @@
 // The runtime's table of kernels, made of the generators' tables at run time. It takes the place of the generated one,
-// so that the planner works as ever, while every row calls the one kernel that is installed.
+// so that the planner works as ever, while every row calls the one kernel of its kind that is installed.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "compiled_kernel.h"
@@ -18,7 +19,16 @@ struct NamedSpec {
 };
 NamedSpec find_spec(const std::string &kernel);
 
-// What calls of attention kernels and of merge kernels run from now on.
-void install(CompiledKernel::Function attention, CompiledKernel::Function merge);
+// Whether kernels of the kind compute attention, alone.
+bool is_attention(KernelKind kind);
+
+// What calls of kernels of attention run from now on.
+void install(CompiledKernel::Function attention);
+
+// Makes a kernel of another kind when it is first called: merge, widen, narrow and the like.
+void make_others(std::function<CompiledKernel::Function(KernelKind)> make);
+
+// Sees the arguments of every call of attention from now on; null: nobody does.
+void watch_calls(std::function<void(void *const *arguments)> watcher);
 
 }  // namespace hattn::roofline

@@ -13,11 +13,14 @@ namespace hattn::roofline {
 const char *const kUsage =
     "usage: hattn-roofline [OPTION=VALUE ...]\n"
     "  --length=2048 --keys=LENGTH --dim=128 --heads=16 --kv-heads=8 --batch=1 --full --window=KEYS\n"
+    "  --dtype=float32|float16|bfloat16|int8|int4     of keys and values; of 16 bits of queries and outputs, too\n"
     "  --hooks=softcap,bias,alibi,mask,sink     what modifies scores; bias and mask are [1, 1, S, S]\n"
-    "  --target=NAME --kernel=NAME              default: the planner's choice; see hattn info\n"
+    "  --target=NAME --kernel=NAME              default: the planner's choice; see hattn info. Kernels of naive, "
+    "flash\n"
+    "                                           and split_kv\n"
     "  --tile=ROWS,KEYS,ROW_VECTORS,KEY_UNROLL,VALUE_UNROLL     a flash kernel with this tile, listed or not\n"
     "  --seconds=2                              of each measurement\n"
-    "  --json\n";
+    "  --json --help\n";
 
 namespace {
 
@@ -50,6 +53,19 @@ void set_hooks(cases::Case &c, const std::string &text) {
             throw std::invalid_argument("--hooks: \"" + word + "\" is none of softcap, bias, alibi, mask, sink");
         }
     }
+}
+
+hattn_dtype dtype_of(const std::string &text) {
+    static const std::map<std::string, hattn_dtype> known = {{"float32", HATTN_FLOAT32},
+                                                             {"float16", HATTN_FLOAT16},
+                                                             {"bfloat16", HATTN_BFLOAT16},
+                                                             {"int8", HATTN_INT8},
+                                                             {"int4", HATTN_INT4}};
+    const auto found = known.find(text);
+    if (found == known.end()) {
+        bench::refuse_option("--dtype", text, "one of float32, float16, bfloat16, int8, int4");
+    }
+    return found->second;
 }
 
 schedules::Tile tile_of(const std::string &text) {
@@ -90,13 +106,15 @@ Options parse_options(int argc, char **argv) {
         {"--batch", [&](const std::string &text) { c.batch = number("--batch", text); }},
         {"--full", [&](const std::string &) { c.causal = false; }},
         {"--window", [&](const std::string &text) { c.window_left = number("--window", text) - 1; }},
+        {"--dtype", [&](const std::string &text) { options.keys = dtype_of(text); }},
         {"--hooks", [&](const std::string &text) { set_hooks(c, text); }},
         {"--target", [&](const std::string &text) { options.target = text; }},
         {"--kernel", [&](const std::string &text) { options.kernel = text; }},
         {"--tile", [&](const std::string &text) { options.tile = tile_of(text); }},
         {"--seconds",
-         [&](const std::string &text) { options.seconds = static_cast<double>(number("--seconds", text)); }},
+         [&](const std::string &text) { options.seconds = bench::number_option("--seconds", text, 0.01, 3600.0); }},
         {"--json", [&](const std::string &) { options.json = true; }},
+        {"--help", [&](const std::string &) { options.help = true; }},
     };
     for (int a = 1; a < argc; ++a) {
         const std::string argument = argv[a];

@@ -1,67 +1,119 @@
 #include "stages.h"
 
 #include <algorithm>
+#include <regex>
 #include <stdexcept>
 
-#include "generators/attention_stages.h"
-#include "work.h"
+#include "generators/number_formats.h"
 
 namespace hattn::roofline {
 
 namespace {
 
-enum class Product { kNone, kKeys, kValues };
+// What a stage's work is counted in; see CallWork.
+enum class Unit { kNone, kKeyProducts, kValueProducts, kScores, kQueries, kKeys, kValues, kState, kOutputs };
 
 struct StageRow {
     const char *stage;
-    Product product;
+    Unit unit;
+    double instructions;  // of vectors, for each of these
+    double bytes;         // loaded and stored, for each
     std::vector<const char *> funcs;
+    // Of Funcs that ask for lines ahead. They are computed in the innermost loops of the stage: where memory or its
+    // queue is waited for, the products beside wait, or are done meanwhile. Samples cannot tell these apart.
+    std::vector<const char *> fetching = {};
 };
+
+constexpr double kFloat = 4.0;              // bytes
+constexpr double kStored = -1.0;            // times Dims::stored_bytes, in place of bytes: loaded, and stored again
+constexpr double kExp2Instructions = 12.0;  // of exp2_strict(x - maximum), the shorter one
 
 // The one place that knows Funcs by name; see generators/attention_stages.h and score_hooks.cpp.
 const std::vector<StageRow> &stage_rows() {
     static const std::vector<StageRow> rows = {
-        {"query transpose", Product::kNone, {"query_starts", "query_tile", "query_pairs", "query_words"}},
-        {"fetching ahead",
-         Product::kNone,
-         {"fetched", "fetch_lines", "fetch_starts", "fetched_line", "granule_lines", "next_granule", "next_lines",
-          "next_start", "next_keys", "next_values", "row_places", "asked", "asked_range", "asked_rows"}},
+        {"query transpose",
+         Unit::kQueries,
+         1.0,
+         2 * kFloat,
+         {"query_tile", "query_pairs", "query_words", "query_steps", "query_peak", "query_unit", "query_integers",
+          "query_digits", "query_offsets", "query_matrices", "key_offsets"}},
         {"QK dot",
-         Product::kKeys,
-         {"dot", "dot_intm", "dot_global_wrapper", "side_sums", "word_sums", "block_seen", "seen_blocks"}},
-        {"bias and mask tiles", Product::kNone, {"bias_tile", "mask_tile", "bias_tile_fetched", "mask_tile_fetched"}},
-        {"logits, mask, hooks", Product::kNone, {"logits"}},
-        {"maxima", Product::kNone, {"slot_max", "chunk_max", "running_max"}},
-        {"weights (exp2)", Product::kNone, {"weights"}},
-        {"weights into bfloat16", Product::kNone, {"weight_rows", "weight_pairs", "weight_halves"}},
-        {"chunk sum", Product::kNone, {"slot_sums", "chunk_sum", "pair_sums", "asked_ahead"}},
-        {"keys into float32, bfloat16",
-         Product::kNone,
-         {"key_rows", "key_terms", "key_starts", "key_line", "key_pairs", "words_of_four"}},
-        {"values into bfloat16", Product::kNone, {"value_pairs", "value_rows"}},
-        {"values of unseen keys",
-         Product::kNone,
-         {"key_seen", "seen_in_lane", "seen_keys", "seen_key", "value_starts", "chunk_value"}},
+         Unit::kKeyProducts,
+         0.0,
+         0.0,
+         {"dot", "dot_intm", "dot_global_wrapper", "side_sums", "quad_sums", "word_sums", "lane_sums", "step_sums",
+          "lane_integers", "lane_floats", "line_sums", "quarter_sums", "quarter_scores", "key_scores", "byte_sums",
+          "column_scores", "block_seen", "seen_blocks"},
+         {"fetch_lines", "fetch_starts", "fetched_line", "row_places", "asked", "asked_range", "asked_rows"}},
+        {"bias and mask tiles",
+         Unit::kScores,
+         0.0,
+         1.0 + kFloat,  // a mask's, into float32
+         {"bias_tile", "mask_tile", "bias_tile_fetched", "mask_tile_fetched"}},
+        {"logits, mask, hooks", Unit::kScores, 0.0, kFloat, {"logits"}},
+        {"maxima", Unit::kScores, 1.0, kFloat, {"slot_max", "chunk_max", "running_max"}},
+        {"weights (exp2)", Unit::kScores, kExp2Instructions, 2 * kFloat, {"weights"}},
+        {"weights into other types",
+         Unit::kScores,
+         0.0,
+         kFloat + 1.0,
+         {"weight_rows", "weight_pairs", "weight_halves", "scaled_weights", "weight_unit", "weight_rate",
+          "weight_scales", "largest_scale", "lane_scales", "weight_integers", "weight_digits", "block_digits",
+          "lane_digits", "lane_blocks", "weight_words"}},
+        {"chunk sum", Unit::kScores, 1.0, kFloat, {"slot_sums", "chunk_sum", "pair_sums"}, {"asked_ahead"}},
+        {"keys into other types",
+         Unit::kKeys,
+         0.0,
+         kStored,
+         {"key_rows", "key_terms", "key_line", "key_pairs", "key_words", "words_of_four", "key_granule",
+          "key_line_scales", "key_numbers", "key_block_scales"}},
+        {"values into other types",
+         Unit::kValues,
+         0.0,
+         kStored,
+         {"value_pairs", "value_rows", "value_words", "value_integers", "value_bytes", "value_halves", "value_numbers",
+          "lines_of_values", "half_lines", "chunk_value"}},
+        {"keys that rows see", Unit::kNone, 0.0, 0.0, {"key_seen", "seen_in_lane", "seen_keys", "seen_key"}},
         {"PV",
-         Product::kValues,
-         {"chunk_output", "chunk_output_global_wrapper", "panel_output", "panel_output_global_wrapper"}},
-        {"rescale, state", Product::kNone, {"rescale", "state", "statistics", "statistics_before"}},
+         Unit::kValueProducts,
+         0.0,
+         0.0,
+         {"chunk_output", "chunk_output_global_wrapper", "panel_output", "panel_output_global_wrapper",
+          "integer_output", "digit_sums", "block_sums", "panel_sums"},
+         {"granule_lines", "next_granule", "next_lines", "next_start", "next_starts", "next_keys", "next_values",
+          "asked_line"}},
+        {"rescale, state", Unit::kState, 1.0, 2 * kFloat, {"rescale", "state", "statistics", "statistics_before"}},
         {"output transpose",
-         Product::kNone,
+         Unit::kOutputs,
+         1.0,
+         2 * kFloat,
          {"normaliser", "state_in_output", "output_scale", "output", "not_finite", "lse"}},
-        {"row limits", Product::kNone, {"row", "head", "position", "first", "last", "unseen_rows", "alibi_slope"}},
+        {"row limits, addresses",
+         Unit::kNone,
+         0.0,
+         0.0,
+         {"row", "head", "position", "first", "last", "unseen_rows", "alibi_slope", "query_starts", "key_starts",
+          "value_starts"}},
         {"call, allocation",
-         Product::kNone,
+         Unit::kNone,
+         0.0,
+         0.0,
          {"overhead", "halide_malloc", "halide_free", "waiting for parallel tasks to finish"}},
     };
     return rows;
 }
 
+bool has(const std::vector<const char *> &names, const std::string &name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 size_t row_of(const std::string &name) {
-    const std::string func = name.substr(0, name.find('$'));  // Halide numbers Funcs of one name
+    // Halide numbers Funcs of one name, those that it makes of them before what it adds.
+    static const std::regex number("_[0-9]+(?=_intm$|_global_wrapper$)");
+    const std::string func = std::regex_replace(name, number, "");
     const std::vector<StageRow> &rows = stage_rows();
     for (size_t i = 0; i < rows.size(); ++i) {
-        if (std::find(rows[i].funcs.begin(), rows[i].funcs.end(), func) != rows[i].funcs.end()) {
+        if (has(rows[i].funcs, func) || has(rows[i].fetching, func)) {
             return i;
         }
     }
@@ -69,42 +121,57 @@ size_t row_of(const std::string &name) {
                              " belongs to no stage: add it to stage_rows() in bench/roofline/stages.cpp");
 }
 
-int64_t round_up(int64_t value, int64_t multiple) {
-    return multiple > 0 ? (value + multiple - 1) / multiple * multiple : value;
+double units(Unit unit, const CallWork &work, const Dims &dims) {
+    switch (unit) {
+    case Unit::kScores:
+        return work.softmax_scores;
+    case Unit::kQueries:
+        return work.rows * dims.key;
+    case Unit::kKeys:
+        return work.keys * dims.key;
+    case Unit::kValues:
+        return work.keys * dims.value;
+    case Unit::kState:
+        return work.state_rows * dims.value;
+    case Unit::kOutputs:
+        return work.rows * dims.value;
+    default:
+        return 0.0;
+    }
+}
+
+LeastWork least_work(const StageRow &row, const CallWork &work, KeyStorage storage, const Dims &dims) {
+    const int terms = bfloat16_terms(storage);
+    if (row.unit == Unit::kKeyProducts) {
+        const auto products = static_cast<double>(generators::products_of_scores(terms).size());
+        return {.products = 2.0 * products * work.key_scores * dims.key};
+    }
+    if (row.unit == Unit::kValueProducts) {
+        const auto products = static_cast<double>(generators::products_of_values(terms).size());
+        return {.products = 2.0 * products * work.value_scores * dims.value};
+    }
+    const double count = units(row.unit, work, dims);
+    return {.operations = 2.0 * row.instructions * count,
+            .bytes = (row.bytes == kStored ? 2.0 * dims.stored_bytes : row.bytes) * count};
 }
 
 }  // namespace
 
-std::vector<StageTime> stage_times(const std::vector<FuncTime> &funcs, double key_flops, double value_flops) {
+std::vector<StageTime> stage_times(const std::vector<FuncTime> &funcs, const CallWork &work, KeyStorage storage,
+                                   const Dims &dims) {
     std::vector<StageTime> stages;
     for (const StageRow &row : stage_rows()) {
-        stages.push_back({row.stage, 0.0,
-                          row.product == Product::kKeys     ? key_flops
-                          : row.product == Product::kValues ? value_flops
-                                                            : 0.0});
+        stages.push_back({row.stage, 0.0, 0.0, least_work(row, work, storage, dims)});
     }
     for (const FuncTime &func : funcs) {
-        stages[row_of(func.func)].seconds += func.seconds;
+        const size_t row = row_of(func.func);
+        stages[row].seconds += func.seconds;
+        if (has(stage_rows()[row].fetching, func.func)) {
+            stages[row].fetching += func.seconds;
+        }
     }
     std::erase_if(stages, [](const StageTime &stage) { return stage.seconds == 0.0; });
     return stages;
-}
-
-double computed_scores(const cases::Case &c, const generators::KernelSpec &spec) {
-    using generators::kGranuleKeys, generators::kJoinedRows, generators::kMatrixColumns, generators::kMatrixDepth;
-    const bool matrices = multiplies_matrices(spec.storage);
-    const int64_t rows = matrices ? std::min(spec.tile.rows, kJoinedRows * kMatrixColumns) : spec.tile.rows;
-    const int64_t keys = spec.tile.keys == 0 ? 0 : matrices ? kMatrixDepth : kGranuleKeys;
-    double scores = 0.0;
-    for (int64_t row = 0; row < c.query_length; row += rows) {
-        cases::Case part = c;  // rows that see the same, as a problem of their own
-        part.batch = 1;
-        part.query_length = std::min<int64_t>(rows, c.query_length - row);
-        part.causal_offsets = {static_cast<int32_t>(c.kv_length - c.query_length + row)};
-        const bench::VisibleKeys seen = bench::visible_keys(part, 0);
-        scores += static_cast<double>(rows * round_up(seen.end - seen.begin, keys));
-    }
-    return scores * static_cast<double>(c.batch * c.query_heads);
 }
 
 }  // namespace hattn::roofline
