@@ -1,12 +1,13 @@
-"""How far hattn and its peers are from float64, on the inputs of tests/python/accuracy.py.
+"""How far hattn and its peers are from float64, on the inputs of tests/python/accuracy_inputs.py.
 
-    python bench/accuracy.py [--dtype bfloat16] [--against onnxruntime,torch] [--build DIR]
+    python bench/accuracy.py [--dtype bfloat16] [--against onnxruntime,torch] [--filter REGEX] [--build DIR]
 
 prints a Markdown table: the largest and the mean absolute error, and the mean error relative to the mean magnitude of
 the outputs, over sampled rows. Everybody gets the same inputs, which --dtype rounds first, and gives outputs of their
 type; of a peer's ways to compute, its fused one.
 """
 import argparse
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,7 +53,16 @@ def errors(out, expected):
     return f"{difference.max():.1e} / {difference.mean():.1e} / {relative:.1e}"
 
 
-def table(peers, dtype):
+def chosen_inputs(pattern):
+    import accuracy_inputs
+
+    chosen = {title: make for title, make in accuracy_inputs.PROBLEMS.items() if re.search(pattern, title)}
+    if not chosen:
+        raise ValueError(f"--filter: \"{pattern}\" matches none of: {'; '.join(accuracy_inputs.PROBLEMS)}")
+    return chosen
+
+
+def table(peers, dtype, inputs):
     import accuracy_inputs
     import hattn
     import stored
@@ -60,7 +70,7 @@ def table(peers, dtype):
 
     names = ["hattn", *peers]
     lines = ["| inputs | " + " | ".join(TITLES[name] for name in names) + " |", "|---" * (len(names) + 1) + "|"]
-    for title, make in accuracy_inputs.PROBLEMS.items():
+    for title, make in inputs.items():
         problem = make(np.random.default_rng(SEED))
         problem = problem._replace(**{side: getattr(problem, side).astype(stored.FLOATS[dtype]) for side in "qkv"})
         rows = accuracy_inputs.sampled_rows(problem)
@@ -76,11 +86,16 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Errors against float64, as a Markdown table.")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
     parser.add_argument("--against", default="", metavar="NAME,...", help="onnxruntime, torch")
+    parser.add_argument("--filter", default="", metavar="REGEX", help="only inputs in whose name it occurs")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR")
     options = parser.parse_args(arguments)
     sys.path[:0] = [str(options.build / "python"), str(ROOT / "tests" / "python")]
+    try:
+        inputs = chosen_inputs(options.filter)
+    except (ValueError, re.error) as error:
+        parser.error(str(error))
     print("largest error / mean error / mean error over mean magnitude of the outputs\n")
-    print(table([name for name in options.against.split(",") if name], options.dtype))
+    print(table([name for name in options.against.split(",") if name], options.dtype, inputs))
     return 0
 
 

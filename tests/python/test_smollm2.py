@@ -96,7 +96,7 @@ def test_pages_give_the_same_logits(model, weights, prompt, generated, page_size
 
 @pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 0.6), ("int8", 2.0)])
 def test_smaller_caches_stay_close(model, weights, prompt, generated, expected, dtype, tolerance):
-    """Measured: see docs/testing.md. Logits have a standard deviation of about 6."""
+    """Measured: see docs/performance.md. Logits have a standard deviation of about 6."""
     ids, logits = generate(model, weights, prompt, dtype=dtype)
     same = next((n for n, (a, b) in enumerate(zip(ids, generated[0])) if a != b), TOKENS)
     assert same >= 1

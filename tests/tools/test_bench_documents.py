@@ -1,0 +1,64 @@
+"""bench/plot.py and bench/accuracy.py: charts and the table of errors of docs/performance.md."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "release"
+
+
+def run(script, *arguments):
+    return subprocess.run([sys.executable, ROOT / "bench" / script, *arguments], capture_output=True, text=True)
+
+
+def row_of(set_name, share, goal):
+    return {"set": set_name, "title": "a case", "share": share, "threads": 2, "goal": {"share": goal},
+            "peers": {"torch": {"versus": 2.0}}}
+
+
+def write_figures(path, rows):
+    path.write_text(json.dumps({"hattn": "1.0", "peers": {"torch": "2.0"}, "shape": "B1", "cpu": "a CPU", "rows": rows}))
+
+
+def test_charts(tmp_path):
+    pytest.importorskip("matplotlib")
+    figures = tmp_path / "figures.json"
+    write_figures(figures, [row_of("prefill", 0.9, 0.88), row_of("decode", 0.8, 0.0)])
+    finished = run("plot.py", figures, "--output", tmp_path / "charts")
+    assert finished.returncode == 0, finished.stderr
+    written = {path.name: path.read_bytes() for path in (tmp_path / "charts").iterdir()}
+    assert set(written) == {"prefill.png", "prefill.svg", "decode.png", "decode.svg"}
+    assert all(written[name].startswith(b"\x89PNG") for name in written if name.endswith("png"))
+    assert all(b"<svg" in written[name] for name in written if name.endswith("svg"))
+
+
+@pytest.mark.parametrize("text, message", [
+    ("{", "Expecting"), ('{"rows": []}', "holds no figures of prefill or decode cases"),
+])
+def test_figures_without_cases_are_refused(tmp_path, text, message):
+    pytest.importorskip("matplotlib")
+    figures = tmp_path / "figures.json"
+    figures.write_text(text)
+    finished = run("plot.py", figures, "--output", tmp_path / "charts")
+    assert finished.returncode == 2 and f"{figures}: " in finished.stderr and message in finished.stderr
+    assert not (tmp_path / "charts").exists() or not list((tmp_path / "charts").iterdir())
+
+
+@pytest.mark.skipif(not list((BUILD / "python" / "hattn").glob("_hattn.*.so")), reason="the package is not built")
+@pytest.mark.parametrize("dtype, most", [("float32", 2e-6), ("bfloat16", 2e-2)])
+def test_table_of_errors(dtype, most):
+    finished = run("accuracy.py", "--filter", "S = 128", "--dtype", dtype)
+    assert finished.returncode == 0, finished.stderr
+    *_, line = finished.stdout.splitlines()
+    title, errors = line.strip("| ").split(" | ")
+    largest, mean, relative = map(float, errors.split(" / "))
+    assert title == "normal, S = 128" and 0 < mean < largest < most and mean < relative
+
+
+def test_inputs_that_are_none():
+    finished = run("accuracy.py", "--filter", "nonsense")
+    assert finished.returncode == 2 and '"nonsense" matches none of: normal, S = 128' in finished.stderr
