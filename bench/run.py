@@ -5,6 +5,7 @@
     python bench/run.py --footprint
     python bench/run.py --roofline ...
     python bench/run.py --types ...
+    python bench/run.py --tuned ...
     python bench/run.py --device cuda|opencl ...
 
 Nothing is timed that was not verified, and speeds come with the machine's limits, measured in the same run.
@@ -29,6 +30,12 @@ import roofline  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 SETS = ("prefill", "decode", "other")
+OTHERS = """other benchmarks, with options of their own, which each of them lists with --help:
+  --roofline         where one kernel's time goes, stage by stage; needs Halide
+  --types            attention over keys and values of each storage type
+  --tuned            what tuning is worth on this machine
+  --device NAME      on a GPU: cuda, cuda:N or opencl
+"""
 
 
 def positive(text):
@@ -50,7 +57,8 @@ def some_of(known):
 
 
 def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(prog="bench", description="Measure hattn on this machine.")
+    parser = argparse.ArgumentParser(prog="bench", description="Measure hattn on this machine.", epilog=OTHERS,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=some_of(compare.PEERS), default=[], metavar="NAME,...",
                         help=f"libraries that compute the same beside it: {', '.join(compare.PEERS)}")
     parser.add_argument("--set", type=some_of(SETS), default=[], metavar="NAME,...",

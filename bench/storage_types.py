@@ -1,14 +1,16 @@
 """How fast attention is over keys and values of each storage type, beside float32 in the same run.
 
-    python bench/run.py --types [--threads N] [--rounds N] [--build DIR] [--rows LIST]
+    python bench/run.py --types [--against onnxruntime,torch] [--threads N] [--rounds N] [--rows LIST]
+                                [--json [FILE]] [--markdown FILE] [--build DIR]
 
 prints a Markdown table, Hq16 Hkv8 D128 unless said: time over that of float32, and for decoding the bytes of keys and values read per
 second; then the goals. Types take turns in every round, and the best round counts. Outputs are float32 but for the 16-bit types,
-whose queries and outputs are of the type; those of PyTorch and ONNX Runtime, where they are installed, likewise. With
+whose queries and outputs are of the type; those of PyTorch and ONNX Runtime, where they are asked for or installed, likewise. With
 --threads 1 CPU time counts, which other load on the machine disturbs less than time on the wall. Limits, of the CPU's bfloat16 dot
 products where it has any and of reading the bytes of keys and values, are measured in every round, too.
 """
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -17,6 +19,8 @@ from types import SimpleNamespace
 import numpy as np
 
 import cases
+import compare
+import machine
 
 LOOK = 0.02  # seconds
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,18 +59,21 @@ GOALS = (
 
 
 def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    from run import positive, some_of
+
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--types", action="store_true", help=argparse.SUPPRESS)  # how run.py was asked for this
-    parser.add_argument("--against", help=argparse.SUPPRESS)  # what ./dev installs; whoever is there takes part
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release")
-    parser.add_argument("--rows", default=",".join(CASES), help="cases, separated by commas: " + ", ".join(CASES))
-    options = parser.parse_args(arguments)
-    for title in options.rows.split(","):
-        if title not in CASES:
-            parser.error(f"--rows: \"{title}\" is none of: {', '.join(CASES)}")
-    return options
+    parser.add_argument("--against", type=some_of(compare.PEERS), metavar="NAME,...",
+                        help=f"libraries beside it: {', '.join(compare.PEERS)} (default: those that are installed)")
+    parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--rounds", type=positive, default=12, help="turns of each contestant (default: 12)")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", metavar="DIR")
+    parser.add_argument("--rows", type=some_of(CASES), default=list(CASES), metavar="CASE,...",
+                        help="cases: " + ", ".join(CASES))
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write the figures there (default: print "
+                        "them instead of the table)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table there, for documents")
+    return parser.parse_args(arguments)
 
 
 def types_of(queries):
@@ -88,10 +95,8 @@ def contender(dtype, q, k, v, threads):
 
 
 def torch_contenders(q, k, v, threads):
-    try:
-        import torch
-    except ImportError:
-        return {}
+    import torch
+
     torch.set_num_threads(threads)
 
     def of(dtype):
@@ -104,11 +109,9 @@ def torch_contenders(q, k, v, threads):
 
 def onnxruntime_contenders(q, k, v, threads):
     """GroupQueryAttention, whose decoding appends the last key to a cache in place."""
-    try:
-        import peer_onnxruntime
-        peer_onnxruntime.version()
-    except ImportError:
-        return {}
+    import peer_onnxruntime
+
+    peer_onnxruntime.version()
     case = SimpleNamespace(batch=1, query_heads=q.shape[1], kv_heads=KV_HEADS, query_length=q.shape[2], kv_length=k.shape[2],
                            key_dim=DIM, value_dim=DIM, kv_lengths=[], causal=True, window_left=-1, softcap=0.0,
                            has_sinks=False, has_alibi=False, smooth_softmax=False, work="attention", page_size=0)
@@ -116,6 +119,22 @@ def onnxruntime_contenders(q, k, v, threads):
     for name in PEER_TYPES["ONNX Runtime"]:
         arrays = {side: array.astype(name) for side, array in zip("qkv", (q, k, v))}
         made[f"ONNX Runtime {name}"] = peer_onnxruntime.variants(case, arrays, threads)[0].run
+    return made
+
+
+MAKERS = {"torch": torch_contenders, "onnxruntime": onnxruntime_contenders}
+
+
+def peers_of(asked, *arguments):
+    """Functions to time, by name: of the libraries that are asked for, or else of those that are installed."""
+    made = {}
+    for name, make in MAKERS.items():
+        if asked is None or name in asked:
+            try:
+                made.update(make(*arguments))
+            except ImportError:
+                if asked is not None:
+                    raise
     return made
 
 
@@ -177,32 +196,82 @@ def verdict(reached, least, of):
     return f"{reached:.2f} of {of}, goal {least:g}: {'reached' if reached >= least else 'missed'}"
 
 
-def row(title, options):
-    """Prints it, and gives the lines on its goals."""
+def measure_row(title, options):
+    """The figures of a case as a dict."""
     queries, keys = CASES[title]
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, heads, length, DIM), np.float32)
                for heads, length in ((MORE_HEADS.get(title, HEADS), queries), (KV_HEADS, keys), (KV_HEADS, keys)))
     made = {dtype: contender(dtype, q, k, v, options.threads) for dtype in types_of(queries)}
     limits = Limits(options, {dtype: read for dtype, (_, read) in made.items()} if queries == 1 else {})
-    peers = torch_contenders(q, k, v, options.threads) | onnxruntime_contenders(q, k, v, options.threads)
+    peers = peers_of(options.against, q, k, v, options.threads)
     best = best_times({name: run for name, (run, _) in made.items()} | peers, options.rounds,
                       time.process_time if options.threads == 1 else time.perf_counter, limits.look)
-    cells = []
+    contenders = {}
     for name, seconds in best.items():
-        speed = f"{best['float32'] / seconds:.2f}"
-        decode = queries == 1 and name in made
-        cells.append(f"{name} {speed}" + (f" ({size_of(made[name][1]) / seconds / 1e9:.1f} GB/s)" if decode else ""))
-    print(f"| {title} | {best['float32'] * 1e3:.2f} ms | " + " | ".join(cells) + " |", flush=True)
-    return [f"{title}, {dtype}: {verdict(share(best, dtype, of, limits, made[dtype][1], queries), least, of)}"
-            for case, dtype, least, of in GOALS if case == title]
+        decodes = queries == 1 and name in made
+        contenders[name] = {"seconds": seconds, "versus_float32": best["float32"] / seconds,
+                            "bytes_per_second": size_of(made[name][1]) / seconds if decodes else None}
+    goals = [{"type": dtype, "of": of, "least": least,
+              "reached": share(best, dtype, of, limits, made[dtype][1], queries)}
+             for case, dtype, least, of in GOALS if case == title]
+    return {"case": title, "queries": queries, "keys": keys, "contenders": contenders, "goals": goals}
+
+
+def line_of(row):
+    """Of the table."""
+    cells = [row["case"], f"{row['contenders']['float32']['seconds'] * 1e3:.2f} ms"]
+    for name, figures in row["contenders"].items():
+        speed = figures["bytes_per_second"]
+        cells.append(f"{name} {figures['versus_float32']:.2f}" + (f" ({speed / 1e9:.1f} GB/s)" if speed else ""))
+    return "| " + " | ".join(cells) + " |"
+
+
+def lines_on_goals(rows):
+    return [f"{row['case']}, {goal['type']}: {verdict(goal['reached'], goal['least'], goal['of'])}"
+            for row in rows for goal in row["goals"]]
+
+
+def measure(options):
+    """The figures as a dict; prints the table on the way, unless figures are printed in its place."""
+    cases.load(options.build)  # before the package is looked for: it says what is not there
+    about = machine.describe()
+    others = machine.OtherProcesses()
+    rows = []
+    for title in options.rows:
+        rows.append(measure_row(title, options))
+        if options.json != "-":
+            print(line_of(rows[-1]), flush=True)
+    return {**about, "threads": options.threads, "rounds": options.rounds, "others_busy": others.share(), "rows": rows}
+
+
+def write(figures, options):
+    """To wherever the options say."""
+    text = json.dumps(figures, indent=2) + "\n"
+    goals = lines_on_goals(figures["rows"])
+    if options.markdown:
+        lines = [*map(line_of, figures["rows"]), "", *(f"- {line}" for line in goals)]
+        options.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if options.json == "-":
+        print(text, end="")
+        return
+    print("", *goals, sep="\n")
+    machine.print_noise(figures["others_busy"])
+    if options.json:
+        Path(options.json).write_text(text, encoding="utf-8")
 
 
 def main(arguments=None):
     options = parse_arguments(arguments)
     sys.path[:0] = [str(options.build / "python"), str(ROOT / "tests/python"), str(ROOT / "bench")]
-    lines = [line for title in options.rows.split(",") for line in row(title, options)]
-    print("", *lines, sep="\n")
+    try:
+        write(measure(options), options)
+    except ImportError as error:
+        print(f"bench: error: {error}; ./dev bench installs what is needed", file=sys.stderr)
+        return 2
+    except (cases.BenchError, OSError) as error:
+        print(f"bench: error: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -49,6 +49,40 @@ def test_unknown_peer():
     assert finished.returncode == 2 and '"abacus" is none of: onnxruntime, torch' in finished.stderr
 
 
+@pytest.mark.parametrize("arguments, message", [
+    (("--rounds", "0"), "argument --rounds: must be at least 1, but is 0"),
+    (("--threads", "0"), "argument --threads: must be at least 1, but is 0"),
+    (("--against", "nonsense"), '"nonsense" is none of: onnxruntime, torch'),
+    (("--build", "nowhere", "--rows", "decode 512"), "nowhere"),
+])
+def test_options_of_storage_types(arguments, message):
+    finished = run("--types", *arguments)
+    assert finished.returncode == 2 and message in finished.stderr and "Traceback" not in finished.stderr
+
+
+@needs_module
+def test_figures_of_storage_types(tmp_path):
+    """Alike on the terminal, as JSON and as Markdown."""
+    table, figures = tmp_path / "table.md", tmp_path / "figures.json"
+    finished = run("--types", "--rows", "decode 512", "--rounds", "1", "--threads", "1", "--markdown", table, "--json", figures)
+    assert finished.returncode == 0, finished.stderr
+    (row,) = json.loads(figures.read_text())["rows"]
+    contenders = row["contenders"]
+    assert contenders["float32"]["versus_float32"] == 1.0
+    # K and V: 8 heads of 512 keys of 128 numbers, twice; without scales.
+    for dtype, size in (("float32", 4), ("float16", 2), ("bfloat16", 2)):
+        assert contenders[dtype]["bytes_per_second"] * contenders[dtype]["seconds"] == pytest.approx(2 * 8 * 512 * 128 * size)
+    assert table.read_text().splitlines()[0] == finished.stdout.splitlines()[0]
+    assert table.read_text().startswith("| decode 512 |")
+
+
+def test_help_names_the_other_benchmarks():
+    finished = run("--help")
+    assert finished.returncode == 0
+    for option in ("--roofline", "--types", "--tuned", "--device", "--footprint", "--against", "--json"):
+        assert option in finished.stdout
+
+
 def test_unknown_case_of_storage_types():
     finished = run("--types", "--rows", "decode 512,nonsense")
     assert finished.returncode == 2 and '"nonsense" is none of: prefill 512' in finished.stderr
