@@ -1,5 +1,5 @@
-// Every case in every storage type against the oracle. Algorithms take turns, so that a case meets each of them with
-// some of the types.
+// Every small case in every storage type against the oracle; large cases, and all on `generic`, in one. Algorithms take
+// turns, so that a case meets each of them with some of the types.
 #include <gtest/gtest.h>
 
 #include <iterator>
