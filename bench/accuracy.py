@@ -1,10 +1,11 @@
 """How far hattn and its peers are from float64, on the inputs of tests/python/accuracy_inputs.py.
 
-    python bench/accuracy.py [--dtype bfloat16] [--against onnxruntime,torch] [--filter REGEX] [--build DIR]
+    python bench/accuracy.py [--dtype bfloat16] [--against onnxruntime,torch] [--filter REGEX]
+                             [--seeds N] [--build DIR]
 
 prints a Markdown table: the largest and the mean absolute error, and the mean error relative to the mean magnitude of
 the outputs, over sampled rows. Everybody gets the same inputs, which --dtype rounds first, and gives outputs of their
-type; of a peer's ways to compute, its fused one.
+type; of a peer's ways to compute, its fused one. With --seeds the largest errors over those of each peer.
 """
 import argparse
 import re
@@ -62,30 +63,70 @@ def chosen_inputs(pattern):
     return chosen
 
 
-def table(peers, dtype, inputs):
+def outcomes(make, seed, peers, dtype):
+    """(what hattn and its peers give, None where one cannot; what float64 gives): of sampled rows."""
     import accuracy_inputs
     import hattn
     import stored
+
+    problem = make(np.random.default_rng(seed))
+    problem = problem._replace(**{side: getattr(problem, side).astype(stored.FLOATS[dtype]) for side in "qkv"})
+    rows = accuracy_inputs.sampled_rows(problem)
+    outs = [hattn.attention(problem.q, problem.k, problem.v, **problem.options)[0]]
+    outs += [peer_output(peer, problem) for peer in peers]
+    sampled = [None if out is None else out[:, rows].astype(np.float64) for out in outs]
+    return sampled, accuracy_inputs.reference(problem, rows).out
+
+
+def table(titles, rows):
+    return "\n".join("| " + " | ".join(row) + " |" for row in (titles, ["---"] * len(titles), *rows))
+
+
+def error_table(peers, dtype, inputs):
     from report import TITLES
 
-    names = ["hattn", *peers]
-    lines = ["| inputs | " + " | ".join(TITLES[name] for name in names) + " |", "|---" * (len(names) + 1) + "|"]
+    rows = []
     for title, make in inputs.items():
-        problem = make(np.random.default_rng(SEED))
-        problem = problem._replace(**{side: getattr(problem, side).astype(stored.FLOATS[dtype]) for side in "qkv"})
-        rows = accuracy_inputs.sampled_rows(problem)
-        expected = accuracy_inputs.reference(problem, rows).out
-        outs = [hattn.attention(problem.q, problem.k, problem.v, **problem.options)[0]]
-        outs += [peer_output(peer, problem) for peer in peers]
-        cells = [errors(None if out is None else out[:, rows].astype(np.float64), expected) for out in outs]
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        outs, expected = outcomes(make, SEED, peers, dtype)
+        rows.append([title, *(errors(out, expected) for out in outs)])
+    return table(["inputs", *(TITLES[name] for name in ["hattn", *peers])], rows)
+
+
+def ratio(logarithms):
+    """Of geometric means, from the logarithm of each seed's, as text: with its standard error, and how often it is over 1."""
+    if not logarithms:
+        return "-"
+    mean, spread = np.mean(logarithms), np.std(logarithms) / np.sqrt(len(logarithms))
+    worse = sum(value > 0 for value in logarithms)
+    return f"{np.exp(mean):.2f} +- {np.exp(mean) * spread:.2f}, larger in {worse} of {len(logarithms)}"
+
+
+def ratio_table(peers, dtype, inputs, seeds):
+    from report import TITLES
+
+    rows = []
+    for title, make in inputs.items():
+        found = [[] for _ in peers]
+        for seed in range(SEED, SEED + seeds):
+            (ours, *others), expected = outcomes(make, seed, peers, dtype)
+            largest = np.abs(ours - expected).max()
+            for values, other in zip(found, others):
+                theirs = 0.0 if other is None else np.abs(other - expected).max()
+                if largest > 0 and theirs > 0:
+                    values.append(np.log(largest / theirs))
+        rows.append([title, *map(ratio, found)])
+    return table(["inputs", *(TITLES[name] for name in peers)], rows)
 
 
 def main(arguments=None):
+    from compare import PEERS
+    from run import positive, some_of
+
     parser = argparse.ArgumentParser(description="Errors against float64, as a Markdown table.")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
-    parser.add_argument("--against", default="", metavar="NAME,...", help="onnxruntime, torch")
+    parser.add_argument("--against", type=some_of(PEERS), default=[], metavar="NAME,...", help=", ".join(PEERS))
+    parser.add_argument("--seeds", type=positive, metavar="N", help="in place of errors their ratios to those of peers, over "
+                        "so many seeds")
     parser.add_argument("--filter", default="", metavar="REGEX", help="only inputs in whose name it occurs")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR")
     options = parser.parse_args(arguments)
@@ -94,8 +135,13 @@ def main(arguments=None):
         inputs = chosen_inputs(options.filter)
     except (ValueError, re.error) as error:
         parser.error(str(error))
-    print("largest error / mean error / mean error over mean magnitude of the outputs\n")
-    print(table([name for name in options.against.split(",") if name], options.dtype, inputs))
+    peers = options.against
+    if options.seeds:
+        print(f"largest error over a peer's: geometric mean of {options.seeds} seeds, its standard error\n")
+        print(ratio_table(peers, options.dtype, inputs, options.seeds))
+    else:
+        print("largest error / mean error / mean error over mean magnitude of the outputs\n")
+        print(error_table(peers, options.dtype, inputs))
     return 0
 
 

@@ -2,13 +2,19 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
+
+needs_package = pytest.mark.skipif(
+    not list((BUILD / "python" / "hattn").glob("_hattn.*.so")), reason="the package is not built"
+)
 
 
 def run(script, *arguments):
@@ -48,7 +54,7 @@ def test_figures_without_cases_are_refused(tmp_path, text, message):
     assert not (tmp_path / "charts").exists() or not list((tmp_path / "charts").iterdir())
 
 
-@pytest.mark.skipif(not list((BUILD / "python" / "hattn").glob("_hattn.*.so")), reason="the package is not built")
+@needs_package
 @pytest.mark.parametrize("dtype, most", [("float32", 2e-6), ("bfloat16", 2e-2)])
 def test_table_of_errors(dtype, most):
     finished = run("accuracy.py", "--filter", "S = 128", "--dtype", dtype)
@@ -57,6 +63,24 @@ def test_table_of_errors(dtype, most):
     title, errors = line.strip("| ").split(" | ")
     largest, mean, relative = map(float, errors.split(" / "))
     assert title == "normal, S = 128" and 0 < mean < largest < most and mean < relative
+
+
+@needs_package
+def test_ratios_of_errors():
+    pytest.importorskip("torch")
+    finished = run("accuracy.py", "--filter", "S = 128", "--against", "torch", "--seeds", "3")
+    assert finished.returncode == 0, finished.stderr
+    *_, line = finished.stdout.splitlines()
+    found = re.fullmatch(r"\| normal, S = 128 \| ([0-9.]+) \+- [0-9.]+, larger in ([0-3]) of 3 \|", line)
+    assert found and 0.2 < float(found[1]) < 5
+
+
+def test_ratio(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import accuracy
+
+    assert accuracy.ratio([]) == "-"
+    assert accuracy.ratio(list(np.log([2.0, 2.0, 0.5, 0.5]))) == "1.00 +- 0.35, larger in 2 of 4"
 
 
 def test_inputs_that_are_none():
