@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ostream>
+#include <utility>
 
 #include "checked.h"
 #include "problem.h"
@@ -163,9 +164,10 @@ void check_distinct_elements(const hattn_tensor &tensor, const char *name) {
     if (is_empty(tensor)) {
         return;
     }
-    int order[4] = {3, 2, 1, 0};  // of strides alike it is not the last one that is wrong
-    std::stable_sort(order, order + 4,
-                     [&](int a, int b) { return std::llabs(tensor.stride[a]) < std::llabs(tensor.stride[b]); });
+    int order[4] = {0, 1, 2, 3};
+    std::sort(order, order + 4, [&](int a, int b) {  // of strides alike it is not the last one that is wrong
+        return std::pair(std::llabs(tensor.stride[a]), -a) < std::pair(std::llabs(tensor.stride[b]), -b);
+    });
     int64_t span = 1;  // elements spanned by the dimensions before
     for (int d : order) {
         if (tensor.extent[d] <= 1) {
