@@ -64,14 +64,16 @@ def test_options_of_storage_types(arguments, message):
 def test_figures_of_storage_types(tmp_path):
     """Alike on the terminal, as JSON and as Markdown."""
     table, figures = tmp_path / "table.md", tmp_path / "figures.json"
-    finished = run("--types", "--rows", "decode 512", "--rounds", "1", "--threads", "1", "--markdown", table, "--json", figures)
+    short = ("--rows", "decode 512", "--rounds", "1", "--threads", "1")
+    finished = run("--types", *short, "--markdown", table, "--json", figures)
     assert finished.returncode == 0, finished.stderr
     (row,) = json.loads(figures.read_text())["rows"]
     contenders = row["contenders"]
     assert contenders["float32"]["versus_float32"] == 1.0
     # K and V: 8 heads of 512 keys of 128 numbers, twice; without scales.
     for dtype, size in (("float32", 4), ("float16", 2), ("bfloat16", 2)):
-        assert contenders[dtype]["bytes_per_second"] * contenders[dtype]["seconds"] == pytest.approx(2 * 8 * 512 * 128 * size)
+        read = contenders[dtype]["bytes_per_second"] * contenders[dtype]["seconds"]
+        assert read == pytest.approx(2 * 8 * 512 * 128 * size)
     assert table.read_text().splitlines()[0] == finished.stdout.splitlines()[0]
     assert table.read_text().startswith("| decode 512 |")
 

@@ -27,7 +27,8 @@ def row_of(set_name, share, goal):
 
 
 def write_figures(path, rows):
-    path.write_text(json.dumps({"hattn": "1.0", "peers": {"torch": "2.0"}, "shape": "B1", "cpu": "a CPU", "rows": rows}))
+    about = {"hattn": "1.0", "peers": {"torch": "2.0"}, "shape": "B1", "cpu": "a CPU"}
+    path.write_text(json.dumps({**about, "rows": rows}))
 
 
 def test_charts(tmp_path):
