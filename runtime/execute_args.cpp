@@ -218,16 +218,6 @@ void check_operand(const hattn_tensor &tensor, const char *name, const char *fla
     check_stride_limit(tensor, name, 3, kMaxKeyStride);
 }
 
-// Where packed sequences of `tensor` end, none of which may be longer than `capacity`.
-void check_cu_seqlens(const int32_t *ends, const char *name, int64_t batch, const hattn_tensor &tensor,
-                      const char *tensor_name, int64_t capacity, const char *capacity_name) {
-    check_ends(ends, name, batch, tensor.extent[2], tensor_name);
-    for (int64_t b = 0; b < batch; ++b) {
-        require(ends[b + 1] - ends[b] <= capacity, HATTN_CAPACITY_EXCEEDED, name, ": sequence ", b, " has ",
-                ends[b + 1] - ends[b], " rows, but the plan's ", capacity_name, " is ", capacity);
-    }
-}
-
 void check_packing(const Problem &p, const hattn_attention_args &args) {
     require((args.cu_seqlens_q != nullptr) == (p.packed_queries > 0), HATTN_INVALID_ARGUMENT, "cu_seqlens_q: is ",
             args.cu_seqlens_q ? "given" : "null", ", but the plan's packed_queries is ", p.packed_queries);
@@ -323,11 +313,12 @@ void check_arguments(const Problem &problem, const hattn_attention_args &args) {
     check_scale(problem, args.k_scale, "k_scale", args.k, "k");
     check_scale(problem, args.v_scale, "v_scale", args.v, "v");
     if (args.cu_seqlens_q) {
-        check_cu_seqlens(args.cu_seqlens_q, "cu_seqlens_q", problem.batch, args.q, "q", problem.query_length,
-                         "query_length");
+        check_ends(args.cu_seqlens_q, "cu_seqlens_q", problem.batch, args.q.extent[2], "q",
+                   {problem.query_length, "the plan's query_length"});
     }
     if (args.cu_seqlens_k) {
-        check_cu_seqlens(args.cu_seqlens_k, "cu_seqlens_k", problem.batch, args.k, "k", problem.kv_length, "kv_length");
+        check_ends(args.cu_seqlens_k, "cu_seqlens_k", problem.batch, args.k.extent[2], "k",
+                   {problem.kv_length, "the plan's kv_length"});
     }
     check_kv_lengths(problem, args);
     check_block_table(problem, args);

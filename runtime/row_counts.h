@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace hattn {
 
@@ -27,7 +28,15 @@ struct RowCounts {
     }
 };
 
-// Throws unless packed rows end so: from 0 to the `rows` of `tensor_name`, never going back.
-void check_ends(const int32_t *ends, const char *name, int64_t batch, int64_t rows, const char *tensor_name);
+// The most rows of a sequence, as messages name it.
+struct RowLimit {
+    int64_t rows = std::numeric_limits<int64_t>::max();
+    const char *name = "";
+};
+
+// Throws unless packed rows end so: from 0 to the `rows` of `tensor_name`, never going back, no sequence longer than the
+// limit.
+void check_ends(const int32_t *ends, const char *name, int64_t batch, int64_t rows, const char *tensor_name,
+                const RowLimit &limit = {});
 
 }  // namespace hattn

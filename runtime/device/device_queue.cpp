@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device.h"
+#include "runtime/problem.h"
 #include "runtime/status.h"
 #include "runtime/structs.h"
 

@@ -308,7 +308,7 @@ TEST(DeviceCacheErrors, NameTheArgument) {
     EXPECT_EQ(refused([](Desc &desc) { desc.device = static_cast<hattn_device>(9); }),
               "HATTN_INVALID_ARGUMENT: device: is 9, which is no hattn_device");
     EXPECT_EQ(refused([](Desc &desc) { desc.device_id = 1; }),
-              "HATTN_INVALID_ARGUMENT: device_id: is 1, but must be 0 where device is not cuda");
+              "HATTN_INVALID_ARGUMENT: device_id: is 1, but must be 0 unless device is 2 (cuda)");
     const hattn_queue queue = HATTN_QUEUE_INIT;
     EXPECT_EQ(refused([&](Desc &desc) { desc.queue = &queue; }),
               "HATTN_INVALID_ARGUMENT: queue: is given, but device is 0 (cpu)");
