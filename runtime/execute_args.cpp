@@ -116,13 +116,12 @@ void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, 
     require(!of_channels, HATTN_INVALID_ARGUMENT, name, ": extent[3] (head dimension) is ", scale.extent[3],
             ", but must be 1, ", side.extent[3], ", one for each channel of ", side_name, ", or ", blocks,
             ", one for each ", kScaleBlock, " elements of a key");
-    for (const int d : {0, 1}) {
+    const int exact = p.page_size > 0 ? 3 : 2;  // without pages there may be more rows
+    for (int d = 0; d < exact; ++d) {
         check_tensor_extent(scale, name, names, d, side.extent[d], side_name);
     }
-    require(scale.extent[2] == side.extent[2] || (p.page_size == 0 && scale.extent[2] > side.extent[2]),
-            HATTN_INVALID_ARGUMENT, name, ": extent[2] (", names.name[2], ") is ", scale.extent[2],
-            p.page_size > 0 ? ", but " : ", but must be at least that of ", side_name, p.page_size > 0 ? " is " : ", ",
-            side.extent[2]);
+    require(scale.extent[2] >= side.extent[2], HATTN_INVALID_ARGUMENT, name, ": extent[2] (", names.name[2], ") is ",
+            scale.extent[2], ", but must be at least that of ", side_name, ", ", side.extent[2]);
     require(scale.extent[3] == blocks, HATTN_INVALID_ARGUMENT, name, ": extent[3] (head dimension) is ",
             scale.extent[3], ", but must be ", blocks, ", one for each ", kScaleBlock, " elements of ", side_name);
     check_stride_limit(scale, name, 2, kMaxKeyStride);

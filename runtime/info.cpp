@@ -11,6 +11,7 @@
 #include "kernel_registry.h"
 #include "plan.h"
 #include "scratch.h"
+#include "selection_entry.h"
 #include "status.h"
 #include "tensor.h"
 #include "tuning_json.h"
@@ -156,6 +157,32 @@ ordered_json class_of(const Problem &problem, const TuningFamily &family, const 
                       const DeviceStamp *device = nullptr) {
     const bool has_class = has_tuning_class(problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
     return has_class ? class_json(family, cell, device) : ordered_json();
+}
+
+// Why no entry of the machine decides about the longest sequence, as a phrase with a semicolon: it is beyond all
+// classes, or the default stays. Empty otherwise.
+std::string why_no_entry(const TuningGrids &machine, const Problem &problem) {
+    const int64_t rows = std::max<int64_t>(problem.query_length, 1);
+    if (!has_tuning_class(problem, rows, problem.kv_length)) {
+        return "more keys than the last class of tunings has, " + std::to_string(int64_t{1} << (kKeyClasses - 1)) +
+               "; ";
+    }
+    const TuningEntry *entry = nearest_entry(machine, problem, rows, problem.kv_length);
+    return !entry || entry->algorithm != HATTN_ALGORITHM_AUTO
+               ? ""
+               : "the tuning database of this machine says for rows " + std::to_string(int64_t{1} << entry->cell.rows) +
+                     ", keys " + std::to_string(int64_t{1} << entry->cell.keys) + " that the default stays; ";
+}
+
+// Likewise, that its entry is of no use here, since no kernel has the tile.
+std::string why_no_tile(const KernelSet &kernels, const Problem &problem) {
+    const TuningEntry *entry =
+        nearest_entry(kernels.machine, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
+    return !entry || entry->algorithm == HATTN_ALGORITHM_AUTO ||
+                   kernel_of_entry(kernels, problem, *entry, problem.kv_length)
+               ? ""
+               : "the tuning database of this machine names a tile of " + std::to_string(entry->tile.rows) +
+                     " rows and " + std::to_string(entry->tile.keys) + " keys that no kernel for the problem has; ";
 }
 
 // Why the choice is what it is, in words.

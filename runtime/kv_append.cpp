@@ -50,8 +50,8 @@ void check_counts(const hattn_kv_cache &cache, const RowCounts &added) {
     const int64_t capacity = cache.ring() ? kMaxExtent : cache.desc.capacity;
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         const int64_t length = cache.lengths[static_cast<size_t>(b)];
-        require(added.ends || (added.of(b) >= 0 && added.of(b) <= added.rows), HATTN_INVALID_ARGUMENT, "lengths[", b,
-                "]: is ", added.of(b), ", but must be from 0 to the ", added.rows, " rows of k");
+        require(added.of(b) >= 0 && added.of(b) <= added.rows, HATTN_INVALID_ARGUMENT, "lengths[", b, "]: is ",
+                added.of(b), ", but must be from 0 to the ", added.rows, " rows of k");
         require(length + added.of(b) <= capacity, HATTN_CAPACITY_EXCEEDED, "k: sequence ", b, " has ", length,
                 " keys and would have ", length + added.of(b), ", but the cache's capacity is ", capacity);
     }
@@ -279,39 +279,40 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
 }
 
 // lengths or ends, or neither.
-hattn_status append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v, const int32_t *lengths,
-                    const int32_t *ends, const hattn_rope *rope) {
-    return guarded([&] {
-        require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
-        const hattn_tensor keys = read_struct(k, "k");
-        const hattn_tensor values = read_struct(v, "v");
-        const RowCounts added{lengths, keys.extent[2], ends};
-        if (rope) {
-            const hattn_rope given = read_struct(rope, "rope");
-            append(*cache, keys, values, added, &given);
-        } else {
-            append(*cache, keys, values, added, nullptr);
-        }
-    });
+void append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v, const int32_t *lengths,
+            const int32_t *ends, const hattn_rope *rope) {
+    require(cache, HATTN_INVALID_ARGUMENT, "cache: is null");
+    const hattn_tensor keys = read_struct(k, "k");
+    const hattn_tensor values = read_struct(v, "v");
+    const RowCounts added{lengths, keys.extent[2], ends};
+    if (rope) {
+        const hattn_rope given = read_struct(rope, "rope");
+        append(*cache, keys, values, added, &given);
+    } else {
+        append(*cache, keys, values, added, nullptr);
+    }
 }
 
 }  // namespace
 
 }  // namespace hattn
 
+using namespace hattn;
+
 hattn_status hattn_kv_append(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                              const int32_t *lengths) {
-    return hattn::append(cache, k, v, lengths, nullptr, nullptr);
+    return hattn_kv_append_rope(cache, k, v, lengths, nullptr);
 }
 
 hattn_status hattn_kv_append_rope(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                                   const int32_t *lengths, const hattn_rope *rope) {
-    return hattn::append(cache, k, v, lengths, nullptr, rope);
+    return guarded([&] { append(cache, k, v, lengths, nullptr, rope); });
 }
 
 hattn_status hattn_kv_append_packed(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                                     const int32_t *cu_seqlens, const hattn_rope *rope) {
-    const hattn_status status =
-        hattn::guarded([&] { hattn::require(cu_seqlens, HATTN_INVALID_ARGUMENT, "cu_seqlens: is null"); });
-    return status == HATTN_OK ? hattn::append(cache, k, v, nullptr, cu_seqlens, rope) : status;
+    return guarded([&] {
+        require(cu_seqlens, HATTN_INVALID_ARGUMENT, "cu_seqlens: is null");
+        append(cache, k, v, nullptr, cu_seqlens, rope);
+    });
 }

@@ -358,29 +358,6 @@ const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &proble
     return entry && entry->invariant && !entry->family.device.empty() ? nullptr : entry;
 }
 
-std::string why_no_entry(const TuningGrids &machine, const Problem &problem) {
-    const int64_t rows = std::max<int64_t>(problem.query_length, 1);
-    if (!has_tuning_class(problem, rows, problem.kv_length)) {
-        return "more keys than the last class of tunings has, " + std::to_string(int64_t{1} << (kKeyClasses - 1)) +
-               "; ";
-    }
-    const TuningEntry *entry = nearest_entry(machine, problem, rows, problem.kv_length);
-    return !entry || entry->algorithm != HATTN_ALGORITHM_AUTO
-               ? ""
-               : "the tuning database of this machine says for rows " + std::to_string(int64_t{1} << entry->cell.rows) +
-                     ", keys " + std::to_string(int64_t{1} << entry->cell.keys) + " that the default stays; ";
-}
-
-std::string why_no_tile(const KernelSet &kernels, const Problem &problem) {
-    const TuningEntry *entry =
-        nearest_entry(kernels.machine, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
-    return !entry || entry->algorithm == HATTN_ALGORITHM_AUTO ||
-                   kernel_of_entry(kernels, problem, *entry, problem.kv_length)
-               ? ""
-               : "the tuning database of this machine names a tile of " + std::to_string(entry->tile.rows) +
-                     " rows and " + std::to_string(entry->tile.keys) + " keys that no kernel for the problem has; ";
-}
-
 namespace {
 
 // What an entry of these grids says, if there is one for the class.

@@ -94,12 +94,6 @@ const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &proble
 // Whether there is a class for such a sequence. Of more keys than the last one has there is none.
 bool has_tuning_class(const Problem &problem, int64_t query_length, int64_t kv_length);
 
-// Why no entry of the machine decides about the longest sequence, as a phrase with a semicolon: it is beyond all
-// classes, or the default stays. Empty otherwise.
-std::string why_no_entry(const TuningGrids &machine, const Problem &problem);
-// Likewise, that its entry is of no use here, since no kernel has the tile.
-std::string why_no_tile(const KernelSet &kernels, const Problem &problem);
-
 // The class whose entry decides about such a sequence, if there is one for it.
 TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_length);
 

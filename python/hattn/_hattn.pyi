@@ -65,7 +65,7 @@ class Problem:
     sinks: Any
     k_scale: Any
     v_scale: Any
-    value_channels: int
+    v_scale_of_channels: bool
     def __init__(self) -> None: ...
 
 class RopeOptions:

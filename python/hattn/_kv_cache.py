@@ -132,10 +132,12 @@ class KVCache:
         if lengths is not None and cu_seqlens is not None:
             raise ValueError("lengths: is given, but cu_seqlens is too")
         options = None if rope is None else native(rope)
-        if not self._stream.on_device:
+        keys, values, keeps = k, v, False
+        if self._stream.on_device:
+            keys, values = self._stream.rows("k", k), self._stream.rows("v", v)
+            keeps = not self._stream.keep(k, v)
+        else:
             check_host(k=k, v=v)
-        keys, values = self._stream.rows("k", k), self._stream.rows("v", v)
-        keeps = not self._stream.keep(k, v)
         rows = None if lengths is None else _options.lengths("lengths", lengths)
         ends = None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens)
         layout_ = _options.choose_layout(layout)

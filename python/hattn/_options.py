@@ -23,7 +23,7 @@ _DEVICES = {name: getattr(_hattn.Device, name) for name in ("cpu", "opencl", "cu
 # Largest and smallest magnitude that float32 tells from infinity and from zero.
 _FLOAT32_RANGE = (1.5e-45, 3.4028234e38)
 
-_LARGEST_OFFSET = 2**29
+_LARGEST_OFFSET = 2**29  # either way, see docs/semantics.md
 
 _Choice = TypeVar("_Choice")
 
@@ -174,12 +174,6 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
     return array
 
 
-def _channels(scale: Any) -> int:
-    """Of how many channels a scale [kv heads, dim] has one each; 0: it is none of these."""
-    shape = np.shape(scale) if isinstance(scale, (list, tuple)) else getattr(scale, "shape", ())
-    return int(shape[1]) if len(shape) == 2 else 0
-
-
 def _set_masks(problem: _hattn.Problem, causal: Any, causal_offset: Any, window: Any) -> None:
     problem.causal = flag("causal", causal)
     if isinstance(causal_offset, (int, np.integer)):
@@ -254,7 +248,7 @@ def attention_options(
         problem.block_table = int32_array("block_table", block_table, (2,), "[batch, pages]")
     problem.k_scale = scale_array("k_scale", k_scale, layout)
     problem.v_scale = scale_array("v_scale", v_scale, layout)
-    problem.value_channels = _channels(v_scale)
+    problem.v_scale_of_channels = np.ndim(v_scale) == 2  # [kv heads, dim]
     problem.sinks = sinks
     problem.bias = bias
     problem.mask = mask

@@ -146,9 +146,8 @@ void AttentionCall::add_arrays(const Problem &problem) {
     };
     scale(problem.k_scale, "k_scale", args_.k_scale);
     scale(problem.v_scale, "v_scale", args_.v_scale);
-    if (const int64_t channels = std::max(problem.value_channels, args_.v_scale.extent[3]);
-        problem.value_channels > 0 || channels > 1)
-        halve_last_byte_of_values(channels);
+    if (problem.v_scale_of_channels || args_.v_scale.extent[3] > 1)
+        halve_last_byte_of_values(args_.v_scale.extent[3]);
     args_.alibi_slopes = floats(problem.alibi_slopes, "alibi_slopes", alibi_slopes_);
     args_.sinks = floats(problem.sinks, "sinks", sinks_);
     args_.q_lengths = integers(problem.q_lengths, "q_lengths", q_lengths_);

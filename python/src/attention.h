@@ -43,7 +43,7 @@ struct Problem {
     nb::object sinks = nb::none();
     nb::object k_scale = nb::none();  // rank 4, in the order of hattn.h
     nb::object v_scale = nb::none();
-    int64_t value_channels = 0;  // of which v_scale has a scale each; 0: its extents tell
+    bool v_scale_of_channels = false;  // as its extents do not tell where there is one channel
 };
 
 // The keys and values of a call, and how many of the keys there may ever be (what the plan is made for).

@@ -80,7 +80,7 @@ void bind_problem(nb::module_ &module) {
         .def_rw("sinks", &Problem::sinks, optional)
         .def_rw("k_scale", &Problem::k_scale, optional)
         .def_rw("v_scale", &Problem::v_scale, optional)
-        .def_rw("value_channels", &Problem::value_channels);
+        .def_rw("v_scale_of_channels", &Problem::v_scale_of_channels);
 }
 
 void bind_rope(nb::module_ &module) {

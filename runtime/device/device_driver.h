@@ -36,8 +36,10 @@ public:
     virtual void upload(const DeviceQueue &queue, uint64_t memory, const void *host, size_t bytes) const = 0;
     virtual void wait(const DeviceQueue &queue) const = 0;
 
-    // Whether memory that the caller gives has so many bytes, where the driver tells; `name` is the argument.
-    virtual void check_memory(const DeviceQueue &, uint64_t, uint64_t, const char *) const {}
+    // Throws for memory of the caller's, the argument `name`, that is not the queue's or has not so many bytes, as far
+    // as the driver tells.
+    virtual void check_memory(const DeviceQueue &, uint64_t /*memory*/, uint64_t /*bytes*/,
+                              const char * /*name*/) const {}
     // Memory of the queue's context, until it is released, as tensors hold it.
     virtual uint64_t allocate(const DeviceQueue &queue, size_t bytes) const = 0;
     virtual void release(const DeviceQueue &queue, uint64_t memory) const = 0;

@@ -1,59 +1,19 @@
-// Tuning databases: which entry decides about a problem, what happens to files that are no good, and that whatever an
-// entry says results stay right.
+// Tuning databases: which entry decides about a problem, and that whatever an entry says results stay right.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <functional>
-#include <ostream>
 
-#include "problem.h"
-#include "support/json_text.h"
-#include "support/run.h"
-#include "support/tuning_file.h"
+#include "support/tuned_case.h"
 
 namespace {
 
 using namespace hattn;
-using nlohmann::json;
-
-cases::Case some_case(int64_t rows, int64_t keys, int64_t query_heads = 4, int64_t kv_heads = 2) {
-    cases::Case c;
-    c.name = "tuned_" + std::to_string(rows) + "_" + std::to_string(keys);
-    c.query_heads = query_heads;
-    c.kv_heads = kv_heads;
-    c.query_length = rows;
-    c.kv_length = keys;
-    c.key_dim = c.value_dim = 64;
-    c.causal = true;
-    return c;
-}
-
-json explain(hattn_context *context, const cases::Case &c, hattn_algorithm algorithm = HATTN_ALGORITHM_AUTO) {
-    hattn_attention_desc desc = cases::desc_of(c);
-    desc.algorithm = algorithm;
-    return test::explanation_of(test::make_plan(context, desc).get());
-}
-
-// What the rule makes of a case when it is asked for an algorithm, as a choice.
-json choice_of(const cases::Case &c, hattn_algorithm algorithm) {
-    test::ContextPtr context = test::context_with_tuning("rule");
-    const json plan = explain(context.get(), c, algorithm);
-    const bool by_rule = plan.at("algorithm") == "flash";
-    return {{"algorithm", plan.at("algorithm")},
-            {"tile", plan.at("tile")},
-            {"split_keys", by_rule ? json(0) : plan.at("split_keys")},
-            {"heads", 0}};
-}
-
-json class_of(const cases::Case &c) {
-    test::ContextPtr context = test::context_with_tuning("rule");
-    return explain(context.get(), c).at("class");
-}
-
-// A database with one choice, for the class of the case.
-json database_for(const cases::Case &c, const json &choice, bool invariant = false) {
-    return test::tuning_document({test::tuning_entry(class_of(c), choice, invariant)});
-}
+using test::choice_of;
+using test::class_of;
+using test::database_for;
+using test::explain;
+using test::json;
+using test::some_case;
 
 TEST(Tuning, TheRuleDecidesWithoutAny) {
     test::ContextPtr context = test::context_with_tuning("rule");
@@ -345,97 +305,6 @@ TEST(Tuning, ForcedKernelsComeFirst) {
     test::ContextPtr context = test::new_context("kernel=" + kernel, &desc).context;
     EXPECT_EQ(explain(context.get(), c).at("kernel"), kernel);
 }
-
-// ---- files ---------------------------------------------------------------------------------------------------------
-
-struct BadFile {
-    const char *name;
-    std::function<void(json &)> change;
-    const char *why;
-};
-
-const BadFile kBadFiles[] = {
-    {"format", [](json &d) { d["format"] = "wisdom"; }, "no tuning database"},
-    {"version", [](json &d) { d["version"] = 2; }, "version is 2"},
-    {"library", [](json &d) { d["stamp"]["library"] = "9.9.9"; }, "library \"9.9.9\""},
-    {"kernels", [](json &d) { d["stamp"]["kernels"] = "0"; }, "kernels \"0\""},
-    {"cpu", [](json &d) { d["stamp"]["cpu"] = "Z80"; }, "cpu \"Z80\""},
-    {"cores", [](json &d) { d["stamp"]["cores"] = 4711; }, "cores 4711"},
-    {"caches", [](json &d) { d["stamp"]["caches"]["l2"] = 1; }, "caches"},
-    {"no_stamp", [](json &d) { d.erase("stamp"); }, "damaged"},
-    {"no_class", [](json &d) { d["entries"][0].erase("class"); }, "damaged"},
-    {"target", [](json &d) { d["entries"][0]["class"]["target"] = "z80"; }, "unknown target"},
-    {"rows", [](json &d) { d["entries"][0]["class"]["rows"] = 3; }, "power of two"},
-    {"threads", [](json &d) { d["entries"][0]["class"]["threads"] = 2; }, "threads is 2, but must be 0"},
-    {"algorithm", [](json &d) { d["entries"][0]["choice"]["algorithm"] = "fast"; }, "unknown algorithm"},
-    {"split", [](json &d) { d["entries"][0]["choice"]["split_keys"] = 500; }, "multiple of 16"},
-    {"long_split", [](json &d) { d["entries"][0]["choice"]["split_keys"] = 1 << 20; }, "split_keys is 1048576"},
-    {"type", [](json &d) { d["entries"] = 7; }, "damaged"},
-};
-
-class BadTuningFile : public testing::TestWithParam<size_t> {};
-
-// Ignored with a sentence, never fatal, and as a whole.
-TEST_P(BadTuningFile, IsIgnoredWithAWarning) {
-    const BadFile &bad = kBadFiles[GetParam()];
-    const cases::Case c = some_case(1, 700);
-    json document = database_for(c, choice_of(c, HATTN_ALGORITHM_SPLIT_KV));
-    bad.change(document);
-    const test::TuningFile file(document);
-    test::ContextPtr context = test::context_with_tuning(file.path());
-    ASSERT_TRUE(context);
-    const std::string warning = hattn_context_warning(context.get());
-    EXPECT_NE(warning.find(bad.why), std::string::npos) << warning;
-    EXPECT_NE(warning.find(file.path()), std::string::npos) << warning;
-    EXPECT_EQ(warning.find('\n'), std::string::npos) << warning;
-    EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "ignored");
-    EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine");
-}
-INSTANTIATE_TEST_SUITE_P(Each, BadTuningFile, testing::Range<size_t>(0, std::size(kBadFiles)),
-                         [](const auto &run) { return kBadFiles[run.param].name; });
-
-TEST(TuningFile, CutOffAnywhereIsIgnored) {
-    const cases::Case c = some_case(1, 700);
-    const std::string text = database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)).dump();
-    for (size_t length = 0; length < text.size(); length += 97) {
-        const test::TuningFile file(text.substr(0, length));
-        test::ContextPtr context = test::context_with_tuning(file.path());
-        EXPECT_NE(std::string(hattn_context_warning(context.get())), "") << length;
-        EXPECT_NE(explain(context.get(), c).at("decided_by"), "machine") << length;
-    }
-}
-
-TEST(TuningFile, WhatIsNoObjectIsNamed) {
-    const test::TuningFile file(std::string("[]"));
-    test::ContextPtr context = test::context_with_tuning(file.path());
-    EXPECT_NE(
-        std::string(hattn_context_warning(context.get())).find("([] is no object, but must have a member format)"),
-        std::string::npos)
-        << hattn_context_warning(context.get());
-}
-
-TEST(TuningFile, MissingIsNoCauseForAWarning) {
-    test::ContextPtr context = test::context_with_tuning("/nowhere/tuning.json");
-    EXPECT_STREQ(hattn_context_warning(context.get()), "");
-    EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "missing");
-}
-
-TEST(TuningFile, WhatCannotBeReadIsNotMissing) {
-    const test::TuningFile file(std::string("{}"));
-    const std::string loop = file.path() + ".loop";
-    std::filesystem::remove(loop);
-    std::filesystem::create_symlink(loop, loop);
-    const std::string folder = std::filesystem::path(file.path()).parent_path();
-    for (const std::string &path : {loop, folder}) {
-        test::ContextPtr context = test::context_with_tuning(path);
-        const std::string warning = hattn_context_warning(context.get());
-        EXPECT_EQ(warning.find("tuning database " + path + " cannot be read: "), 0u) << warning;
-        EXPECT_EQ(test::info_of(context.get()).at("tuning_database").at("state"), "unreadable");
-    }
-    std::filesystem::remove(loop);
-}
-
-// ---- results -------------------------------------------------------------------------------------------------------
 
 struct Decision {
     hattn_algorithm algorithm;

@@ -9,7 +9,7 @@ import pytest
 import hattn
 import oracle
 import stored
-from helpers import RTOL, ATOL, assert_same_bits, pack
+from helpers import RTOL, ATOL, BareTensor, assert_same_bits, pack
 
 TARGETS = [target["name"] for target in hattn.info()["targets"] if target["runnable"]]
 # Who made a CPU that a kernel is made for, in the words of /proc/cpuinfo.
@@ -270,23 +270,10 @@ def test_values_of_one_element_of_int4():
     assert hattn.attention(q, k, v, v_scale=np.float32([3, 2])).shape == (1, 2, 1, 2)
 
 
-class Exported:
-    """Nothing but DLPack."""
-
-    def __init__(self, tensor):
-        self._tensor = tensor
-
-    def __dlpack__(self, **arguments):
-        return self._tensor.__dlpack__(**arguments)
-
-    def __dlpack_device__(self):
-        return self._tensor.__dlpack_device__()
-
-
 def test_bfloat16_of_something_without_a_dtype(rng):
     torch = pytest.importorskip("torch")
     q, k, v = (side.array.astype(np.float32) for side in inputs(rng, ("bfloat16",) * 3))
-    out = hattn.attention(*(Exported(torch.from_numpy(array).to(torch.bfloat16)) for array in (q, k, v)))
+    out = hattn.attention(*(BareTensor(torch.from_numpy(array).to(torch.bfloat16)) for array in (q, k, v)))
     assert_same_bits(out, hattn.attention(*(array.astype(BFLOAT16) for array in (q, k, v))))
 
 
