@@ -128,6 +128,7 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     ByteMatrixScores byte_scores;  // defined in_byte_matrices, as are digits.key_line and what it takes
     RowPairScores row_pairs;       // defined in_rows
     Halide::Func key_starts;       // (k, c) where a key's row starts; defined with StageOptions::place_keys
+    int placed_keys = 0;           // of them for each chunk, with those that are asked for ahead
     // (d, k, c) keys in float32, with in_pairs in bfloat16, in_integers int16, or bits of matrix_type
     Halide::Func key_rows;
     Halide::Func unseen_scores;         // (k / key_block, c) unseen_rows(); defined with StageOptions::unseen_step
@@ -215,7 +216,7 @@ private:
     Halide::Expr granule_of_key() const;                           // of key k of chunk c, clamped to the last key's
     Halide::Expr slot_of_key() const;                              // in that, likewise
     Halide::Expr key_of_block(const Halide::Expr &element) const;  // or the element; with slices
-    void place_keys();                                             // defines key_starts
+    void place_keys(const StageOptions &options);                  // defines key_starts
     Halide::Expr key_of_words() const;                             // at a position d; in_words
     Halide::Expr key_of_steps();                                   // at a position d; with in_steps
     RowSteps::Row key_bytes() const;                               // of key k of chunk c; of integers

@@ -9,10 +9,12 @@
 #include "schedules/simd/joined_copies.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/masked_rows.h"
+#include "schedules/simd/maxima_beside_scores.h"
 #include "schedules/simd/rows_in_lanes.h"
 #include "schedules/simd/turned_stores.h"
 #include "schedules/simd/unseen_rows.h"
 #include "schedules/simd/upper_halves.h"
+#include "schedules/simd/weights_beside_values.h"
 #include "schedules/simd/whole_loads.h"
 #include "schedules/simd/word_bytes.h"
 #include "schedules/x86/matrix_tiles.h"
@@ -164,6 +166,14 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                         .state = stages.state.name(),
                         .adds_in_place = stages.adds_in_place()};
     }
+    if (target.softmax_beside_products && spec.kind == KernelKind::kFlash && !matrices) {
+        kernel.scored = {.logits = stages.logits.name(), .chunk_max = stages.chunk_max.name()};
+        if (spec.storage == KeyStorage::kFloat32) {
+            kernel.weighed = {.weights = stages.weights.name(),
+                              .chunk_sum = stages.chunk_sum.name(),
+                              .chunk_output = stages.chunk_output.name()};
+        }
+    }
     if (stages.statistics_before.defined()) {
         kernel.pipeline.add_custom_lowering_pass(
             new schedules::CarriedState({stages.statistics_before.name(), stages.statistics.name()}));
@@ -306,6 +316,12 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
         kernel.pipeline.add_custom_lowering_pass(new schedules::x86::OverlappedBands(kernel.bands));
     }
     kernel.pipeline.add_custom_lowering_pass(new schedules::OwnSlots());
+    if (!kernel.scored.logits.empty()) {
+        kernel.pipeline.add_custom_lowering_pass(new schedules::simd::MaximaBesideScores(kernel.scored));
+    }
+    if (!kernel.weighed.weights.empty()) {
+        kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WeightsBesideValues(kernel.weighed));
+    }
     return kernel;
 }
 

@@ -7,6 +7,8 @@
 
 #include "Halide.h"
 #include "runtime/kernel_table.h"
+#include "schedules/simd/maxima_beside_scores.h"
+#include "schedules/simd/weights_beside_values.h"
 #include "schedules/targets.h"
 #include "schedules/x86/overlapped_bands.h"
 #include "score_hooks.h"
@@ -60,6 +62,9 @@ struct KernelPipeline {
     Halide::Pipeline pipeline;
     std::vector<Halide::Argument> arguments;
     schedules::x86::BandStages bands;  // of kernels that have some
+    // Of kernels whose softmax stands beside products.
+    schedules::simd::ScoredStages scored = {};
+    schedules::simd::WeighedStages weighed = {};
 
     Halide::Module compile(const std::string &symbol, const char *target);
 };

@@ -109,7 +109,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
                        : padded       ? select(likely(d < inputs.key_dim()), query, zero_of(query))
                                       : query;
     if (options.place_keys) {
-        place_keys();
+        place_keys(options);
     }
     if (inputs.in_lines()) {
         usual_heads.resize(1);  // others are no whole lines
@@ -297,7 +297,8 @@ RowSteps::Row ScoreStages::key_scales() const {
     };
 }
 
-void ScoreStages::place_keys() {
+void ScoreStages::place_keys(const StageOptions &options) {
+    placed_keys = options.chunk + (options.fetch_lead + kGranuleKeys - 1) / kGranuleKeys * kGranuleKeys;
     key_starts = Func("key_starts");
     key_starts(k, c) = inputs_.key_start(granule_of_key(), slot_of_key());
 }

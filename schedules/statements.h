@@ -1,6 +1,7 @@
 // What lowering passes do with statements.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,11 +50,67 @@ bool loads_from(const T &code, const std::string &array) {
     return loads.any;
 }
 
+// Whether a statement stores in an array.
+inline bool stores_in(const Halide::Internal::Stmt &statement, const std::string &array) {
+    class Stores : public Halide::Internal::IRVisitor {
+    public:
+        explicit Stores(const std::string &array) : array_(array) {}
+        bool any = false;
+
+    private:
+        using IRVisitor::visit;
+
+        void visit(const Halide::Internal::Store *store) override {
+            any = any || store->name == array_;
+        }
+
+        const std::string &array_;
+    };
+    Stores stores(array);
+    statement.accept(&stores);
+    return stores.any;
+}
+
+// The first row that a vector of an array holds, in which so many rows lie side by side, again and again. Nothing if it
+// is not known.
+inline std::optional<int> first_row(const Halide::Expr &index, const Halide::Internal::ModulusRemainder &alignment,
+                                    int rows) {
+    const auto *ramp = index.as<Halide::Internal::Ramp>();
+    if (!ramp) {
+        return std::nullopt;
+    }
+    for (const auto &place : {alignment, Halide::Internal::modulus_remainder(ramp->base)}) {
+        if (place.modulus % rows == 0) {
+            return static_cast<int>((place.remainder % rows + rows) % rows);
+        }
+    }
+    return std::nullopt;
+}
+
 // What Halide's profiler puts between stages.
 inline bool is_profiling(const Halide::Internal::Stmt &statement) {
     const auto *evaluate = statement.as<Halide::Internal::Evaluate>();
     const auto *call = evaluate ? evaluate->value.as<Halide::Internal::Call>() : nullptr;
     return call && call->name.starts_with("halide_profiler_");
+}
+
+// Whether it does so anywhere in a statement.
+inline bool is_profiled(const Halide::Internal::Stmt &statement) {
+    class Profiling : public Halide::Internal::IRVisitor {
+    public:
+        bool any = false;
+
+    private:
+        using IRVisitor::visit;
+
+        void visit(const Halide::Internal::Evaluate *evaluate) override {
+            any = any || is_profiling(evaluate);
+            IRVisitor::visit(evaluate);
+        }
+    };
+    Profiling profiling;
+    statement.accept(&profiling);
+    return profiling.any;
 }
 
 // Values under names of their own, lest an expression that is used twice is computed twice.

@@ -104,6 +104,7 @@ std::vector<TargetRow> x86_64_targets() {
             .lanes = 16,
             .vector_registers = 32,
             .fetch_by_row = true,
+            .softmax_beside_products = true,
             .naive_tiles = {{16, 0, 1, 8, 8}},
             .flash_tiles = {{64, 96, 4, 6, 4}},
             .split_kv_tiles = {{1, 512, 1, 4, 8},

@@ -126,6 +126,8 @@ struct TargetRow {
     // Likewise, of kernels with the head in the lanes: present_keys, and fetch_by_row of those with few rows. Not
     // inherited.
     bool fetch_by_row = false;
+    // Of flash, see simd/maxima_beside_scores.h and simd/weights_beside_values.h. Likewise.
+    bool softmax_beside_products = false;
     bool values_in_place = false;
     UnfusedScoresSchedule unfused_scores = {};
     UnfusedValuesSchedule unfused_values = {};

@@ -186,6 +186,7 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
         Var granule("granule");
         s.key_starts.compute_at(chunk_loop)
             .bound_extent(s.c, 1)
+            .bound_storage(s.k, s.placed_keys)
             .split(s.k, granule, s.k, generators::kGranuleKeys, TailStrategy::RoundUp)
             .vectorize(s.k);
     }

@@ -178,6 +178,34 @@ def test_weights_of_prefill_take_twelve_instructions(name, emit):
     ), f"{name}: no loop of {vectors} exponentials by sums:\n" + "\n".join(loop.text() for loop in loops)
 
 
+def flash_beside_products():
+    """Of float32 on AVX-512, without hooks and with some; a bool mask or a bias may hide values, whose weights others read first."""
+    return [name for name in kernel_names(NAME, ("", "_softcap", "_alibi")) if name.startswith("flash_x86_avx512_")]
+
+
+@pytest.mark.parametrize("name", flash_beside_products())
+def test_weights_stand_beside_the_first_block_of_values(name, emit):
+    """With the products of a key the exponentials of one a granule ahead, in registers: see weights_beside_values.h."""
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    vectors = int(match["rows"]) // isa.lanes
+    _, values = expected_blocks(match)
+    loops = [loop for loop in innermost_loops(emit(name, isa), isa) if loop.count(r"\bvpslld\b") == vectors and loop.fmas > 5 * vectors]
+    assert any(
+        loop.fmas == values + 5 * vectors and loop.count(r"\bvaddps\b") == 3 * vectors and not loop.count(isa.spill) for loop in loops
+    ), f"{name}: no clean loop of {values} products and {vectors} exponentials with their sums:\n" + "\n".join(loop.text() for loop in loops)
+
+
+@pytest.mark.parametrize("name", flash_beside_products())
+def test_maxima_are_taken_of_registers(name, emit):
+    """Of a block's scores, where they are stored: see maxima_beside_scores.h."""
+    match = NAME.match(name)
+    isa = INSTRUCTION_SETS[match["target"]]
+    scores, _ = expected_blocks(match)
+    found = [run.count(r"\bvmaxps\s+%zmm") for run in straight_runs(emit(name, isa), isa)]
+    assert any(count >= scores for count in found), f"{name}: no run with {scores} maxima of registers, but {sorted(set(found))}"
+
+
 @pytest.mark.parametrize("name", list(filter(goes_by_row, kernel_names())))
 def test_decode_of_few_rows_goes_by_row(name, emit):
     match = NAME.match(name)
