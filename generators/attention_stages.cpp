@@ -71,6 +71,7 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       over_keys({{0, kGranuleKeys}, {0, granules(chunk_keys)}}, "over_keys"),
       over_chunks(0, chunk_count, "over_chunks"),
       earlier_chunks(0, chunk_count, "earlier_chunks"),
+      carries_maximum(options.bands || options.carried_maximum),
       chunk_max("chunk_max"),
       running_max("running_max"),
       weights("weights"),
@@ -102,9 +103,9 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
         chunk_max(r, c) = max(chunk_max(r, c), logits(r, key, c));
     }
 
-    // The running maximum is a prefix maximum over stored chunk maxima rather than a recurrence: a pure definition,
-    // which Halide's sliding window computes once per chunk.
-    if (in_bands) {
+    // A recurrence where a pass makes it one, else a prefix maximum over stored chunk maxima: a pure definition, which
+    // Halide's sliding window computes once per chunk.
+    if (carries_maximum) {
         statistics_before = Func("statistics_before");
         statistics_before(r) = Tuple(undef<float>(), undef<float>());
         Expr before = statistics_before(r)[1];
@@ -351,7 +352,7 @@ void AttentionStages::multiply_value_matrices(const AttentionInputs &inputs) {
 
 void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptions &options) {
     multiply_values(inputs, options);
-    Expr before = in_bands ? statistics_before(r)[1] : select(c > 0, running_max(r, c - 1), kMaskedScore);
+    Expr before = carries_maximum ? statistics_before(r)[1] : select(c > 0, running_max(r, c - 1), kMaskedScore);
     rescale(r, c) = exp2_nonpositive(relative_exponent(before, running_max(r, c)));
 
     state(r, d) = options.state_from_first ? undef<float>() : Expr(0.0f);
@@ -368,11 +369,11 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     };
     Expr maximum = running_max(r, over_chunks);
     statistics(r) = Tuple(statistics(r)[0] * rescale(r, over_chunks) + chunk_sum(r, over_chunks),
-                          in_bands ? maximum : in_exponents(maximum));
+                          carries_maximum ? maximum : in_exponents(maximum));
 
     Expr last_maximum = statistics(r)[1];
-    normaliser(r) =
-        normalise(statistics(r)[0], in_bands ? in_exponents(last_maximum) : last_maximum, inputs.sinks(head_index()));
+    normaliser(r) = normalise(statistics(r)[0], carries_maximum ? in_exponents(last_maximum) : last_maximum,
+                              inputs.sinks(head_index()));
     const auto at = [&](Expr position) { return state(r, std::move(position)); };
     Expr sum = in_words           ? state(r, unsafe_promise_clamped(inputs.words().position(d), 0, value_positions - 1))
                : values_in_steps  ? inputs.value_steps().sum(at, d)

@@ -268,21 +268,23 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     Halide::RDom over_rows;                          // rows of the tile; defined if a hook can hide keys
     Halide::RDom over_keys;                          // (slot, granule) of the keys of a chunk
     Halide::RDom over_chunks;
-    Halide::RDom earlier_chunks;  // chunks up to c
+    Halide::RDom earlier_chunks;   // chunks up to c
+    bool carries_maximum = false;  // StageOptions::bands or carried_maximum
 
     Halide::Func chunk_max;  // (r, c)
     // With slot_statistics, of the keys at a place of their granules, whose maxima and sums are those of the chunk.
     Halide::RDom over_slots;
     Halide::Func slot_max, slot_sums;  // (slot, r, c)
-    Halide::Func running_max;          // (r, c) a prefix maximum, so that every chunk computes it once; or, in_bands,
-                                       // from that of the chunk before, which it may lag behind with adds_in_place()
-    Halide::Func statistics_before;    // (r) of undefined values, which stand for statistics as the chunk finds them,
-                                       // with the maximum not yet in units of exponents; defined in_bands
-    Halide::Func weights;              // (r, k, c) 2^(logits - running_max), 0 where masked
-    Halide::Func rescale;              // (r, c) 2^(running_max of the chunk before - running_max)
-    Halide::Func chunk_sum;            // (r, c) of weights
-    Halide::Func pair_sums;            // (r, pair, c) of the weights of two keys; defined in_bands
-    Halide::Func key_seen;             // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
+    // (r, c) a prefix maximum, so that every chunk computes it once; or, carries_maximum, from that of the chunk
+    // before, which it may lag behind with adds_in_place()
+    Halide::Func running_max;
+    Halide::Func statistics_before;  // (r) of undefined values, which stand for statistics as the chunk finds them,
+                                     // with the maximum not yet in units of exponents; defined carries_maximum
+    Halide::Func weights;            // (r, k, c) 2^(logits - running_max), 0 where masked
+    Halide::Func rescale;            // (r, c) 2^(running_max of the chunk before - running_max)
+    Halide::Func chunk_sum;          // (r, c) of weights
+    Halide::Func pair_sums;          // (r, pair, c) of the weights of two keys; defined in_bands
+    Halide::Func key_seen;           // (k, c) 1 if any row of the tile sees the key; defined if a hook can hide keys
     // In its place with values_in_place:
     Halide::RDom over_lane_rows;  // (vector of rows, slot)
     Halide::RDom over_granules;   // of a chunk; used with slot_statistics too

@@ -149,7 +149,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .limits_apart = fetches_operands,
                      .unseen_step = unseen_step(spec, target),
                      .key_block = spec.tile.key_unroll,
-                     .bands = bands});
+                     .bands = bands,
+                     .carried_maximum = fetches_operands && !matrices});
     const auto schedule = multiplies_byte_matrices(spec.storage) ? target.byte_matrices.split_kv
                           : head_in_lanes                        ? target.split_kv.head_in_lanes
                           : split                                ? target.split_kv.rows_in_lanes

@@ -73,6 +73,9 @@ struct StageOptions {
     int key_block = 1;
     // Of bfloat16 matrices: rows go from scores to the state joined_rows at a time.
     bool bands = false;
+    // Chunks come one after the other: a row's maximum is that of the statistics as the chunk finds them, and its own.
+    // With bands in any case; else not of matrices.
+    bool carried_maximum = false;
 
     // For many small threads that share a tile. All extents are fixed then: heads are padded to `head` elements and
     // every chunk is whole.

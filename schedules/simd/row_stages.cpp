@@ -123,7 +123,11 @@ void schedule_softmax(AttentionStages &s, const Tile &tile, int lanes) {
             .vectorize(s.r, lanes)
             .unroll(s.r);
     }
-    s.running_max.update().reorder(s.r, s.earlier_chunks.x).vectorize(s.r, lanes).unroll(s.r);
+    if (s.carries_maximum) {
+        s.statistics_before.compute_root().bound(s.r, 0, tile.rows);
+    } else {
+        s.running_max.update().reorder(s.r, s.earlier_chunks.x).vectorize(s.r, lanes).unroll(s.r);
+    }
     for (Func f : {s.rescale, s.chunk_sum, s.weights}) {
         f.compute_at(s.state, s.over_chunks.x).bound_extent(s.r, tile.rows).vectorize(s.r, lanes).unroll(s.r);
     }
