@@ -21,6 +21,7 @@
 namespace hattn::generators {
 
 using namespace Halide;
+using schedules::gpu::UnitColumns;
 
 namespace {
 

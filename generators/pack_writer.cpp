@@ -11,6 +11,7 @@
 #include "files.h"
 #include "hattn/hattn.h"
 #include "kernel_contract.h"
+#include "kernel_object.h"
 #include "runtime/pack_file.h"
 #include "strict_reporter.h"
 #include "tool.h"
