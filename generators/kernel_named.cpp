@@ -102,7 +102,8 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
             "kernel '" + name +
             "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not by row");
     }
-    if (found->spec.from_memory && !may_be_from_memory(found->target, found->spec.storage, tile)) {
+    if (found->spec.from_memory != FromMemory::kNo &&
+        !may_be_from_memory(found->target, found->spec.storage, tile, found->spec.from_memory)) {
         throw std::invalid_argument("kernel '" + name +
                                     "': its target has none of such tiles for keys and values in memory");
     }

@@ -42,8 +42,11 @@ int fetch_block(const KernelSpec &spec, const TargetRow &target, bool head_in_la
 // next block is enough.
 constexpr int kDecodeLead = kGranuleKeys;
 
-// Where it lies in memory and is found by strides: decision 0086.
-constexpr int kMemoryLead = 4 * kGranuleKeys;
+// Where it lies in memory and is found by strides: decisions 0086 and 0102.
+int memory_lead(const KernelSpec &spec) {
+    constexpr int kMost = 4 * kGranuleKeys;
+    return spec.from_memory == FromMemory::kAhead ? std::min(8 * spec.tile.rows, kMost) : kMost;
+}
 
 int decode_lead(KeyStorage storage) {
     return kDecodeLead * storage_bits(HATTN_FLOAT32) / storage_bits(type_of_all(storage));
@@ -121,10 +124,10 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .dim_multiple = dim_multiple,
                      .unit = kLog2E,
                      .fetch_block = block,
-                     .fetch_lead = spec.from_memory && strides  ? kMemoryLead
-                                   : head_in_lanes || in_passes ? decode_lead(spec.storage)
-                                   : split                      ? kTileLead
-                                                                : block,
+                     .fetch_lead = spec.from_memory != FromMemory::kNo && strides ? memory_lead(spec)
+                                   : head_in_lanes || in_passes                   ? decode_lead(spec.storage)
+                                   : split                                        ? kTileLead
+                                                                                  : block,
                      .fetch_by_stride = strides,
                      .fetch_by_row = fetches_by_row(spec, target),
                      .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
@@ -301,7 +304,8 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(
         new schedules::simd::MaskedRows(Halide::Target(halide_target(spec, target))));
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UnseenRows());
-    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KeptLines(!spec.from_memory));
+    kernel.pipeline.add_custom_lowering_pass(
+        new schedules::simd::KeptLines(spec.from_memory != FromMemory::kSecondLevel));
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <string_view>
 
 namespace hattn::generators {
 
@@ -33,14 +34,15 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kSplitKv, "int4_split_kv", KeyStorage::kAllInt4},
     {KernelKind::kSplitKv, "int8_lines_split_kv", KeyStorage::kInt8Lines},
     {KernelKind::kSplitKv, "int4_lines_split_kv", KeyStorage::kInt4Lines},
-    {KernelKind::kSplitKv, "memory_split_kv", KeyStorage::kFloat32, true},
-    {KernelKind::kSplitKv, "memory_float16_split_kv", KeyStorage::kAllFloat16, true},
-    {KernelKind::kSplitKv, "memory_bfloat16_split_kv", KeyStorage::kAllBfloat16, true},
-    {KernelKind::kSplitKv, "memory_int8_lines_split_kv", KeyStorage::kInt8Lines, true},
+    {KernelKind::kSplitKv, "memory_split_kv", KeyStorage::kFloat32, FromMemory::kSecondLevel},
+    {KernelKind::kSplitKv, "ahead_split_kv", KeyStorage::kFloat32, FromMemory::kAhead},
+    {KernelKind::kSplitKv, "memory_float16_split_kv", KeyStorage::kAllFloat16, FromMemory::kSecondLevel},
+    {KernelKind::kSplitKv, "memory_bfloat16_split_kv", KeyStorage::kAllBfloat16, FromMemory::kSecondLevel},
+    {KernelKind::kSplitKv, "memory_int8_lines_split_kv", KeyStorage::kInt8Lines, FromMemory::kSecondLevel},
     {KernelKind::kFlash, "bfloat16_flash", KeyStorage::kBfloat16},
     {KernelKind::kSplitKv, "bfloat16_pairs_split_kv", KeyStorage::kBfloat16},
     {KernelKind::kSplitKv, "bfloat16_rows_split_kv", KeyStorage::kBfloat16Rows},
-    {KernelKind::kSplitKv, "memory_bfloat16_rows_split_kv", KeyStorage::kBfloat16Rows, true},
+    {KernelKind::kSplitKv, "memory_bfloat16_rows_split_kv", KeyStorage::kBfloat16Rows, FromMemory::kSecondLevel},
     {KernelKind::kFlash, "amx_flash", KeyStorage::kBfloat16Matrices},
     {KernelKind::kFlash, "amx_float32_flash", KeyStorage::kFloat32Matrices},
     {KernelKind::kFlash, "amx_stored_flash", KeyStorage::kAnyMatrices},
@@ -54,7 +56,7 @@ constexpr KernelFamily kFamilies[] = {
     {KernelKind::kAppend, "append"},
 };
 
-const char *family_name(KernelKind kind, KeyStorage storage, bool from_memory) {
+const char *family_name(KernelKind kind, KeyStorage storage, FromMemory from_memory) {
     return std::find_if(std::begin(kFamilies), std::end(kFamilies),
                         [&](const KernelFamily &row) {
                             return row.kind == kind && row.storage == storage && row.from_memory == from_memory;
@@ -100,16 +102,26 @@ const std::vector<Tile> &cpu_flash_tiles(const TargetRow &target, KeyStorage sto
 
 }  // namespace
 
-bool may_be_from_memory(const TargetRow &target, KeyStorage storage, const Tile &tile) {
-    return *target.memory_cpus.of(tile) != '\0' &&
+namespace {
+
+const char *memory_cpus(const TargetRow &target, const Tile &tile, FromMemory from_memory) {
+    return from_memory == FromMemory::kAhead ? target.memory_cpus.ahead(tile) : target.memory_cpus.of(tile);
+}
+
+}  // namespace
+
+bool may_be_from_memory(const TargetRow &target, KeyStorage storage, const Tile &tile, FromMemory from_memory) {
+    return *memory_cpus(target, tile, from_memory) != '\0' &&
            (target.split_kv.has_head_in_lanes(tile) ||
             fetches_in_passes({KernelKind::kSplitKv, storage, 0, tile}, target));
 }
 
 std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) {
-    if (family.from_memory) {
+    if (family.from_memory != FromMemory::kNo) {
         std::vector<Tile> tiles = tiles_of(target, KernelFamily{family.kind, "", family.storage});
-        std::erase_if(tiles, [&](const Tile &tile) { return !may_be_from_memory(target, family.storage, tile); });
+        std::erase_if(tiles, [&](const Tile &tile) {
+            return !may_be_from_memory(target, family.storage, tile, family.from_memory);
+        });
         return tiles;
     }
     // Unfused runs where it is asked for only, so that over other storage than float32 a small and a large tile serve.
@@ -162,6 +174,11 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
 
 namespace {
 
+HookMask bit_of(const char *hook) {
+    const auto named = [hook](const ScoreHook &row) { return std::string_view(row.name) == hook; };
+    return std::ranges::find_if(score_hooks(), named)->bit;
+}
+
 std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &family) {
     switch (family.kind) {
     case KernelKind::kMerge:
@@ -175,7 +192,10 @@ std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &
     default:
         break;
     }
-    if (family.from_memory || type_of_all(family.storage) != HATTN_FLOAT32) {
+    if (family.from_memory == FromMemory::kAhead) {
+        return {0, bit_of("mask")};  // drafted tokens, whose tree is a mask, are several rows
+    }
+    if (family.from_memory != FromMemory::kNo || type_of_all(family.storage) != HATTN_FLOAT32) {
         return {0};  // the rest is for those over any storage, or for caches
     }
     std::vector<HookMask> sets = kernel_hook_sets();
@@ -206,7 +226,7 @@ const KernelFamily *find_family(const std::string &name) {
 }
 
 const char *kind_name(KernelKind kind) {
-    return family_name(kind, KeyStorage::kFloat32, false);
+    return family_name(kind, KeyStorage::kFloat32, FromMemory::kNo);
 }
 
 std::string KernelSpec::name(const std::string &target) const {
@@ -292,8 +312,8 @@ const char *further_cpu_features(const KernelSpec &spec, const TargetRow &target
 }
 
 const char *made_for(const KernelSpec &spec, const TargetRow &target) {
-    if (spec.from_memory) {
-        return target.memory_cpus.of(spec.tile);
+    if (spec.from_memory != FromMemory::kNo) {
+        return memory_cpus(target, spec.tile, spec.from_memory);
     }
     if (spec.storage == KeyStorage::kBfloat16 || spec.storage == KeyStorage::kBfloat16Rows) {
         return target.bfloat16.cpu;

@@ -15,12 +15,16 @@
 
 namespace hattn::generators {
 
+// How kernels for keys and values in memory differ from those with the same tile, see runtime/kernel_table.h: they ask
+// for lines into the second-level cache, or into all caches, but further ahead.
+enum class FromMemory { kNo, kSecondLevel, kAhead };
+
 struct KernelSpec {
     KernelKind kind;
     KeyStorage storage = KeyStorage::kFloat32;
     HookMask hooks = 0;
     schedules::Tile tile;
-    bool from_memory = false;  // see runtime/kernel_table.h
+    FromMemory from_memory = FromMemory::kNo;
 
     // Valid as a C identifier, and stable: forcing and the tuning database speak of kernels by name.
     std::string name(const std::string &target) const;
@@ -35,7 +39,7 @@ struct KernelFamily {
     KernelKind kind;
     const char *name;
     KeyStorage storage = KeyStorage::kFloat32;
-    bool from_memory = false;
+    FromMemory from_memory = FromMemory::kNo;
 };
 const KernelFamily *find_family(const std::string &name);  // null if there is none
 
@@ -46,7 +50,8 @@ std::vector<schedules::Tile> tiles_of(const schedules::TargetRow &target, Kernel
 std::vector<schedules::Tile> tiles_of(const schedules::TargetRow &target, const KernelFamily &family);
 
 // Whether a tile of split_kv has a kernel for keys and values in memory: of those that wait for it.
-bool may_be_from_memory(const schedules::TargetRow &target, KeyStorage storage, const schedules::Tile &tile);
+bool may_be_from_memory(const schedules::TargetRow &target, KeyStorage storage, const schedules::Tile &tile,
+                        FromMemory from_memory);
 
 // Every kernel of a target, of one family.
 std::vector<KernelSpec> kernels_of(const schedules::TargetRow &target, const KernelFamily &family);

@@ -111,7 +111,7 @@ void write_rows(const Architecture &architecture, std::ostream &out) {
         out << "    {\"" << name << "\", \"" << target.name << "\", " << kind_enumerator(spec.kind) << ", "
             << enumerator(spec.storage) << ", \"" << further_cpu_features(spec, target) << "\", " << spec.hooks << ", "
             << braces(spec.tile) << ", " << spec.symbol(target.name) << "_argv, \"" << made_for(spec, target) << "\", "
-            << literal(spec.from_memory) << "},\n";
+            << literal(spec.from_memory != FromMemory::kNo) << "},\n";
     });
     out << "};\n\nconst CandidateInfo kCandidates[] = {\n";
     for (const TargetRow &row : architecture.targets) {

@@ -53,7 +53,7 @@ const KernelFamily &family_of(const std::string &name) {
 
 const KernelFamily &family_with_candidates(const std::string &name) {
     const KernelFamily &family = family_of(name);
-    if (family.storage != KeyStorage::kFloat32 || family.from_memory) {
+    if (family.storage != KeyStorage::kFloat32 || family.from_memory != FromMemory::kNo) {
         throw std::invalid_argument("kernel family '" + name + "' has no candidates, those over float32 have");
     }
     return family;
@@ -117,7 +117,7 @@ PackedKernels kernels_named(const Architecture &architecture, const std::vector<
                 kernels.of_devices.push_back(*of_device);
             } else {
                 const NamedKernel kernel = kernel_named(architecture, name);
-                if (kernel.spec.from_memory) {
+                if (kernel.spec.from_memory != FromMemory::kNo) {
                     throw std::invalid_argument("kernel '" + name +
                                                 "': is for keys and values in memory, in place of "
                                                 "one of the library's");

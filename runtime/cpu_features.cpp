@@ -32,6 +32,17 @@ __attribute__((target("xsave"))) bool has_amx(unsigned type) {
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & type) && (d & kTile);
 }
 
+// Of AMD's CPUs, as CPUID leaf 1 has it. Not all compilers know the newer ones by name.
+bool is_amd_family(unsigned family) {
+    constexpr unsigned kExtended = 0xf;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__builtin_cpu_is("amd") || !__get_cpuid(1, &a, &b, &c, &d)) {
+        return false;
+    }
+    const unsigned base = a >> 8 & 0xf, more = a >> 20 & 0xff;
+    return (base == kExtended ? base + more : base) == family;
+}
+
 bool cpu_has(const std::string &feature) {
     // The compiler's builtin takes literals alone. It includes the operating system's support for the wider registers.
     __builtin_cpu_init();
@@ -65,13 +76,16 @@ bool cpu_has(const std::string &feature) {
         return __builtin_cpu_supports("avx512bf16");
     if (feature == "gfni")
         return __builtin_cpu_supports("gfni");
-    // No features, but who made the CPU, and its family (Zen 3, and Zen 4 if it has AVX-512): for what is faster there.
+    // No features, but who made the CPU, and its family (Zen 3, and Zen 4 if it has AVX-512; Zen 5): for what is faster
+    // there.
     if (feature == "amd")
         return __builtin_cpu_is("amd");
     if (feature == "intel")
         return __builtin_cpu_is("intel");
     if (feature == "amdfam19h")
-        return __builtin_cpu_is("amdfam19h");
+        return is_amd_family(0x19);
+    if (feature == "amdfam1ah")
+        return is_amd_family(0x1a);
     if (feature == "amx_bf16")
         return has_amx(kAmxBf16);
     if (feature == "amx_int8")

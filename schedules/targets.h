@@ -99,13 +99,25 @@ struct ByteMatrixKernels {
     std::vector<Tile> split_kv_tiles = {};  // empty: the target has no such kernels
 };
 
+// In the words of features. Some ask for lines into the second-level cache, others, of more than two rows over float32,
+// into all caches, but further ahead.
 struct MemoryCpus {
     const char *of_few_rows = "";  // of one or two rows
     const char *of_more = "";
+    const char *ahead_of_more = "";
 
     const char *of(const Tile &tile) const {
+        return has_few_rows(tile) ? of_few_rows : of_more;
+    }
+
+    const char *ahead(const Tile &tile) const {
+        return has_few_rows(tile) ? "" : ahead_of_more;
+    }
+
+private:
+    static bool has_few_rows(const Tile &tile) {
         constexpr int kFewRows = 2;
-        return tile.rows <= kFewRows ? of_few_rows : of_more;
+        return tile.rows <= kFewRows;
     }
 };
 

@@ -94,7 +94,7 @@ struct Tables {
                            {tile.rows, tile.keys, tile.row_vectors, tile.key_unroll, tile.value_unroll},
                            caller(spec.kind),
                            generators::made_for(spec, target),
-                           spec.from_memory});
+                           spec.from_memory != generators::FromMemory::kNo});
         // Without candidates, and packs do not fit.
         table = {
             targets.data(), targets.size(), hooks.data(), hooks.size(), kernels.data(), kernels.size(), nullptr, 0, 0};

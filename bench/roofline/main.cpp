@@ -41,7 +41,7 @@ NamedSpec attention_kernel(const std::string &name) {
 NamedSpec with_tile(NamedSpec chosen, const schedules::Tile &tile) {
     chosen.spec.kind = KernelKind::kFlash;
     chosen.spec.tile = tile;
-    chosen.spec.from_memory = false;
+    chosen.spec.from_memory = generators::FromMemory::kNo;
     if (chosen.spec.storage != KeyStorage::kFloat32 && !multiplies_matrices(chosen.spec.storage) &&
         chosen.spec.storage != KeyStorage::kBfloat16) {
         chosen.spec.storage = KeyStorage::kAny;  // others decode

@@ -14,7 +14,7 @@ KERNELGEN = pathlib.Path(os.environ.get("HATTN_KERNELGEN", ROOT / "build/release
 TREES = {"x86-64": KERNELGEN.parents[1], "aarch64": KERNELGEN.parents[2] / "aarch64"}
 NAME = re.compile(r"(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k(?P<keys>\d+)v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
 STORED_NAME = re.compile(r"stored_(?P<kind>flash|split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
-MEMORY_NAME = re.compile(r"memory_(?P<other>(?P<family>\w*split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v\d+u\d+d\d+)(?P<hooks>\w*)$")
+MEMORY_NAME = re.compile(r"(?P<into>memory|ahead)_(?P<other>(?P<family>\w*split_kv)_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v\d+u\d+d\d+)(?P<hooks>\w*)$")
 TYPED_NAME = re.compile(
     r"(?P<dtype>float16|bfloat16|int8|int4)_split_kv_(?P<target>x86_avx\w+?)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
 )

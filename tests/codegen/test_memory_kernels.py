@@ -1,4 +1,4 @@
-"""Kernels for keys and values in memory are the others of their tile but for the caches that they ask for lines into, and how far ahead."""
+"""Kernels for keys and values in memory are the others of their tile but for the caches that they ask for lines into, or how far ahead."""
 
 import re
 
@@ -35,17 +35,19 @@ def instructions(text):
 def test_there_are_kernels_to_read():
     rows = {}
     for match in map(MEMORY_NAME.match, NAMES):
-        rows.setdefault(match["family"], set()).add(int(match["rows"]))
-    of_one_type = {f"{dtype}split_kv": {1, 2, 4, 8} for dtype in ("float16_", "bfloat16_", "int8_lines_")}
-    assert rows == {"split_kv": {1, 2, 4, 8, 16}, "bfloat16_rows_split_kv": {4, 8}, **of_one_type}
+        rows.setdefault((match["into"], match["family"]), set()).add(int(match["rows"]))
+    of_one_type = {("memory", f"{dtype}split_kv"): {1, 2, 4, 8} for dtype in ("float16_", "bfloat16_", "int8_lines_")}
+    of_floats = {("memory", "split_kv"): {1, 2, 4, 8, 16}, ("ahead", "split_kv"): {4, 8, 16}}
+    assert rows == {**of_floats, ("memory", "bfloat16_rows_split_kv"): {4, 8}, **of_one_type}
     assert all(MEMORY_NAME.match(name)["target"] == "x86_avx512" for name in NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_lines_are_asked_into_the_second_level_cache(name, emit):
-    asked, kept = (re.findall(r"\bprefetch\w+", emit(of, ISA)) for of in (name, MEMORY_NAME.match(name)["other"]))
+def test_lines_are_asked_into_the_second_level_cache_or_ahead(name, emit):
+    match = MEMORY_NAME.match(name)
+    asked, kept = (re.findall(r"\bprefetch\w+", emit(of, ISA)) for of in (name, match["other"]))
     assert kept and set(kept) == {"prefetcht0"}
-    assert asked == ["prefetcht1"] * len(kept)
+    assert asked == ["prefetcht1" if match["into"] == "memory" else "prefetcht0"] * len(kept)
 
 
 @pytest.mark.parametrize("name", NAMES)

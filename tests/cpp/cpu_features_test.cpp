@@ -108,6 +108,7 @@ TEST(CpuFeatures, KnowWhoMadeTheCpu) {
     EXPECT_EQ(cpu_has_features("amd"), amd);
     EXPECT_EQ(cpu_has_features("intel"), std::regex_search(text, std::regex("vendor_id\\s*: GenuineIntel\n")));
     EXPECT_EQ(cpu_has_features("amdfam19h"), amd && std::regex_search(text, std::regex("cpu family\\s*: 25\n")));
+    EXPECT_EQ(cpu_has_features("amdfam1ah"), amd && std::regex_search(text, std::regex("cpu family\\s*: 26\n")));
 }
 
 TEST(CpuFeatures, AreGrantedWhereTheyAreThere) {

@@ -48,6 +48,8 @@ def test_a_dozen_candidates(target, kind):
         ("memory_split_kv_x86_avx2_r2k32v2u2d4", "none of such tiles"),
         ("memory_split_kv_x86_avx512_r4k128v4u4d2", "in place of one of the library's"),
         ("memory_split_kv_generic_r4k64v1u1d1", "none of such tiles"),
+        ("ahead_split_kv_x86_avx512_r2k512v2u4d8", "none of such tiles"),
+        ("ahead_split_kv_x86_avx512_r4k128v4u4d2", "in place of one of the library's"),
     ],
 )
 def test_kernels_that_cannot_be(name, why, tmp_path):
