@@ -177,7 +177,8 @@ struct KernelInfo {
     // those that no other is made for. It runs on all that have what it needs.
     const char *made_for = "";
     // CPUs it is made for take it where keys and values lie in memory, else the one with the same tile, whose results
-    // have the same bits: it asks for lines into the second-level cache, or further ahead. See runtime/memory_kernels.h.
+    // have the same bits: it asks for lines into the second-level cache, or further ahead. See
+    // runtime/memory_kernels.h.
     bool from_memory = false;
 };
 

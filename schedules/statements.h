@@ -16,6 +16,24 @@ inline Halide::Internal::Stmt without_lets(const Halide::Internal::Stmt &stateme
     return let ? without_lets(substitute(let->name, let->value, let->body)) : statement;
 }
 
+// The statement around which there are nothing but lets, which are substituted, conditions and marks of consumers.
+inline Halide::Internal::Stmt core_of(const Halide::Internal::Stmt &statement) {
+    const Halide::Internal::Stmt inner = without_lets(statement);
+    if (const auto *stage = inner.as<Halide::Internal::ProducerConsumer>()) {
+        return core_of(stage->body);
+    }
+    const auto *condition = inner.as<Halide::Internal::IfThenElse>();
+    return condition && !condition->else_case.defined() ? core_of(condition->then_case) : inner;
+}
+
+// An array allocated as it was, for another statement.
+inline Halide::Internal::Stmt allocated_for(const Halide::Internal::Allocate *array,
+                                            const Halide::Internal::Stmt &body) {
+    return Halide::Internal::Allocate::make(array->name, array->type, array->memory_type, array->extents,
+                                            array->condition, body, array->new_expr, array->free_function,
+                                            array->padding);
+}
+
 // Those of a block, which Halide nests on one side alone.
 inline std::vector<Halide::Internal::Stmt> statements_of(Halide::Internal::Stmt statement) {
     std::vector<Halide::Internal::Stmt> all;
@@ -87,11 +105,14 @@ inline std::optional<int> first_row(const Halide::Expr &index, const Halide::Int
     return std::nullopt;
 }
 
+inline bool is_of_profiler(const Halide::Internal::Call *call) {
+    return call && call->name.starts_with("halide_profiler_");
+}
+
 // What Halide's profiler puts between stages.
 inline bool is_profiling(const Halide::Internal::Stmt &statement) {
     const auto *evaluate = statement.as<Halide::Internal::Evaluate>();
-    const auto *call = evaluate ? evaluate->value.as<Halide::Internal::Call>() : nullptr;
-    return call && call->name.starts_with("halide_profiler_");
+    return evaluate && is_of_profiler(evaluate->value.as<Halide::Internal::Call>());
 }
 
 // Whether it does so anywhere in a statement.
@@ -103,9 +124,9 @@ inline bool is_profiled(const Halide::Internal::Stmt &statement) {
     private:
         using IRVisitor::visit;
 
-        void visit(const Halide::Internal::Evaluate *evaluate) override {
-            any = any || is_profiling(evaluate);
-            IRVisitor::visit(evaluate);
+        void visit(const Halide::Internal::Call *call) override {
+            any = any || is_of_profiler(call);
+            IRVisitor::visit(call);
         }
     };
     Profiling profiling;

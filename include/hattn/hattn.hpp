@@ -254,7 +254,8 @@ public:
         check(hattn_merge_states(handle(), count, outs.data(), lses.data(), &out, &lse), handle());
     }
 
-    /* out = x, [B, H, S, D], with row i of sequence b turned to position offsets[b] + i (null: i), or to rope's positions. */
+    /* out = x, [B, H, S, D], with row i of sequence b turned to position offsets[b] + i (null: i), or to rope's
+     * positions. */
     void rope_apply(const hattn_rope &rope, const hattn_tensor &x, const hattn_tensor &out,
                     const std::int32_t *offsets = nullptr, const std::int32_t *lengths = nullptr) {
         check(hattn_rope_apply(handle(), &rope, &x, &out, offsets, lengths), handle());
@@ -327,8 +328,8 @@ public:
         return handle_.get();
     }
 
-    /* k: [B, Hkv, S, Dk], v: [B, Hkv, S, Dv]; lengths: [B], how many rows of each sequence count, or null: all S; rope: how
-     * the keys are turned, or null. */
+    /* k: [B, Hkv, S, Dk], v: [B, Hkv, S, Dv]; lengths: [B], how many rows of each sequence count, or null: all S; rope:
+     * how the keys are turned, or null. */
     void append(const hattn_tensor &k, const hattn_tensor &v, const std::int32_t *lengths = nullptr,
                 const hattn_rope *rope = nullptr) {
         check(hattn_kv_append_rope(handle(), &k, &v, lengths, rope), context_);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "matrix_calls.h"
+#include "schedules/statements.h"
 #include "shared_stages.h"
 #include "warpgroup_calls.h"
 #include "warpgroup_layout.h"
@@ -189,9 +190,7 @@ Stmt ExchangedBlocks::visit(const Allocate *allocation) {
         const int buffers = stage == tiles_.first ? 1 : tiles_.buffers;
         all.at(stage).end = all.at(stage).first + int64_t{buffers} * rows * tiles_.row_bytes - tiles_.padding_bytes;
     }
-    return Allocate::make(allocation->name, allocation->type, allocation->memory_type, allocation->extents,
-                          allocation->condition, Exchange(tiles_, allocation->name, all).mutate(allocation->body),
-                          allocation->new_expr, allocation->free_function, allocation->padding);
+    return allocated_for(allocation, Exchange(tiles_, allocation->name, all).mutate(allocation->body));
 }
 
 }  // namespace hattn::schedules::cuda

@@ -45,9 +45,8 @@ struct FirstMaxima {
     Stmt set;
 
     FirstMaxima(const ProducerConsumer *maxima, int rows) {
-        const auto *consumer = maxima->body.as<ProducerConsumer>();
         std::vector<Stmt> setting;
-        for (Stmt part : statements_of(without_lets(consumer ? consumer->body : maxima->body))) {
+        for (Stmt part : statements_of(core_of(maxima->body))) {
             part = without_lets(part);
             if (const auto *loop = part.as<For>()) {  // over chunks, of which there is one
                 part = substitute(loop->name, loop->min, loop->body);
@@ -150,9 +149,7 @@ Stmt MaximaBesideScores::visit(const Allocate *allocation) {
         }
         parts[i] = Block::make(first.set, made);
         parts[i + 1] = IfThenElse::make(compared.cut, parts[i + 1]);
-        return Allocate::make(allocation->name, allocation->type, allocation->memory_type, allocation->extents,
-                              allocation->condition, Block::make(parts), allocation->new_expr,
-                              allocation->free_function, allocation->padding);
+        return allocated_for(allocation, Block::make(parts));
     }
     return IRMutator::visit(allocation);
 }

@@ -65,16 +65,6 @@ private:
     const std::string func_;
 };
 
-// The statement around which there are nothing but lets, which are substituted, conditions and marks of consumers.
-Stmt core_of(const Stmt &statement) {
-    const Stmt inner = without_lets(statement);
-    if (const auto *stage = inner.as<ProducerConsumer>()) {
-        return core_of(stage->body);
-    }
-    const auto *condition = inner.as<IfThenElse>();
-    return condition && !condition->else_case.defined() ? core_of(condition->then_case) : inner;
-}
-
 // Where a loop over blocks begins, from outside to inside, and whether all of them are at their first pass.
 struct FirstPasses {
     std::map<std::string, Expr> begins;
@@ -265,7 +255,7 @@ FirstBlock with_first(const Stmt &statement, const std::string &func, const Weig
 // The parts of what the array of weights is allocated for.
 struct ChunkParts {
     Stmt weights, sums, values;
-    std::vector<Stmt> before, between, freed, behind;
+    std::vector<Stmt> before, between, behind;
 
     ChunkParts(const Stmt &body, const WeighedStages &stages) {
         for (const Stmt &part : statements_of(body)) {
@@ -276,7 +266,7 @@ struct ChunkParts {
             } else if (produces(part, stages.chunk_output)) {
                 values = part;
             } else if (part.as<Free>() && weights.defined() && !values.defined()) {
-                freed.push_back(part);  // what weights are computed from
+                behind.push_back(part);  // what weights are computed from
             } else {
                 (!weights.defined() ? before : !values.defined() ? between : behind).push_back(part);
             }
@@ -320,11 +310,8 @@ Stmt WeightsBesideValues::visit(const Allocate *allocation) {
     made.push_back(IfThenElse::make(first.exists, weighing.of_first_granule(), Block::make(apart)));
     made.insert(made.end(), parts.between.begin(), parts.between.end());
     made.push_back(first.statement);
-    made.insert(made.end(), parts.freed.begin(), parts.freed.end());
     made.insert(made.end(), parts.behind.begin(), parts.behind.end());
-    return Allocate::make(allocation->name, allocation->type, allocation->memory_type, allocation->extents,
-                          allocation->condition, Block::make(made), allocation->new_expr, allocation->free_function,
-                          allocation->padding);
+    return allocated_for(allocation, Block::make(made));
 }
 
 }  // namespace hattn::schedules::simd

@@ -36,7 +36,6 @@ void Contents::visit(const Allocate *allocation) {
 
 void Contents::visit(const Call *call) {
     rooms += is_room(call) ? 1 : 0;
-    profiling = profiling || call->name.starts_with("halide_profiler_");
     if (call->name == "tile_store") {
         products.insert(call->args[2].as<Variable>()->name);
     }

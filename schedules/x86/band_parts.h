@@ -22,7 +22,7 @@ public:
         statement.accept(this);
     }
 
-    bool loops = false, sums = false, profiling = false;
+    bool loops = false, sums = false;
     int rooms = 0;
     std::set<std::string> products;  // arrays that these are stored in
 

@@ -153,8 +153,7 @@ Stmt OverlappedBands::visit(const For *loop) {
     if (!loop->name.ends_with(std::string(".") + kBandLoop)) {
         return IRMutator::visit(loop);
     }
-    const Contents contents(loop->body);
-    const bool overlaps = contents.rooms > 0 && !contents.profiling;
+    const bool overlaps = Contents(loop->body).rooms > 0 && !is_profiled(loop->body);
     return overlaps ? mutate(overlapped(loop, stages_)) : IRMutator::visit(loop);
 }
 
