@@ -106,8 +106,8 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
     Expr start = inputs_.key_start(ahead);
     if (in_integers) {
         // They are read all at once behind the scores.
-        Expr scales = inputs_.value_scales_start(min(first_key, last_key));
-        start += cast(start.type(), inputs_.prefetch_value_scales(scales, 0));
+        Expr scales = inputs_.scales_start(inputs_.stored_value, min(first_key, last_key));
+        start += cast(start.type(), inputs_.prefetch_scales(inputs_.stored_value, scales, 0));
     }
     fetch_starts(k, c) = start;
     const auto asked_line = [&](const Expr &of_row) {
@@ -139,12 +139,16 @@ void ScoreStages::fetch_by_granule(const StageOptions &options) {
     const auto nearest = [&](const Expr &of_chunk) {
         return min(c * granules(chunk_keys) + of_chunk, granules(inputs_.key_count) - 1) * kGranuleKeys;
     };
-    fetch_starts(k, c) = Tuple(inputs_.key_start(nearest(k + options.fetch_lead / kGranuleKeys)),
-                               inputs_.value_start(nearest(k)), inputs_.value_scales_start(nearest(k)));
+    Expr ahead = nearest(k + options.fetch_lead / kGranuleKeys), read_next = nearest(k);
+    fetch_starts(k, c) =
+        Tuple(inputs_.key_start(ahead), inputs_.value_start(read_next), inputs_.scales_start(inputs_.stored_key, ahead),
+              inputs_.scales_start(inputs_.stored_value, read_next));
     Tuple starts = fetch_starts(k / blocks, c);
     Expr slot = k % blocks * block, asked_first = 0.0f;
     for (int i = 0; i < block; i += kKeysAtOnce) {
-        asked_first += inputs_.prefetch_value_scales(starts[2], slot + i);
+        Expr key_scales = inputs_.prefetch_scales(inputs_.stored_key, starts[2], slot + i);
+        asked_first += select(one_key_scale, 0.0f, key_scales) +
+                       inputs_.prefetch_scales(inputs_.stored_value, starts[3], slot + i);
     }
     for (int i = 0; i < (values_in_digits ? kValuesWithScores : 0); ++i) {
         asked_first += inputs_.prefetch_value(starts[1], inputs_.value_line_of_slot(slot + i, 0));

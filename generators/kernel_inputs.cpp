@@ -268,13 +268,12 @@ Expr AttentionInputs::prefetch_value(const Expr &start, const Expr &line) const 
     return prefetch(asked_values(), start, line);
 }
 
-Expr AttentionInputs::value_scales_start(const Expr &key_index) const {
-    return row_start(stored_value.block_scales, stored_value.scale_granules, key_index);
+Expr AttentionInputs::scales_start(const StoredSide &side, const Expr &key_index) const {
+    return row_start(side.block_scales, side.scale_granules, key_index);
 }
 
-Expr AttentionInputs::prefetch_value_scales(const Expr &start, const Expr &slot) const {
-    const ImageParam &scales = stored_value.block_scales;
-    return prefetch(scales, start, line_of_slot(scales, slot, 0));
+Expr AttentionInputs::prefetch_scales(const StoredSide &side, const Expr &start, const Expr &slot) const {
+    return prefetch(side.block_scales, start, line_of_slot(side.block_scales, slot, 0));
 }
 
 Expr AttentionInputs::prefetch_query(const Expr &start, const Expr &line) const {

@@ -154,9 +154,9 @@ struct AttentionInputs {
     // Zero. Asks for a cache line: where rows start, and how far behind.
     Halide::Expr prefetch_key(const Halide::Expr &start, const Halide::Expr &line) const;
     Halide::Expr prefetch_value(const Halide::Expr &start, const Halide::Expr &line) const;
-    // Of the scales of a value's blocks: where they start, and a line that is so far behind that of a slot.
-    Halide::Expr value_scales_start(const Halide::Expr &key_index) const;
-    Halide::Expr prefetch_value_scales(const Halide::Expr &start, const Halide::Expr &slot) const;
+    // Of the scales of a side's blocks: where they start, and a line that is so far behind that of a slot.
+    Halide::Expr scales_start(const StoredSide &side, const Halide::Expr &key_index) const;
+    Halide::Expr prefetch_scales(const StoredSide &side, const Halide::Expr &start, const Halide::Expr &slot) const;
     Halide::Expr prefetch_query(const Halide::Expr &start, const Halide::Expr &line) const;
 
 private:

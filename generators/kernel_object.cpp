@@ -14,6 +14,11 @@ bool is_by_proxy(const KernelSpec &spec, const TargetRow &target) {
     return spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy;
 }
 
+// What is not linked strictly forgets that any of its modules was strict, and is compiled in another way than these.
+Module link(const std::string &name, const std::vector<Module> &modules, bool strictly) {
+    return strictly ? link_strictly(name, modules) : link_modules(name, modules);
+}
+
 }  // namespace
 
 void KernelObject::add(const KernelSpec &spec, const TargetRow &target) {
@@ -25,8 +30,7 @@ void KernelObject::add(const KernelSpec &spec, const TargetRow &target) {
 }
 
 void KernelObject::write(const std::string &name, const std::string &path) const {
-    const auto link = is_strict_ ? link_strictly : link_modules;
-    link(name, modules_).compile({{OutputFileType::object, path}});
+    link(name, modules_, is_strict_).compile({{OutputFileType::object, path}});
     if (!by_proxy_.empty()) {
         schedules::arm::replace_dots_in_object(path, by_proxy_);
     }
@@ -34,7 +38,7 @@ void KernelObject::write(const std::string &name, const std::string &path) const
 
 void emit_kernel(const KernelSpec &spec, const TargetRow &target, const std::string &directory) {
     const std::string path = directory + "/" + spec.name(target.name), assembly = path + ".s";
-    compile_kernel(spec, target)
+    link(spec.name(target.name), {compile_kernel(spec, target)}, is_strict(spec))
         .compile({{OutputFileType::assembly, assembly}, {OutputFileType::stmt, path + ".stmt"}});
     if (is_by_proxy(spec, target)) {
         write_file(assembly, schedules::arm::with_bfdot(read_file(assembly)));

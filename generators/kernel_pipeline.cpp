@@ -309,7 +309,8 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::TurnedStores());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::AdjacentSums());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
-    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WordBytes());
+    kernel.pipeline.add_custom_lowering_pass(
+        new schedules::simd::WordBytes(Halide::Target(halide_target(spec, target))));
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WholeLoads());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::JoinedCopies());
     if (spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy) {

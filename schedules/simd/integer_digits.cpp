@@ -231,9 +231,12 @@ void schedule_lines(ScoreStages &s, const LoopLevel &of_line, int lanes) {
         .vectorize(s.lane, lanes)
         .unroll(s.r)
         .unroll(q.key_of_four);
-    s.step_sums.compute_at(q.line_sums, q.key_of_four).reorder_storage(s.lane, s.r);
+    s.step_sums.compute_at(of_line).reorder_storage(s.lane, s.r, s.k).bound_extent(s.k, kKeysAtOnce).unroll(s.k);
+    for (int update = 0; update < s.step_sums.num_update_definitions(); ++update) {
+        s.step_sums.update(update).unroll(s.k);
+    }
     schedule_step_digits(s, q.over_products, lanes);
-    q.key_line.compute_at(q.line_sums, q.key_of_four).bound(s.d, 0, kLineBytes).vectorize(s.d);
+    q.key_line.compute_at(of_line).bound(s.d, 0, kLineBytes).vectorize(s.d).bound_extent(s.k, kKeysAtOnce).unroll(s.k);
 }
 
 }  // namespace

@@ -51,9 +51,23 @@ Stmt stored_as_one(const Stmt &first, const Stmt &second) {
                        ModulusRemainder());
 }
 
+// Of whole words, without what each byte gets from the one before it.
+Expr shifted_in_words(const Expr &bytes, int bits) {
+    const Type type = bytes.type(), of_words = UInt(32, type.lanes() / kWordBytes);
+    const Expr words = reinterpret(of_words, bytes) << make_const(of_words, bits);
+    return reinterpret(type, words) & make_const(type, (0xff << bits) & 0xff);
+}
+
 }  // namespace
 
 Expr WordBytes::visit(const Call *call) {
+    const Type type = call->type;
+    if (shifts_words_ && call->is_intrinsic(Call::shift_left) && type.element_of() == UInt(8) &&
+        type.lanes() % kWordBytes == 0) {
+        if (const auto bits = as_const_uint(call->args[1])) {
+            return shifted_in_words(mutate(call->args[0]), static_cast<int>(*bits));
+        }
+    }
     if (call->name != generators::kWordByteCall) {
         return IRMutator::visit(call);
     }

@@ -56,8 +56,8 @@ def expect(name, loops, holds, what):
 def test_scores(name, emit):
     """A pass takes four keys of a head of 128, whose lines are loaded once for up to four rows, of int8 eight, and their digits. Integers are summed up within
     quarters, of int8 with one scale those of both lines: only what remains is brought into float32 and multiplied by scales, a vector for each
-    line and row. Passes of all rows ask for as many lines of keys, of some for lines of values too, and for their scales; of eight rows these
-    asks lie, of int4, before both passes over the same keys."""
+    line and row. Passes of all rows ask for as many lines of keys, of some for lines of values too, for scales of values, and for those of
+    keys, where these are not one; of eight rows these asks lie, of int4, before both passes over the same keys."""
     loops, isa = blocks_of(name, emit, blocks=straight_runs)
     match = NAME.match(name)
     dtype, all_rows = match["dtype"], rows_of(match)
@@ -66,14 +66,15 @@ def test_scores(name, emit):
     asked = KEYS * lines + (VALUES_ASKED_WITH_SCORES if multiplies_digits(name) else 0) + 1
     if all_rows > rows:
         runs = blocks_of(name, emit, isa.kept, straight_runs)[0]
-        expect(name, runs, lambda run, asked=asked: run.count(isa.kept) in (asked - 1, asked) and not run.count(PRODUCT), f"run that asks for {asked} lines")
-        asked = 0
+        for lines_asked, what in ((KEYS * lines, "keys"), (1, "values' scales"), (2, "all scales")):
+            asks = [run for run in runs if run.count(isa.kept) == lines_asked and not run.count(PRODUCT)]
+            assert asks, f"{name}: no run that asks for lines of {what}"
 
     def takes_lines_once(loop):
         if dtype == "int4":
-            taken = loop.count(r"\bvgf2p8affineqb\b|\bvpsllw\b")
+            taken = loop.count(r"\bvpslld\s+\$0?x?4,")
             before_both_passes = all_rows > rows and taken == 0
-            return (taken == KEYS or before_both_passes) and taken == loop.count(r"\bvpternlogd\b")
+            return (taken == KEYS or before_both_passes) and loop.count(r"\bvpternlogd\b") == 2 * taken and not loop.count(r"\bvgf2p8affineqb\b")
         return loop.count(r"\bvpxor[dq]\b.*%zmm") - loop.count(r"\bvpxor[dq]\b\s+%zmm(\d+), %zmm\1,") <= KEYS * lines
 
     def spills(loop):  # beyond constants, and of four rows and more some sums
@@ -84,7 +85,8 @@ def test_scores(name, emit):
 
         def is_clean(loop, scales=scales, converted=converted):
             scaled = loop.count(r"\bvmulps\b.*%zmm") + loop.count(isa.whole_fma) == scales * rows
-            expected = loop.count(PRODUCT) == products and loop.count(isa.kept) == asked and loop.count(r"\bvcvtdq2ps\b") == converted
+            expected_asks = 0 if all_rows > rows else asked + (1 if scales else 0)
+            expected = loop.count(PRODUCT) == products and loop.count(isa.kept) == expected_asks and loop.count(r"\bvcvtdq2ps\b") == converted
             return takes_lines_once(loop) and expected and scaled and not spills(loop)
 
         expect(name, loops, is_clean, f"{what} of {products} products")

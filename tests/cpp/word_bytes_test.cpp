@@ -35,7 +35,7 @@ struct Digits {
         digits.output_buffer().dim(0).set_bounds(0, kLanes);
         digits.output_buffer().dim(1).set_bounds(0, kDigits).set_stride(side_by_side ? kLanes : kLanes * kVectors);
         digits.output_buffer().dim(2).set_bounds(0, kVectors).set_stride(side_by_side ? kDigits * kLanes : kLanes);
-        digits.add_custom_lowering_pass(new WordBytes());
+        digits.add_custom_lowering_pass(new WordBytes(get_host_target()));
     }
 
     std::string lowered() {
@@ -75,6 +75,40 @@ TEST(WordBytes, SideBySideAreStoredAtOnce) {
     };
     EXPECT_EQ(stores(true), 1);
     EXPECT_EQ(stores(false), kDigits);
+}
+
+// upper(x) is 16 times byte x, without what does not fit.
+struct ShiftedBytes {
+    static constexpr int kBits = 4, kBytes = 64;
+    ImageParam bytes{UInt(8), 1, "bytes"};
+    Func upper{"upper"};
+
+    explicit ShiftedBytes(const Target &target) {
+        Var x("x");
+        upper(x) = bytes(x) << cast<uint8_t>(kBits);
+        upper.bound(x, 0, kBytes).vectorize(x, kBytes);
+        upper.add_custom_lowering_pass(new WordBytes(target));
+    }
+};
+
+TEST(WordBytes, BytesAreShiftedAsWordsOnX86) {
+    const std::string of_bytes = "(uint8x64)shift_left", of_words = "(uint32x16)shift_left";
+    for (const bool on_x86 : {true, false}) {
+        ShiftedBytes shifted(Target(on_x86 ? "x86-64-linux" : "arm-64-linux"));
+        const std::string text = lowered_text(shifted.upper, {shifted.bytes});
+        EXPECT_EQ(count_of(text, on_x86 ? of_words : of_bytes), 1) << text;
+        EXPECT_EQ(count_of(text, on_x86 ? of_bytes : of_words), 0) << text;
+    }
+}
+
+TEST(WordBytes, BytesThatAreShiftedGetNothingFromTheirNeighbours) {
+    ShiftedBytes shifted(get_host_target());
+    Buffer<uint8_t> bytes(ShiftedBytes::kBytes);
+    bytes.for_each_element([&](int x) { bytes(x) = static_cast<uint8_t>(37 * x + 255); });
+    shifted.bytes.set(bytes);
+    Buffer<uint8_t> found = shifted.upper.realize({ShiftedBytes::kBytes});
+    bytes.for_each_element(
+        [&](int x) { EXPECT_EQ(found(x), static_cast<uint8_t>(bytes(x) << ShiftedBytes::kBits)) << "byte " << x; });
 }
 
 }  // namespace
