@@ -49,7 +49,7 @@ bool is_from_memory(const json &kernel) {
 bool can_replace(const json &kernel, const json &usual) {
     const auto differs = [&](const char *name) { return kernel.value(name, json()) != usual.value(name, json()); };
     const char *const common[] = {"target", "hooks", "storage", "matrix_type"};
-    const bool made_for_others = kernel.at("pack").is_null() && differs("made_for") && !is_from_memory(usual);
+    const bool made_for_others = kernel.at("pack").is_null() && differs("for_this_cpu") && !is_from_memory(usual);
     if (std::any_of(std::begin(common), std::end(common), differs) || made_for_others || is_from_memory(kernel)) {
         return false;
     }

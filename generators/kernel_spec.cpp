@@ -95,9 +95,13 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
 
 namespace {
 
-// Further tiles of flash, of float32 or of any storage.
-const std::vector<Tile> &cpu_flash_tiles(const TargetRow &target, KeyStorage storage) {
-    return storage == KeyStorage::kFloat32 ? target.cpu_tiles.flash_tiles : target.cpu_tiles.stored_flash_tiles;
+// Of flash over float32 or any storage.
+std::vector<schedules::CpuTiles> cpu_flash_tiles(const TargetRow &target, KeyStorage storage) {
+    return storage == KeyStorage::kFloat32 ? std::vector{target.cpu_tiles} : target.stored_cpu_tiles;
+}
+
+bool has(const std::vector<Tile> &tiles, const Tile &tile) {
+    return std::ranges::find(tiles, tile) != tiles.end();
 }
 
 }  // namespace
@@ -159,8 +163,10 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
     const bool stored_split = family.storage == KeyStorage::kAny && family.kind == KernelKind::kSplitKv;
     std::vector<Tile> tiles = stored_split ? target.stored_split_kv_tiles : tiles_of(target, family.kind);
     if (family.kind == KernelKind::kFlash) {
-        const std::vector<Tile> &of_cpu = cpu_flash_tiles(target, family.storage);
-        tiles.insert(tiles.end(), of_cpu.begin(), of_cpu.end());
+        for (const schedules::CpuTiles &of_cpu : cpu_flash_tiles(target, family.storage)) {
+            std::ranges::copy_if(of_cpu.tiles, std::back_inserter(tiles),
+                                 [&](const Tile &tile) { return !has(tiles, tile); });
+        }
     }
     if (family.storage == KeyStorage::kAny &&
         (family.kind == KernelKind::kUnfusedScores || family.kind == KernelKind::kUnfusedValues)) {
@@ -323,8 +329,12 @@ const char *made_for(const KernelSpec &spec, const TargetRow &target) {
     if (!has_cpu_tiles) {
         return "";
     }
-    const std::vector<Tile> &tiles = cpu_flash_tiles(target, spec.storage);
-    return std::ranges::find(tiles, spec.tile) != tiles.end() ? target.cpu_tiles.cpu : "";
+    for (const schedules::CpuTiles &of_cpu : cpu_flash_tiles(target, spec.storage)) {
+        if (has(of_cpu.tiles, spec.tile)) {
+            return of_cpu.cpu;
+        }
+    }
+    return "";
 }
 
 }  // namespace hattn::generators

@@ -38,6 +38,13 @@ ordered_json origin_json(const KernelPack *pack) {
     return pack ? ordered_json(pack->path()) : ordered_json();
 }
 
+// Whether plans for its target may take it, as far as CPUs go that kernels are made for.
+bool is_for_this_cpu(const KernelInfo &kernel) {
+    const std::vector<const KernelInfo *> of_cpu =
+        kernels_of_cpu(*find_target(kernel.target), kernel.kind, kernel.storage, kernel.hooks);
+    return std::ranges::find(of_cpu, &kernel) != of_cpu.end();
+}
+
 ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
     return {{"name", kernel.name},
             {"target", kernel.target},
@@ -47,6 +54,7 @@ ordered_json kernel_json(const KernelInfo &kernel, const KernelPack *pack) {
             {"tile", tile_json(kernel.tile)},
             {"needs", kernel.cpu_features},
             {"made_for", kernel.made_for},
+            {"for_this_cpu", is_for_this_cpu(kernel)},
             {"from_memory", kernel.from_memory},
             {"runnable", is_runnable(kernel)},
             {"pack", origin_json(pack)}};

@@ -155,6 +155,24 @@ std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKin
     return found;
 }
 
+std::vector<const KernelInfo *> kernels_of_cpu(const TargetInfo &target, KernelKind kind, KeyStorage storage,
+                                               uint32_t hooks) {
+    std::vector<const KernelInfo *> found = find_kernels(target, kind, storage, hooks);
+    const auto is_for_others = [](const KernelInfo *kernel) {
+        const std::string_view cpus = kernel->made_for;
+        return cpus.empty() || cpus.ends_with("|others");
+    };
+    const auto is_for_this = [](const KernelInfo *kernel) {
+        return *kernel->made_for != '\0' && cpu_has_features(kernel->made_for);
+    };
+    if (std::ranges::any_of(found, is_for_this)) {
+        std::erase_if(found, std::not_fn(is_for_this));
+    } else {
+        std::erase_if(found, std::not_fn(is_for_others));
+    }
+    return found;
+}
+
 const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind) {
     const std::vector<const KernelInfo *> found = find_kernels(target, kind, KeyStorage::kFloat32, 0);
     require(!found.empty(), HATTN_INTERNAL_ERROR, "no ", kernel_kind_name(kind), " kernel for ", target.name);

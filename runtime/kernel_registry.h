@@ -30,6 +30,10 @@ bool parse_storage(std::string_view name, KeyStorage *storage);  // false if unk
 std::vector<const KernelInfo *> find_kernels(const TargetInfo &target, KernelKind kind, KeyStorage storage,
                                              uint32_t hooks);
 
+// Of these what is made for this CPU, if anything is.
+std::vector<const KernelInfo *> kernels_of_cpu(const TargetInfo &target, KernelKind kind, KeyStorage storage,
+                                               uint32_t hooks);
+
 // The one of a kind that has no tiles and no hooks.
 const KernelInfo &only_kernel(const TargetInfo &target, KernelKind kind);
 

@@ -173,8 +173,8 @@ struct KernelInfo {
     // The pipeline's arguments in the order of generators/kernel_inputs.cpp (or convert.cpp), outputs last; buffers as
     // halide_buffer_t *, scalars as pointers to them; the first is a pointer to the user context, a ScratchArena *.
     int (*function)(void **arguments);
-    // Which CPUs take it in place of the target's others of its kind and storage, in the words of cpu_features; empty:
-    // those that no other is made for. It runs on all that have what it needs.
+    // Which CPUs take it in place of the target's others of its kind and storage, in the words of cpu_features; empty,
+    // and where it ends with "|others": those that no other is made for. It runs on all that have what it needs.
     const char *made_for = "";
     // CPUs it is made for take it where keys and values lie in memory, else the one with the same tile, whose results
     // have the same bits: it asks for lines into the second-level cache, or further ahead. See

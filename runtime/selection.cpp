@@ -92,22 +92,6 @@ std::string taken_storage(const KernelInfo &kernel) {
     return reads_float32(kernel.storage) ? "float32 keys and values" : "bfloat16 queries, keys and values";
 }
 
-// Those made for this CPU, if there are any.
-std::vector<const KernelInfo *> kernels_of_cpu(const TargetInfo &target, KernelKind kind, KeyStorage storage,
-                                               uint32_t hooks) {
-    std::vector<const KernelInfo *> found = find_kernels(target, kind, storage, hooks);
-    const auto is_for_all = [](const KernelInfo *kernel) { return *kernel->made_for == '\0'; };
-    const auto is_for_this = [&](const KernelInfo *kernel) {
-        return !is_for_all(kernel) && cpu_has_features(kernel->made_for);
-    };
-    if (std::ranges::any_of(found, is_for_this)) {
-        std::erase_if(found, std::not_fn(is_for_this));
-    } else {
-        std::erase_if(found, std::not_fn(is_for_all));
-    }
-    return found;
-}
-
 // Kernels that take more of the problem for granted than those for its keys' type alone, or for any type.
 std::vector<const KernelInfo *> closer_split_kv_kernels(const TargetInfo &target, const Problem &problem) {
     std::vector<KeyStorage> storages;

@@ -30,8 +30,13 @@ constexpr int64_t kNaiveKeys = 512;
 // docs/decisions/0060, 0069 and 0088.
 constexpr int64_t kNaivePrompt = 64, kNaivePromptOfMatrices = 32, kNaivePromptOfPairs = 16;
 
-// Up to this many keys of other types than float32 flash takes its small tile. Measured, see docs/decisions/0034.
+// Up to this many keys of other types than float32 flash takes its small tile, where it multiplies as many rows at a
+// time as the large one. Measured, see docs/decisions/0034.
 constexpr int64_t kShortKeys = 1024;
+
+// Where the large one multiplies more rows at a time, one of so many rows may be empty before it takes longer.
+// Measured, see docs/decisions/0104.
+constexpr int64_t kRowsForEmptyOne = 16;
 
 // Up to this many rows per head it matters how they fill tiles.
 constexpr int64_t kFewRows = 96;
@@ -79,9 +84,19 @@ int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_le
     return ceil_div(query_length, rows / choice.heads) * ceil_div(problem.group_size(), choice.heads) * rows;
 }
 
+// Whether one that multiplies more rows at a time takes longer all the same, as the small one fills fewer rows of
+// tiles: of a prompt the last rows see all keys, twice as many as others.
+bool is_too_large(const KernelInfo &large, const KernelInfo &small, const Problem &problem, int64_t query_length,
+                  int64_t kv_length) {
+    const int64_t rows = round_up(query_length, large.tile.rows);
+    const int64_t empty = rows - round_up(query_length, small.tile.rows);
+    const bool is_prompt = problem.causal && query_length == kv_length;
+    return kRowsForEmptyOne * empty * (is_prompt ? 2 : 1) >= rows;
+}
+
 // The small tile, unless a few rows fill the large one better. Tiles over stored types bring keys into float32 once
-// each: there the large one is usual beyond kShortKeys, and where matrices are multiplied, which takes less time than
-// that, always.
+// each: there the large one is usual beyond kShortKeys, or as it is filled if it is the faster one; and where matrices
+// are multiplied, which takes less time than that, always.
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
@@ -90,7 +105,11 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Proble
     if (storage == KeyStorage::kBfloat16Matrices && kv_length <= kFewBandKeys && !in_bands(kernels.front())) {
         kernels = std::span(kernels.begin(), std::ranges::find_if(kernels, in_bands));
     }
-    const bool is_large = multiplies_matrices(storage) || (storage == KeyStorage::kAny && kv_length > kShortKeys);
+    const KernelInfo &small = *kernels.front(), &large = *kernels.back();
+    const bool is_faster = large.tile.row_vectors > small.tile.row_vectors;
+    const bool is_large_of_any =
+        is_faster ? !is_too_large(large, small, problem, query_length, kv_length) : kv_length > kShortKeys;
+    const bool is_large = multiplies_matrices(storage) || (storage == KeyStorage::kAny && is_large_of_any);
     return fill_flash_tiles(kernels, is_large ? kernels.back() : kernels.front(), problem, query_length, kv_length);
 }
 

@@ -138,8 +138,11 @@ std::vector<TargetRow> x86_64_targets() {
                          {{64, 64, 4, 4, 4}},
                          {{16, 64, 1, 8, 8}, {32, 64, 2, 8, 8}},
                          {{4, 256, 4, 8, 4}, {8, 256, 8, 8, 2}}},
-            // See decision 0066.
-            .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}, {{32, 128, 2, 8, 8}, {64, 128, 2, 8, 8}}},
+            // See decisions 0066 and 0104.
+            .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}},
+            .stored_cpu_tiles = {{"amd", {{32, 128, 2, 8, 8}}},
+                                 {"amdfam19h", {{64, 128, 2, 8, 8}}},
+                                 {"amdfam1ah|others", {{64, 96, 4, 6, 4}}}},
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
             .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni",
                          IntegerProducts::kPairs},

@@ -65,11 +65,10 @@ struct Bfloat16Kernels {
     bool by_proxy = false;                      // other instructions stand for them, see schedules/arm/bfloat16_dots.h
 };
 
-// Tiles of flash for some CPUs of the target, in place of the target's.
+// Tiles of flash for some CPUs of the target, in place of the target's, of which one may be among them.
 struct CpuTiles {
-    const char *cpu = "";                       // see made_for in runtime/kernel_table.h
-    std::vector<Tile> flash_tiles = {};         // of float32; empty: the target's
-    std::vector<Tile> stored_flash_tiles = {};  // of any storage; likewise
+    const char *cpu = "";  // see made_for in runtime/kernel_table.h
+    std::vector<Tile> tiles = {};
 };
 
 // Kernels that multiply integers, in scores alone or in both products, where a CPU has an instruction for that which
@@ -154,7 +153,8 @@ struct TargetRow {
     std::vector<Tile> halves_split_kv_tiles = {};     // over float16 or bfloat16 in their place
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
-    CpuTiles cpu_tiles = {};                                                 // likewise
+    CpuTiles cpu_tiles = {};                                                 // of float32; likewise
+    std::vector<CpuTiles> stored_cpu_tiles = {};                             // of any storage; likewise
     IntegerKernels integers = {};                                            // likewise
     MatrixKernels matrices = {};                                             // likewise
     ByteMatrixKernels byte_matrices = {};                                    // likewise

@@ -197,6 +197,33 @@ TEST(Rule, RowsThatFillFlashBadlyAreForSplitKv) {
     EXPECT_EQ(algorithm(97, 256), "flash");
 }
 
+// Over stored types Zen 5 has a tile of 32 rows, and one of 64 that multiplies twice as many at a time.
+TEST(Rule, LargeTilesThatMultiplyMoreRowsAtATimeAreForRowsThatFillThem) {
+    const char *target = "target=x86-avx512";
+    if (!cpu_has_features("amdfam1ah") || !test::new_context(target).outcome.ok()) {
+        GTEST_SKIP() << "this CPU has one tile of flash over stored types, or two that multiply as many rows at a time";
+    }
+    test::ContextPtr context = test::make_context(1, target);
+    const auto tile_rows = [&](int64_t rows, int64_t keys, bool causal) {
+        hattn_attention_desc desc = test::some_desc(rows, keys);
+        desc.k_dtype = desc.v_dtype = HATTN_FLOAT16;
+        desc.causal = causal;
+        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("tile").at("rows");
+    };
+    EXPECT_EQ(tile_rows(128, 128, true), 64);
+    EXPECT_EQ(tile_rows(160, 160, true), 32);
+    EXPECT_EQ(tile_rows(512, 512, true), 64);
+    // One row in 16 is empty: of a prompt they see twice as many keys as others.
+    EXPECT_EQ(tile_rows(480, 480, true), 32);
+    EXPECT_EQ(tile_rows(480, 480, false), 32);
+    EXPECT_EQ(tile_rows(544, 544, false), 64);
+    EXPECT_EQ(tile_rows(992, 992, true), 32);
+    EXPECT_EQ(tile_rows(1056, 1056, true), 64);
+    EXPECT_EQ(tile_rows(480, 2048, true), 32);
+    EXPECT_EQ(tile_rows(544, 2048, true), 64);
+    EXPECT_EQ(tile_rows(2048, 2048, true), 64);
+}
+
 // Over any number of keys, and in float32 up to 160 rows; tiles that multiply terms have bounds of their own.
 TEST(Rule, MoreRowsThatFillFlashBadlyAreForSplitKv) {
     const char *target = "target=x86-avx512";

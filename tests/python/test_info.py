@@ -22,6 +22,23 @@ def test_info():
     assert {"targets", "kernels", "tuning_database"} <= set(info)
 
 
+def test_info_says_which_kernels_this_cpu_takes():
+    """Those made for it, or those that are made for no other: of each family some, and one of them is what a plan takes."""
+    kernels = [kernel for kernel in hattn.info()["kernels"] if kernel["runnable"] and not kernel["from_memory"]]
+    families = {}
+    for kernel in kernels:
+        family = tuple(kernel[name] for name in ("target", "algorithm", "storage", "needs")) + tuple(kernel["hooks"])
+        families.setdefault(family, []).append(kernel)
+    for family, members in families.items():
+        taken = [kernel for kernel in members if kernel["for_this_cpu"]]
+        # A family may be for other CPUs altogether.
+        assert taken or all(kernel["made_for"] for kernel in members), family
+        assert all(kernel["for_this_cpu"] for kernel in members if not kernel["made_for"]) or any(kernel["made_for"] for kernel in taken), family
+    halves = [np.zeros((1, 4, 200, 64), np.float16)] * 3
+    plan = hattn.explain(*halves, causal=True)
+    assert next(kernel["for_this_cpu"] for kernel in kernels if kernel["name"] == plan["kernel"])
+
+
 def test_explain_names_its_choice(rng, algorithm):
     plan = hattn.explain(*random_qkv(rng), algorithm=algorithm, causal=True)
     assert {"algorithm", "kernel", "target", "tile", "tasks", "workspace_bytes", "why"} <= set(plan)
