@@ -151,8 +151,8 @@ struct ScoreStages : FetchedKeys, IntegerScores, MatrixScores {
     bool by_row = false, by_stride = false;  // as StageOptions say of what is asked for
     bool present_keys = false;
     bool one_head = false;                  // AttentionInputs::has_one_head(): loops over its elements are unrolled
-    std::vector<Halide::Expr> usual_heads;  // else, whether keys have kUsualHead elements, or kNarrowHead; loops over
-                                            // these may be unrolled
+    std::vector<Halide::Expr> usual_heads;  // else, whether keys have kUsualHead elements, or kNarrowHead, of lines
+                                            // kWideHead; loops over these may be unrolled
     bool any_storage = false;
     bool whole_heads = false;                     // heads are multiples of kWholeHead
     hattn_dtype all_type = HATTN_FLOAT32;         // see AttentionInputs

@@ -27,6 +27,7 @@ struct DigitScores {
     Halide::Func key_line_scales;    // (quarter, step, k, c)
     Halide::Expr dense_key_scales;   // a key's lie side by side
     Halide::Expr whole_key_scales;   // and those of a granule's keys, kQuarters of each
+    Halide::Expr wide_key_scales;    // or twice as many
     // Keys are taken four at a time.
     Halide::Var key_of_four{"key_of_four"}, four{"four"};
     Halide::Func quarter_sums;    // (key_of_four, quarter, r, four, step, c) of products

@@ -243,7 +243,8 @@ void AttentionStages::fetch_next_values(const AttentionInputs &inputs, const Sta
     // Passes over parts of a line ask for it again; those of digits count lines.
     const Expr first_line = values_in_digits ? pass : pass * options.fetch_pass / line_elements;
     Expr asked(0.0f);
-    for (int i = 0; i < lines; ++i) {
+    // Of a sum what is added last is asked for first; memory is faster in its own order.
+    for (int i = lines - 1; i >= 0; --i) {
         Expr line_of_row = first_line + i;
         asked += inputs.prefetch_value(next_start(turn, c), inputs.value_line_of_slot(slot, line_of_row));
     }

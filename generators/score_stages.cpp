@@ -112,7 +112,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         place_keys(options);
     }
     if (inputs.in_lines()) {
-        usual_heads.resize(1);  // others are no whole lines
+        usual_heads.back() = inputs.key.dim(0).extent() == kWideHead;  // narrow ones are no whole lines
         one_head = inputs.has_one_head();
         fetch_by_granule(options);
     } else if (by_row) {

@@ -5,7 +5,7 @@
 
 namespace hattn::generators {
 
-inline constexpr int kUsualHead = 128, kNarrowHead = 64;  // elements of most models' heads
+inline constexpr int kUsualHead = 128, kNarrowHead = 64, kWideHead = 256;  // elements of most models' heads
 
 // Of integers both products are of them, or that for scores alone, for instructions that sum up as well.
 enum class IntegerProducts {

@@ -49,7 +49,11 @@ void schedule_weight_digits(AttentionStages &s, const Tile &tile, int lanes) {
         .reorder(q.quarter, inner, s.k, s.step)
         .vectorize(q.quarter)
         .vectorize(inner);
-    s.value_scales.specialize(s.dense_value_scales).vectorize(q.quarter);
+    s.value_scales.specialize(s.dense_value_scales)
+        .split(s.k, s.k, inner, generators::kGranuleKeys)
+        .reorder(q.quarter, inner, s.k, s.step)
+        .vectorize(q.quarter)
+        .unroll(inner);
     // Small arrays that are indexed by numbers alone, lest LLVM keeps them, and what Halide puts in their place later,
     // out of registers.
     v.lane_scales.compute_at(chunk_loop).bound(s.lane, 0, lanes).vectorize(s.lane);
@@ -256,7 +260,7 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
         .reorder(inner, s.r, rows, block, granule)
         .vectorize(inner)
         .unroll(s.r);
-    for (const Expr &condition : {s.one_key_scale, q.whole_key_scales}) {
+    for (const Expr &condition : {s.one_key_scale, q.whole_key_scales, q.wide_key_scales}) {
         s.dot.specialize(condition);
     }
     q.key_granule.compute_at(s.dot, granule);
