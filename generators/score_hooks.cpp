@@ -21,17 +21,22 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
         return;
     }
     const int line = line_elements(operand), lines = (context.fetch_keys + line - 1) / line;
-    tile.over_ask = RDom({{0, lines}, {0, context.fetch_rows}}, "over_ask");
-    const auto of_row = [&](const Expr &coordinate) {
-        return Internal::substitute(context.r.name(), tile.over_ask.y, coordinate);
-    };
+    const int rows = (context.fetch_rows + context.fetch_parts - 1) / context.fetch_parts;
+    Var part("part");
+    tile.over_ask = RDom({{0, lines}, {0, rows}}, "over_ask");
+    Expr row = part * rows + tile.over_ask.y;
+    if (rows * context.fetch_parts > context.fetch_rows) {
+        tile.over_ask.where(row < context.fetch_rows);
+        row = unsafe_promise_clamped(row, 0, context.fetch_rows - 1);
+    }
+    const auto of_row = [&](const Expr &coordinate) { return Internal::substitute(context.r.name(), row, coordinate); };
     const auto offset = [&](int dimension, const Expr &coordinate) {
         return (coordinate - operand.dim(dimension).min()) * operand.dim(dimension).stride();
     };
     Expr next = (context.c + 1) * context.fetch_keys + tile.over_ask.x * line;
     tile.fetched = Func(operand.name() + "_tile_fetched");
-    tile.fetched(context.c) = 0.0f;
-    tile.fetched(context.c) +=
+    tile.fetched(part, context.c) = 0.0f;
+    tile.fetched(part, context.c) +=
         prefetch_line(operand, offset(0, next) + offset(1, of_row(context.row)) + offset(2, of_row(context.head)));
 }
 
@@ -39,7 +44,8 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
 void lay_out(const ImageParam &operand, Func &func, const Expr &element, const ScoreContext &context) {
     HookTile tile{func, operand.dim(0).stride() == 1, {}, {}};
     fetch_ahead(operand, tile, context);
-    func(context.r, context.k, context.c) = tile.fetched.defined() ? element + tile.fetched(context.c) : element;
+    const bool asks = tile.fetched.defined() && context.fetch_parts == 1;
+    func(context.r, context.k, context.c) = asks ? element + tile.fetched(0, context.c) : element;
     context.tiles->push_back(tile);
 }
 

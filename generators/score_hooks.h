@@ -15,8 +15,9 @@ namespace hattn::generators {
 struct HookTile {
     Halide::Func func;
     Halide::Expr dense;     // its keys lie side by side in memory
-    Halide::Func fetched;   // (c) 0; asks for what the next chunk has of it; defined with StageOptions::fetch_operands
-    Halide::RDom over_ask;  // (line, row) that it asks for
+    Halide::Func fetched;   // (part, c) 0; asks for some of its rows in the next chunk; defined with
+                            // StageOptions::fetch_operands
+    Halide::RDom over_ask;  // (line, row of the part) that it asks for
 };
 
 // What a hook may look at. Coordinates of a score are (r, k, c): row of the tile, key within its chunk, chunk.
@@ -32,6 +33,7 @@ struct ScoreContext {
     std::vector<Halide::Func> *per_row;  // Funcs over (r)
     Exp2 exp2;
     int fetch_rows = 0, fetch_keys = 0;  // rows of a tile and keys of a chunk whose operands are asked for ahead
+    int fetch_parts = 1;  // in so many parts; 1: by the tile of the operand, else by what takes the score
 };
 
 using HookMask = unsigned;

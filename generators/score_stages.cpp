@@ -157,10 +157,16 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (options.fetch_operands) {
         context.fetch_rows = options.rows;
         context.fetch_keys = options.chunk;
+        context.fetch_parts = in_matrices ? 1 : options.chunk / options.key_block;
     }
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     product = is_const_one(factor) ? product : product * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
+    for (const HookTile &operand : hook_tiles) {
+        if (operand.fetched.defined() && context.fetch_parts > 1) {
+            score += operand.fetched(k / options.key_block, c);
+        }
+    }
     if (!options.limits_apart && (options.slices == 0 || key_groups > 0)) {
         logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
         return;

@@ -51,11 +51,7 @@ void schedule_query_pairs(ScoreStages &s, int rows, int lanes, const std::vector
         .partition(pairs, Partition::Always);
 }
 
-void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    schedule_hook_tiles(s, chunk_loop, chunk_loop, tile.rows, lanes);
-}
-
-void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const LoopLevel &row_loop, int rows, int lanes) {
+void schedule_hook_tiles(ScoreStages &s, const LoopLevel &row_loop, int rows, int lanes) {
     for (generators::HookTile &operand : s.hook_tiles) {
         // Operands have keys innermost in memory: read along them, and turned on their way as turned_stores.h does.
         Func f = operand.func;
@@ -67,8 +63,13 @@ void schedule_hook_tiles(ScoreStages &s, const LoopLevel &chunk_loop, const Loop
             .reorder(s.k, s.r, keys, s.c)
             .vectorize(s.k);
         f.specialize(operand.dense);
+    }
+}
+
+void schedule_hook_asks(ScoreStages &s, const LoopLevel &of_part) {
+    for (generators::HookTile &operand : s.hook_tiles) {
         if (operand.fetched.defined()) {
-            operand.fetched.compute_at(chunk_loop).update().unroll(operand.over_ask.x);
+            operand.fetched.compute_at(of_part).update().unroll(operand.over_ask.x);
         }
     }
 }

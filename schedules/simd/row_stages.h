@@ -15,10 +15,12 @@ void schedule_rows(generators::ScoreStages &s, const Tile &tile, int lanes);
 // are dimensions that these have besides.
 void schedule_query_pairs(generators::ScoreStages &s, int rows, int lanes, const std::vector<Halide::Var> &outer = {});
 
-// Operands of hooks, for the keys of a chunk; the second for so many rows at a time.
-void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &chunk_loop, const Tile &tile, int lanes);
-void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &chunk_loop,
-                         const Halide::LoopLevel &row_loop, int rows, int lanes);
+// Operands of hooks, for the keys of a chunk, for so many rows at a time.
+void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &row_loop, int rows, int lanes);
+
+// What is asked for of them, a part each time: a core does not wait for room to ask in, it leaves out what there is
+// none for.
+void schedule_hook_asks(generators::ScoreStages &s, const Halide::LoopLevel &of_part);
 
 // Sum and maximum share the chunk loop of the state.
 void schedule_statistics(generators::AttentionStages &s, const Tile &tile, int lanes);

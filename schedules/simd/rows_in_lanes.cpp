@@ -167,7 +167,7 @@ Func schedule_sides(ScoreStages &s, const LoopLevel &rows, const Tile &tile, int
 // The score block: row_vectors x key_unroll accumulators, one broadcast per key and element of the head.
 void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     Var block("k_block"), inner("k_inner"), rows("r_block");
-    schedule_hook_tiles(s, chunk_loop, tile, lanes);
+    schedule_hook_tiles(s, chunk_loop, tile.rows, lanes);
     s.logits.split(s.k, block, inner, tile.key_unroll, TailStrategy::RoundUp)
         .split(s.r, rows, s.r, lanes * tile.row_vectors)
         .reorder(s.r, inner, rows, block)
@@ -177,6 +177,7 @@ void schedule_logits(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &ti
     if (s.over_limits.defined()) {
         s.logits.update().reorder(s.r, s.k, s.over_limits).vectorize(s.r, lanes).unroll(s.r);
     }
+    schedule_hook_asks(s, LoopLevel(s.logits, block));
     if (s.unseen_scores.defined()) {
         s.unseen_scores.compute_at(s.logits, block);
         s.logits.partition(block, Partition::Never);

@@ -34,7 +34,8 @@ int spread_pairs(int pairs) {
 constexpr int kSpreadPanels = 9;  // of 64 bytes: the same for rows of head elements
 
 void schedule_scores(AttentionStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
-    simd::schedule_hook_tiles(s, chunk_loop, tile, lanes);
+    simd::schedule_hook_tiles(s, chunk_loop, tile.rows, lanes);
+    simd::schedule_hook_asks(s, chunk_loop);
     Func scores = schedule_score_matrices(s, chunk_loop, chunk_loop, tile.rows, tile, lanes);
     scores.align_storage(s.r, spread_rows(tile.rows));
     s.key_rows.compute_at(chunk_loop);

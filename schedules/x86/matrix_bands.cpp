@@ -157,7 +157,8 @@ void schedule_matrix_bands(AttentionStages &s, const Tile &tile, int lanes) {
     schedule_band_state(s, band_loop, bands, tile, lanes);
     schedule_band_keys(s, chunk_loop, tile, lanes);
     schedule_band_values(s, chunk_loop, tile, lanes);
-    simd::schedule_hook_tiles(s, chunk_loop, band_loop, s.joined_rows, lanes);
+    simd::schedule_hook_tiles(s, band_loop, s.joined_rows, lanes);
+    simd::schedule_hook_asks(s, chunk_loop);
     schedule_score_matrices(s, band_loop, chunk_loop, s.joined_rows, tile, lanes);
     schedule_band_softmax(s, band_loop, tile, lanes);
 }
