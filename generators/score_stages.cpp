@@ -157,7 +157,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (options.fetch_operands) {
         context.fetch_rows = options.rows;
         context.fetch_keys = options.chunk;
-        context.fetch_parts = in_matrices ? 1 : options.chunk / options.key_block;
+        context.fetch_parts = in_matrices ? 1 : (options.chunk + options.key_block - 1) / options.key_block;
     }
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     product = is_const_one(factor) ? product : product * factor;

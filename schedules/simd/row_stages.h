@@ -18,8 +18,7 @@ void schedule_query_pairs(generators::ScoreStages &s, int rows, int lanes, const
 // Operands of hooks, for the keys of a chunk, for so many rows at a time.
 void schedule_hook_tiles(generators::ScoreStages &s, const Halide::LoopLevel &row_loop, int rows, int lanes);
 
-// What is asked for of them, a part each time: a core does not wait for room to ask in, it leaves out what there is
-// none for.
+// What is asked for of them, a part each time: to ask for many lines at once gains little, see decision 0103.
 void schedule_hook_asks(generators::ScoreStages &s, const Halide::LoopLevel &of_part);
 
 // Sum and maximum share the chunk loop of the state.

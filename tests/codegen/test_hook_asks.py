@@ -1,4 +1,4 @@
-"""Rows of a bias or a mask are asked for a few at a time, with blocks of keys: of many lines at once a core leaves out most."""
+"""Rows of a bias or a mask are asked for a few at a time, with blocks of keys: to ask for many lines at once gains little, see docs/decisions/0103."""
 
 import re
 
