@@ -1,4 +1,5 @@
 // Introspection: hattn_info and hattn_plan_explain.
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>

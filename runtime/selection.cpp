@@ -1,7 +1,6 @@
 #include "selection.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
