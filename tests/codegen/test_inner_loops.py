@@ -75,9 +75,9 @@ def test_fetches_once_per_line(name, emit):
     fetches = len(re.findall(isa.fetch, text))
     per_line = 2 * int(match["u"])
     assert len(re.findall(isa.kept, text)) == fetches, f"{name}: lines are asked for that caches do not keep"
-    # And once each chunk for what the next has of a row of the bias, and of the mask. Of the loop over lines there is a copy for whole ones
-    # and one for the rest of a head that is none; of all of it one copy, or two with softcap and without, each once more for blocks of keys
-    # that the first vectors of rows do not see, for as many of them as that may be.
+    # And once with each block of keys for what the next chunk has of a row of the bias, and of the mask. Of the loop over lines there is a
+    # copy for whole ones and one for the rest of a head that is none; of all of it one copy, or two with softcap and without, each once more
+    # for blocks of keys that the first vectors of rows do not see, for as many of them as that may be.
     keys = int(match["keys"])
     operands = math.ceil(keys / LINE_BYTES) + keys // LINE_FLOATS if match["hooks"] else 0
     # Flash asks with each line for one of some rows of the next tile's queries and of its own output, in a loop. Lines of dense rows and of
@@ -85,7 +85,7 @@ def test_fetches_once_per_line(name, emit):
     of_rows = 2 if match["kind"] == "flash" else 0
     of_blocks = 1 + len(rows_that_see_less(match))
     kept = (1, 2) if name in single_vectors() else (0,)
-    expected = {copies * of_blocks * 2 * (2 * per_line - 1 + of_rows) + own + operands for copies in (1, 2) for own in kept}
+    expected = {copies * (of_blocks * 2 * (2 * per_line - 1 + of_rows) + operands) + own for copies in (1, 2) for own in kept}
     assert fetches in expected, f"{name}: {fetches} fetches, {per_line} a line, {operands} for operands of hooks"
     dense = [run for run in straight_runs(text, isa) if per_line - 1 <= run.count(isa.fetch) <= per_line and not run.count(isa.table_entry)]
     assert any(len(run.instructions) <= 3 * per_line for run in dense), f"{name}: dense rows are looked up in tables"
