@@ -72,7 +72,7 @@ void ScoreStages::take_key_lines() {
     s.dense_key_scales = scales.dim(0).stride() == 1;
     const Expr stride = scales.dim(1).stride();
     s.whole_key_scales = s.dense_key_scales && stride == kQuarters && (one_head || usual_heads.front());
-    s.wide_key_scales = s.dense_key_scales && stride == 2 * kQuarters && usual_heads.back();
+    s.wide_key_scales = s.dense_key_scales && stride == 2 * kQuarters && usual_heads.back() && !one_head;
     s.key_granule = Func("key_granule");
     s.key_granule(k, c) = inputs_.key_granules(key_index(k * kGranuleKeys, c) / kGranuleKeys);
     Expr granule = unsafe_promise_clamped(s.key_granule(k / kGranuleKeys, c), bytes.dim(2).min(), bytes.dim(2).max());

@@ -96,17 +96,13 @@ std::vector<Tile> tiles_of(const TargetRow &target, KernelKind kind) {
 namespace {
 
 // Of flash over float32 or any storage.
-std::vector<schedules::CpuTiles> cpu_flash_tiles(const TargetRow &target, KeyStorage storage) {
-    return storage == KeyStorage::kFloat32 ? std::vector{target.cpu_tiles} : target.stored_cpu_tiles;
+const std::vector<schedules::CpuTiles> &cpu_flash_tiles(const TargetRow &target, KeyStorage storage) {
+    return storage == KeyStorage::kFloat32 ? target.cpu_tiles : target.stored_cpu_tiles;
 }
 
 bool has(const std::vector<Tile> &tiles, const Tile &tile) {
     return std::ranges::find(tiles, tile) != tiles.end();
 }
-
-}  // namespace
-
-namespace {
 
 const char *memory_cpus(const TargetRow &target, const Tile &tile, FromMemory from_memory) {
     return from_memory == FromMemory::kAhead ? target.memory_cpus.ahead(tile) : target.memory_cpus.of(tile);

@@ -21,11 +21,12 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
         return;
     }
     const int line = line_elements(operand), lines = (context.fetch_keys + line - 1) / line;
-    const int rows = (context.fetch_rows + context.fetch_parts - 1) / context.fetch_parts;
+    const int block = context.fetch_block > 0 ? context.fetch_block : context.fetch_keys;
+    const int parts = (context.fetch_keys + block - 1) / block, rows = (context.fetch_rows + parts - 1) / parts;
     Var part("part");
     tile.over_ask = RDom({{0, lines}, {0, rows}}, "over_ask");
     Expr row = part * rows + tile.over_ask.y;
-    if (rows * context.fetch_parts > context.fetch_rows) {
+    if (rows * parts > context.fetch_rows) {
         tile.over_ask.where(row < context.fetch_rows);
         row = unsafe_promise_clamped(row, 0, context.fetch_rows - 1);
     }
@@ -44,7 +45,7 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
 void lay_out(const ImageParam &operand, Func &func, const Expr &element, const ScoreContext &context) {
     HookTile tile{func, operand.dim(0).stride() == 1, {}, {}};
     fetch_ahead(operand, tile, context);
-    const bool asks = tile.fetched.defined() && context.fetch_parts == 1;
+    const bool asks = tile.fetched.defined() && context.fetch_block == 0;
     func(context.r, context.k, context.c) = asks ? element + tile.fetched(0, context.c) : element;
     context.tiles->push_back(tile);
 }

@@ -33,7 +33,7 @@ struct ScoreContext {
     std::vector<Halide::Func> *per_row;  // Funcs over (r)
     Exp2 exp2;
     int fetch_rows = 0, fetch_keys = 0;  // rows of a tile and keys of a chunk whose operands are asked for ahead
-    int fetch_parts = 1;  // in so many parts; 1: by the tile of the operand, else by what takes the score
+    int fetch_block = 0;                 // with so many keys, a part of them; 0: all at once, by the operand's tile
 };
 
 using HookMask = unsigned;

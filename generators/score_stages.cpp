@@ -157,14 +157,14 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     if (options.fetch_operands) {
         context.fetch_rows = options.rows;
         context.fetch_keys = options.chunk;
-        context.fetch_parts = in_matrices ? 1 : (options.chunk + options.key_block - 1) / options.key_block;
+        context.fetch_block = in_matrices ? 0 : options.key_block;
     }
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     product = is_const_one(factor) ? product : product * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
     for (const HookTile &operand : hook_tiles) {
-        if (operand.fetched.defined() && context.fetch_parts > 1) {
-            score += operand.fetched(k / options.key_block, c);
+        if (operand.fetched.defined() && context.fetch_block > 0) {
+            score += operand.fetched(k / context.fetch_block, c);
         }
     }
     if (!options.limits_apart && (options.slices == 0 || key_groups > 0)) {

@@ -94,9 +94,18 @@ bool is_too_large(const KernelInfo &large, const KernelInfo &small, const Proble
     return kRowsForEmptyOne * empty * (is_prompt ? 2 : 1) >= rows;
 }
 
-// The small tile, unless a few rows fill the large one better. Tiles over stored types bring keys into float32 once
-// each: there the large one is usual beyond kShortKeys, or as it is filled if it is the faster one; and where matrices
-// are multiplied, which takes less time than that, always.
+// Tiles over stored types bring keys into float32 once each: there the large one is usual beyond kShortKeys, or as it
+// is filled if it is the faster one; and where matrices are multiplied, which takes less time than that, always.
+bool is_large_usual(const KernelInfo &small, const KernelInfo &large, const Problem &problem, int64_t query_length,
+                    int64_t kv_length) {
+    if (large.storage != KeyStorage::kAny) {
+        return multiplies_matrices(large.storage);
+    }
+    const bool is_faster = large.tile.row_vectors > small.tile.row_vectors;
+    return is_faster ? !is_too_large(large, small, problem, query_length, kv_length) : kv_length > kShortKeys;
+}
+
+// The small tile, unless the large one is usual, or a few rows fill it better.
 Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
                     int64_t kv_length) {
     const KeyStorage storage = by_rows.front()->storage;
@@ -105,11 +114,7 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Proble
     if (storage == KeyStorage::kBfloat16Matrices && kv_length <= kFewBandKeys && !in_bands(kernels.front())) {
         kernels = std::span(kernels.begin(), std::ranges::find_if(kernels, in_bands));
     }
-    const KernelInfo &small = *kernels.front(), &large = *kernels.back();
-    const bool is_faster = large.tile.row_vectors > small.tile.row_vectors;
-    const bool is_large_of_any =
-        is_faster ? !is_too_large(large, small, problem, query_length, kv_length) : kv_length > kShortKeys;
-    const bool is_large = multiplies_matrices(storage) || (storage == KeyStorage::kAny && is_large_of_any);
+    const bool is_large = is_large_usual(*kernels.front(), *kernels.back(), problem, query_length, kv_length);
     return fill_flash_tiles(kernels, is_large ? kernels.back() : kernels.front(), problem, query_length, kv_length);
 }
 

@@ -139,7 +139,7 @@ std::vector<TargetRow> x86_64_targets() {
                          {{16, 64, 1, 8, 8}, {32, 64, 2, 8, 8}},
                          {{4, 256, 4, 8, 4}, {8, 256, 8, 8, 2}}},
             // See decisions 0066 and 0104.
-            .cpu_tiles = {"amd", {{32, 128, 2, 8, 8}}},
+            .cpu_tiles = {{"amd", {{32, 128, 2, 8, 8}}}},
             .stored_cpu_tiles = {{"amd", {{32, 128, 2, 8, 8}}},
                                  {"amdfam19h", {{64, 128, 2, 8, 8}}},
                                  {"amdfam1ah|others", {{64, 96, 4, 6, 4}}}},

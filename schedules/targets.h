@@ -153,8 +153,7 @@ struct TargetRow {
     std::vector<Tile> halves_split_kv_tiles = {};     // over float16 or bfloat16 in their place
     std::vector<Tile> unfused_scores_tiles = {}, unfused_values_tiles = {};  // with the same rows, in order
     Bfloat16Kernels bfloat16 = {};                                           // not inherited
-    CpuTiles cpu_tiles = {};                                                 // of float32; likewise
-    std::vector<CpuTiles> stored_cpu_tiles = {};                             // of any storage; likewise
+    std::vector<CpuTiles> cpu_tiles = {}, stored_cpu_tiles = {};             // of float32, of any storage; likewise
     IntegerKernels integers = {};                                            // likewise
     MatrixKernels matrices = {};                                             // likewise
     ByteMatrixKernels byte_matrices = {};                                    // likewise

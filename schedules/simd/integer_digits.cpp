@@ -44,16 +44,14 @@ void schedule_weight_digits(AttentionStages &s, const Tile &tile, int lanes) {
         .bound(q.quarter, 0, kQuarters)
         .reorder_storage(q.quarter, s.k, s.step, s.c);
     s.value_scales.reorder(q.quarter, s.k, s.step);
-    s.value_scales.specialize(s.dense_value_scales && s.value_scale_stride == kQuarters)
-        .split(s.k, s.k, inner, generators::kGranuleKeys)
-        .reorder(q.quarter, inner, s.k, s.step)
-        .vectorize(q.quarter)
-        .vectorize(inner);
-    s.value_scales.specialize(s.dense_value_scales)
-        .split(s.k, s.k, inner, generators::kGranuleKeys)
-        .reorder(q.quarter, inner, s.k, s.step)
-        .vectorize(q.quarter)
-        .unroll(inner);
+    const auto by_granule = [&](const Expr &condition) {
+        return s.value_scales.specialize(condition)
+            .split(s.k, s.k, inner, generators::kGranuleKeys)
+            .reorder(q.quarter, inner, s.k, s.step)
+            .vectorize(q.quarter);
+    };
+    by_granule(s.dense_value_scales && s.value_scale_stride == kQuarters).vectorize(inner);
+    by_granule(s.dense_value_scales).unroll(inner);
     // Small arrays that are indexed by numbers alone, lest LLVM keeps them, and what Halide puts in their place later,
     // out of registers.
     v.lane_scales.compute_at(chunk_loop).bound(s.lane, 0, lanes).vectorize(s.lane);

@@ -9,21 +9,24 @@ from kernel_assembly import kernel_names, kernelgen
 NAMES = re.compile(r"(stored_|bfloat16_)?flash_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k(?P<keys>\d+)v\d+u(?P<u>\d+)d\d+(?P<hooks>_bias|_mask|_bias_alibi_mask)$")
 LINE_BYTES = 64
 ELEMENT_BYTES = {"bias": 4, "mask": 1}
-PRODUCE = re.compile(r"^(?P<indent> *)produce (?P<operand>bias|mask)_tile_fetched \{$")
+PRODUCE = re.compile(r"^ *produce (?P<operand>bias|mask)_tile_fetched \{$")
+
+
+def indent_of(line):
+    return len(line) - len(line.lstrip())
 
 
 def blocks_around(lines, at):
     """The beginnings of the blocks that a line is in, from the innermost one on."""
-    indent = len(lines[at]) - len(lines[at].lstrip())
+    indent = indent_of(lines[at])
     for line in reversed(lines[:at]):
-        of_line = len(line) - len(line.lstrip())
-        if line.endswith("{") and of_line < indent:
-            indent = of_line
+        if line.endswith("{") and indent_of(line) < indent:
+            indent = indent_of(line)
             yield line.strip()
 
 
 def lines_within(lines, at):
-    end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == "}" and len(lines[i]) - len(lines[i].lstrip()) <= len(lines[at]) - len(lines[at].lstrip()))
+    end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == "}" and indent_of(lines[i]) <= indent_of(lines[at]))
     return lines[at + 1 : end]
 
 
@@ -47,3 +50,12 @@ def test_asks_are_spread_over_blocks_of_keys(name, tmp_path):
         else:  # the last blocks for fewer, or none
             ends = [loop for loop in loops if not loop.isdigit()] + [line for line in of_block if line.strip().startswith("if (")]
             assert len(ends) == 1, f"{name} asks for {loops} rows of a {operand} with a block of keys"
+
+
+def test_a_chunk_may_be_one_block_of_keys(tmp_path):
+    """Of a tile that a tuner may ask for: all rows are asked for with it."""
+    name = "flash_x86_avx512_r32k16v2u16d8_bias"
+    kernelgen("x86-64", "emit", name, tmp_path)
+    lines = (tmp_path / f"{name}.stmt").read_text().splitlines()
+    asks = [lines_within(lines, at) for at, line in enumerate(lines) if PRODUCE.match(line)]
+    assert asks and all(any(re.search(r"for \(\S+, 0, 32\)", line) for line in block) for block in asks)
