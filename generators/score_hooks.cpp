@@ -94,6 +94,11 @@ Expr apply_score_hooks(HookMask hooks, Expr score, const ScoreContext &context) 
             score = hook.apply(score, context);
         }
     }
+    for (const HookTile &operand : *context.tiles) {
+        if (operand.fetched.defined() && context.fetch_block > 0) {
+            score += operand.fetched(context.k / context.fetch_block, context.c);
+        }
+    }
     return score;
 }
 

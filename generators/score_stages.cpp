@@ -162,11 +162,6 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     product = is_const_one(factor) ? product : product * factor;
     Expr score = apply_score_hooks(options.hooks, product, context);
-    for (const HookTile &operand : hook_tiles) {
-        if (operand.fetched.defined() && context.fetch_block > 0) {
-            score += operand.fetched(k / context.fetch_block, c);
-        }
-    }
     if (!options.limits_apart && (options.slices == 0 || key_groups > 0)) {
         logits(r, k, c) = select(key >= first(r) && key <= last(r), score, kMaskedScore);
         return;
