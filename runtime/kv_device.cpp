@@ -4,34 +4,11 @@
 
 #include "device/device_cache.h"
 #include "kv_runs.h"
+#include "row_angles.h"
 
 namespace hattn {
 
 namespace {
-
-// Of row i of sequence b among all that a tensor has.
-int64_t place_of(const RowCounts &added, int64_t b, int64_t i) {
-    return added.entry(b) * added.rows + added.first(b) + i;
-}
-
-// Angles of each row of the tensor, in float32, at its place.
-void compute_angles(const Rope &rope, int64_t batch, const RowCounts &added, RowAngles &angles) {
-    angles.pairs = rope.pairs();
-    angles.interleaved = rope.interleaved();
-    const auto pairs = static_cast<size_t>(angles.pairs);
-    angles.cosines.resize(static_cast<size_t>((added.entry(batch - 1) + 1) * added.rows) * pairs);
-    angles.sines.resize(angles.cosines.size());
-    for (int64_t b = 0; b < batch; ++b) {
-        for (int64_t i = 0; i < added.of(b); ++i) {
-            rope.move_to(b, i, 0);
-            const size_t first = static_cast<size_t>(place_of(added, b, i)) * pairs;
-            for (size_t pair = 0; pair < pairs; ++pair) {
-                angles.cosines[first + pair] = static_cast<float>(rope.cosines(0)[pair]);
-                angles.sines[first + pair] = static_cast<float>(rope.sines(0)[pair]);
-            }
-        }
-    }
-}
 
 DeviceCache::Side stored(const CachedSide &side) {
     return {side.rows, side.scales, side.computes_scales};

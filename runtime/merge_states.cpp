@@ -6,6 +6,7 @@
 #include "checked.h"
 #include "context.h"
 #include "convert.h"
+#include "device/device_merge.h"
 #include "kernel_call.h"
 #include "kernel_registry.h"
 #include "kernel_scratch.h"
@@ -24,10 +25,12 @@ constexpr int64_t kRowsPerMerge = 32;
 void check_state(const hattn_tensor &out, const hattn_tensor &lse, const std::string &index,
                  const hattn_tensor &shape) {
     const std::string out_name = "out" + index, lse_name = "lse" + index;
-    check_tensor(out, out_name.c_str(), out.dtype);
+    check_tensor(out, out_name.c_str(), out.dtype, out.device);
     check_float_dtype(out.dtype, (out_name + ": dtype").c_str());
     check_tensor_extents(out, out_name.c_str());
-    check_tensor(lse, lse_name.c_str(), HATTN_FLOAT32);
+    check_tensor(lse, lse_name.c_str(), HATTN_FLOAT32, lse.device);
+    check_same_place(out, out_name.c_str(), shape, "out");
+    check_same_place(lse, lse_name.c_str(), shape, "out");
     for (int d = 0; d < 4; ++d) {
         check_tensor_extent(out, out_name.c_str(), kQueryDimensions, d, shape.extent[d], "that of out");
         check_tensor_extent(lse, lse_name.c_str(), kQueryDimensions, d, d < 3 ? shape.extent[d] : 1,
@@ -136,6 +139,12 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
 
 hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs,
                                 const hattn_tensor *lses, const hattn_tensor *out, const hattn_tensor *lse) {
+    return hattn_merge_states_in_queue(context, nullptr, count, outs, lses, out, lse);
+}
+
+hattn_status hattn_merge_states_in_queue(hattn_context *context, const hattn_queue *queue, int32_t count,
+                                         const hattn_tensor *outs, const hattn_tensor *lses, const hattn_tensor *out,
+                                         const hattn_tensor *lse) {
     using namespace hattn;
     return guarded([&] {
         require(context, HATTN_INVALID_ARGUMENT, "context: is null");
@@ -149,8 +158,14 @@ hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hat
             check_state(outs[n], lses[n], "s[" + std::to_string(n) + "]", *out);
         }
         check_outputs(count, outs, lses, *out, *lse);
-        if (!is_empty(*out)) {
+        check_queue_of(*out, queue, "out");
+        if (is_empty(*out)) {
+            return;
+        }
+        if (out->device == HATTN_CPU) {
             merge_all(*context, count, outs, lses, *out, *lse);
+        } else {
+            merge_on_device(queue, count, outs, lses, *out, *lse);
         }
     });
 }

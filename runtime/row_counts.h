@@ -1,6 +1,7 @@
 // Ragged rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -26,6 +27,10 @@ struct RowCounts {
     int64_t first(int64_t sequence) const {
         return ends ? ends[sequence] : 0;
     }
+    // The sequence, of so many, that a row of an entry belongs to.
+    int64_t sequence_of(int64_t entry, int64_t row, int64_t batch) const {
+        return ends ? std::upper_bound(ends, ends + batch, row) - ends - 1 : entry;
+    }
 };
 
 // The most rows of a sequence, as messages name it.
@@ -34,8 +39,8 @@ struct RowLimit {
     const char *name = "";
 };
 
-// Throws unless packed rows end so: from 0 to the `rows` of `tensor_name`, never going back, no sequence longer than the
-// limit.
+// Throws unless packed rows end so: from 0 to the `rows` of `tensor_name`, never going back, no sequence longer than
+// the limit.
 void check_ends(const int32_t *ends, const char *name, int64_t batch, int64_t rows, const char *tensor_name,
                 const RowLimit &limit = {});
 

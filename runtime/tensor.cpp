@@ -22,6 +22,11 @@ const char *device_name(hattn_device device) {
     return device == HATTN_OPENCL ? "opencl" : device == HATTN_CUDA ? "cuda" : "cpu";
 }
 
+std::ostream &operator<<(std::ostream &text, NamedPlace named) {
+    text << device_name(named.tensor.device);
+    return named.tensor.device == HATTN_CPU ? text : text << ':' << named.tensor.device_id;
+}
+
 bool is_quantized(hattn_dtype dtype) {
     return dtype == HATTN_INT8 || dtype == HATTN_INT4;
 }
@@ -158,6 +163,17 @@ void check_tensor_extent(const hattn_tensor &tensor, const char *name, const Dim
 void check_unit_stride(const hattn_tensor &tensor, const char *name) {
     require(tensor.stride[3] == 1 || tensor.extent[3] <= 1 || is_empty(tensor), HATTN_INVALID_ARGUMENT, name,
             ": stride[3] is ", tensor.stride[3], ", but must be 1");
+}
+
+void check_same_place(const hattn_tensor &tensor, const char *name, const hattn_tensor &other, const char *other_name) {
+    const bool same_id = tensor.device == HATTN_CPU || tensor.device_id == other.device_id;
+    require(tensor.device == other.device && same_id, HATTN_INVALID_ARGUMENT, name, ": is on ", NamedPlace{tensor},
+            ", but ", other_name, " is on ", NamedPlace{other});
+}
+
+void check_queue_of(const hattn_tensor &tensor, const hattn_queue *queue, const char *name) {
+    require(!queue || tensor.device != HATTN_CPU, HATTN_INVALID_ARGUMENT, "queue: is given, but ", name, " is on ",
+            NamedPlace{tensor});
 }
 
 void check_distinct_elements(const hattn_tensor &tensor, const char *name) {

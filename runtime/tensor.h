@@ -20,6 +20,11 @@ inline constexpr DimensionNames kPageDimensions = {{"pages", "kv heads", "page s
 inline constexpr DimensionNames kScoreDimensions = {{"batch", "query heads", "query length", "kv length"}};
 
 const char *device_name(hattn_device device);  // "cpu", "opencl", "cuda"
+// Where a tensor is, as a part of a message: "cpu", "cuda:0".
+struct NamedPlace {
+    const hattn_tensor &tensor;
+};
+std::ostream &operator<<(std::ostream &text, NamedPlace named);
 
 // struct_size, dtype, device (the host or `device`), non-negative extents, strides that keep every address within 64
 // bits, and data unless empty.
@@ -36,6 +41,10 @@ void check_tensor_extents(const hattn_tensor &tensor, const char *name);
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
                          int64_t expected, const char *expected_name);
 void check_unit_stride(const hattn_tensor &tensor, const char *name);
+// Both on the host, or both on one device.
+void check_same_place(const hattn_tensor &tensor, const char *name, const hattn_tensor &other, const char *other_name);
+// A queue, which may be null, is for tensors of a device.
+void check_queue_of(const hattn_tensor &tensor, const hattn_queue *queue, const char *name);
 
 // No two elements of an output share memory.
 void check_distinct_elements(const hattn_tensor &tensor, const char *name);

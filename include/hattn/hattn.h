@@ -271,9 +271,15 @@ HATTN_API hattn_status hattn_attention(hattn_context *context, const hattn_atten
 
 /* Merges `count` >= 1 states over disjoint key sets: out = sum_n exp(lse_n - lse) out_n, lse = ln sum_n exp(lse_n).
  * outs[n], out: [B, H, S, D] float32, float16 or bfloat16, each its own; lses[n], lse: [B, H, S, 1] float32. Sums are float32. A
- * state of lse = -inf weighs nothing, whatever its out holds; if all are, out = 0 and lse = -inf. out and lse may not overlap the inputs. All are on the host. (Ye et al., FlashInfer, 2025.) */
+ * state of lse = -inf weighs nothing, whatever its out holds; if all are, out = 0 and lse = -inf. out and lse may not overlap the inputs.
+ * All are on the host, or all on one device, where D is at most 256 and the library's own queue is used. (Ye et al., FlashInfer, 2025.) */
 HATTN_API hattn_status hattn_merge_states(hattn_context *context, int32_t count, const hattn_tensor *outs,
                                           const hattn_tensor *lses, const hattn_tensor *out, const hattn_tensor *lse);
+/* The same in a queue of the tensors' device; null: the library's own, and on the host there is none. Takes memory on the device
+ * (of at most 64 MiB of states at a time, or one row of each) and returns when results are there. */
+HATTN_API hattn_status hattn_merge_states_in_queue(hattn_context *context, const hattn_queue *queue, int32_t count,
+                                                   const hattn_tensor *outs, const hattn_tensor *lses,
+                                                   const hattn_tensor *out, const hattn_tensor *lse);
 
 /* ---- rotary position embedding ---------------------------------------------------------------------------------- */
 
@@ -302,9 +308,15 @@ HATTN_API void hattn_rope_init(hattn_rope *rope);
 /* out = x turned. x, out: [B, H, S, D] of one type, float32, float16 or bfloat16, to which the float32 result is rounded; any strides with 1 in the last dimension; they may be the same tensor and
  * may not overlap otherwise. offsets: [B], position of row 0 of each sequence, or null: 0; ignored if rope has positions.
  * lengths: [B], how many rows of each sequence are turned (0..S, leading ones), or null: all; the others of out are not
- * written. Queries of a cache's last rows have the offset length - S. x and out are on the host. */
+ * written. Queries of a cache's last rows have the offset length - S, see hattn_kv_rope_apply(). x and out are both on the host, or both on
+ * one device, where the library's own queue is used, and rows are turned in float32 by angles computed in double precision. */
 HATTN_API hattn_status hattn_rope_apply(hattn_context *context, const hattn_rope *rope, const hattn_tensor *x,
                                         const hattn_tensor *out, const int32_t *offsets, const int32_t *lengths);
+/* The same in a queue of the tensors' device; null: the library's own, and on the host there is none. Takes memory on the device,
+ * and returns when results are there. */
+HATTN_API hattn_status hattn_rope_apply_in_queue(hattn_context *context, const hattn_queue *queue, const hattn_rope *rope,
+                                                 const hattn_tensor *x, const hattn_tensor *out, const int32_t *offsets,
+                                                 const int32_t *lengths);
 
 /* ---- KV cache ------------------------------------------------------------------------------------------------ */
 
@@ -358,6 +370,15 @@ HATTN_API hattn_status hattn_kv_append_rope(hattn_kv_cache *cache, const hattn_t
  * cu_seqlens[b] up to cu_seqlens[b + 1], of B + 1 entries; cu_seqlens[B] is T. rope's positions are [T]. */
 HATTN_API hattn_status hattn_kv_append_packed(hattn_kv_cache *cache, const hattn_tensor *k, const hattn_tensor *v,
                                               const int32_t *cu_seqlens, const hattn_rope *rope);
+/* Turns queries as hattn_rope_apply() does, x, out: [B, H, S, Dk], to their places among the cached keys: they are the last rows of each
+ * sequence, whose keys have been appended before, unless rope has positions. lengths: [B], how many of the S rows each sequence has,
+ * or null: all. Of a cache on a device x and out are on the host, or there: then the work is put into the cache's queue and not
+ * waited for, in memory as an append takes it. x and out stay until the queue is done. */
+HATTN_API hattn_status hattn_kv_rope_apply(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x,
+                                           const hattn_tensor *out, const int32_t *lengths);
+/* The same of packed rows, x and out [1, H, T, Dk], as hattn_kv_append_packed() takes them. */
+HATTN_API hattn_status hattn_kv_rope_apply_packed(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x,
+                                                  const hattn_tensor *out, const int32_t *cu_seqlens);
 /* Makes sequence `to` the first `length` keys of sequence `from` (-1: all), in place of what it held. Shares pages, or copies
  * rows, on a device in the order of the cache's queue. A ring has to hold the window before `length`, as for truncate. */
 HATTN_API hattn_status hattn_kv_cache_fork(hattn_kv_cache *cache, int64_t from, int64_t to, int64_t length);

@@ -243,22 +243,24 @@ public:
         check(hattn_attention(handle(), &desc, &args), handle());
     }
 
-    /* outs[n], out: [B, H, S, D]; lses[n], lse: [B, H, S, 1]; as many outs as lses. */
+    /* outs[n], out: [B, H, S, D]; lses[n], lse: [B, H, S, 1]; as many outs as lses. queue: of the tensors' device, or
+     * null: the library's own. */
     void merge_states(const std::vector<hattn_tensor> &outs, const std::vector<hattn_tensor> &lses,
-                      const hattn_tensor &out, const hattn_tensor &lse) {
+                      const hattn_tensor &out, const hattn_tensor &lse, const hattn_queue *queue = nullptr) {
         if (outs.size() != lses.size()) {
             throw Error(HATTN_INVALID_ARGUMENT, "outs: has " + std::to_string(outs.size()) + " states, but lses has " +
                                                     std::to_string(lses.size()));
         }
         const auto count = static_cast<std::int32_t>(outs.size());
-        check(hattn_merge_states(handle(), count, outs.data(), lses.data(), &out, &lse), handle());
+        check(hattn_merge_states_in_queue(handle(), queue, count, outs.data(), lses.data(), &out, &lse), handle());
     }
 
     /* out = x, [B, H, S, D], with row i of sequence b turned to position offsets[b] + i (null: i), or to rope's
-     * positions. */
+     * positions. queue: of the tensors' device, or null: the library's own. */
     void rope_apply(const hattn_rope &rope, const hattn_tensor &x, const hattn_tensor &out,
-                    const std::int32_t *offsets = nullptr, const std::int32_t *lengths = nullptr) {
-        check(hattn_rope_apply(handle(), &rope, &x, &out, offsets, lengths), handle());
+                    const std::int32_t *offsets = nullptr, const std::int32_t *lengths = nullptr,
+                    const hattn_queue *queue = nullptr) {
+        check(hattn_rope_apply_in_queue(handle(), queue, &rope, &x, &out, offsets, lengths), handle());
     }
 
 private:
@@ -339,6 +341,19 @@ public:
     void append_packed(const hattn_tensor &k, const hattn_tensor &v, const std::int32_t *cu_seqlens,
                        const hattn_rope *rope = nullptr) {
         check(hattn_kv_append_packed(handle(), &k, &v, cu_seqlens, rope), context_);
+    }
+
+    /* out = x, [B, H, S, Dk], turned to the last places of each sequence, or to rope's positions: queries whose keys have
+     * been appended. lengths: [B], how many of the S rows each sequence has, or null. */
+    void rope_apply(const hattn_rope &rope, const hattn_tensor &x, const hattn_tensor &out,
+                    const std::int32_t *lengths = nullptr) {
+        check(hattn_kv_rope_apply(handle(), &rope, &x, &out, lengths), context_);
+    }
+
+    /* Of packed rows: x, out [1, H, T, Dk]; cu_seqlens as append_packed() takes them. */
+    void rope_apply_packed(const hattn_rope &rope, const hattn_tensor &x, const hattn_tensor &out,
+                           const std::int32_t *cu_seqlens) {
+        check(hattn_kv_rope_apply_packed(handle(), &rope, &x, &out, cu_seqlens), context_);
     }
 
     /* Sequence `to` becomes the first `length` keys of sequence `from`; -1: all. */

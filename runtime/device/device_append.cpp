@@ -97,6 +97,36 @@ DeviceView rows_view(const DeviceRows &rows, halide_type_t type) {
 
 }  // namespace
 
+hattn_tensor wide_rows(int64_t heads, int64_t dim, std::span<const RowRun> runs) {
+    int64_t count = 0;
+    for (const RowRun &run : runs) {
+        count += run.rows;
+    }
+    hattn_tensor floats = HATTN_TENSOR_INIT;
+    const int64_t extent[4] = {1, heads, count, dim}, stride[4] = {heads * count * dim, count * dim, dim, 1};
+    std::copy(extent, extent + 4, floats.extent);
+    std::copy(stride, stride + 4, floats.stride);
+    return floats;
+}
+
+std::pmr::vector<RowRun> wide_runs(std::span<const RowRun> runs, WideEnd end, std::pmr::memory_resource *host) {
+    std::pmr::vector<RowRun> wide(runs.begin(), runs.end(), host);
+    int64_t row = 0;
+    for (RowRun &run : wide) {
+        (end == WideEnd::kWritten ? run.to : run.from) = 0;
+        (end == WideEnd::kWritten ? run.to_row : run.from_row) = row;
+        row += run.rows;
+    }
+    return wide;
+}
+
+void add_wide_bytes(int64_t heads, int64_t dim, std::span<const RowRun> runs, StagingBytes &bytes) {
+    for (int end = 0; end < 2; ++end) {
+        bytes.add_on_host(static_cast<int64_t>(runs.size_bytes()));
+    }
+    bytes.add_on_device(checked_multiply(wide_rows(heads, dim, runs).stride[0], sizeof(float), kAppended));
+}
+
 DeviceRows::DeviceRows(DeviceQueue &queue, const hattn_tensor &given, const char *name)
     : tensor(given), memory(memory_of(queue, given, name)), drained_(queue) {
     memory.upload();

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "device_cache.h"
 #include "device_launch.h"
 #include "device_memory.h"
 #include "device_staging.h"
+#include "row_runs.h"
 #include "unit_record.h"
 
 namespace hattn {
@@ -41,6 +41,14 @@ struct DeviceRows {
 private:
     const DrainedOnFailure drained_;
 };
+
+// Dense rows in float32 between two launches, those of all runs one after the other: [1, heads, rows, dim].
+hattn_tensor wide_rows(int64_t heads, int64_t dim, std::span<const RowRun> runs);
+// The same runs, with one end there.
+enum class WideEnd { kWritten, kRead };
+std::pmr::vector<RowRun> wide_runs(std::span<const RowRun> runs, WideEnd end, std::pmr::memory_resource *host);
+// What these need.
+void add_wide_bytes(int64_t heads, int64_t dim, std::span<const RowRun> runs, StagingBytes &bytes);
 
 // From one type of float32, float16 and bfloat16 to another. Launched when made; `host`, where its tables are, has to
 // stay until the queue is done, and so does this if it took memory of its own on the device.

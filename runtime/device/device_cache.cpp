@@ -39,34 +39,6 @@ hattn_tensor converted(const hattn_tensor &tensor, bool bit_by_bit) {
     return bit_by_bit ? *as_words(tensor) : tensor;
 }
 
-// Dense rows in float32, those of all runs one after the other.
-hattn_tensor wide_rows(const DeviceCache::Added &side, std::span<const RowRun> runs) {
-    int64_t count = 0;
-    for (const RowRun &run : runs) {
-        count += run.rows;
-    }
-    const int64_t heads = side.to.rows.extent[1], dim = side.to.rows.extent[3];
-    hattn_tensor floats = HATTN_TENSOR_INIT;
-    const int64_t extent[4] = {1, heads, count, dim}, stride[4] = {heads * count * dim, count * dim, dim, 1};
-    std::copy(extent, extent + 4, floats.extent);
-    std::copy(stride, stride + 4, floats.stride);
-    return floats;
-}
-
-enum class WideEnd { kWritten, kRead };
-
-// The same runs, with one end at wide_rows().
-std::pmr::vector<RowRun> wide_runs(std::span<const RowRun> runs, WideEnd end, std::pmr::memory_resource *host) {
-    std::pmr::vector<RowRun> wide(runs.begin(), runs.end(), host);
-    int64_t row = 0;
-    for (RowRun &run : wide) {
-        (end == WideEnd::kWritten ? run.to : run.from) = 0;
-        (end == WideEnd::kWritten ? run.to_row : run.from_row) = row;
-        row += run.rows;
-    }
-    return wide;
-}
-
 bool is_widened_first(const DeviceCache::Added &side) {
     return is_quantized(side.to.rows.dtype) && (side.from.dtype != HATTN_FLOAT32 || side.angles);
 }
@@ -95,7 +67,7 @@ public:
         }
         scales_.emplace(queue, side.to.scales, "cache");
         if (is_widened_first(side)) {
-            wide_.emplace(queue, wide_rows(side, runs), "rows to be quantised");
+            wide_.emplace(queue, wide_rows(to_.tensor.extent[1], side.to.rows.extent[3], runs), "rows to be quantised");
             conversion_.emplace(queue, from_, *wide_, wide_runs(runs, WideEnd::kWritten, host), side.angles, host);
             quantization_.emplace(queue, *wide_, to_, *scales_, side.to.computes_scales,
                                   wide_runs(runs, WideEnd::kRead, host), host);
@@ -115,10 +87,7 @@ public:
             RowQuantization::add_bytes(queue, heads, runs, bytes);
         }
         if (is_widened_first(side)) {
-            bytes.add_on_host(static_cast<int64_t>(runs.size_bytes()));
-            bytes.add_on_host(static_cast<int64_t>(runs.size_bytes()));
-            const hattn_tensor wide = wide_rows(side, runs);
-            bytes.add_on_device(checked_multiply(wide.stride[0], sizeof(float), "rows to be quantised"));
+            add_wide_bytes(heads, side.to.rows.extent[3], runs, bytes);
         }
     }
 

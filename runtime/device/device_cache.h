@@ -7,23 +7,10 @@
 
 #include "device_queue.h"
 #include "device_staging.h"
+#include "device_turn.h"
+#include "row_runs.h"
 
 namespace hattn {
-
-// Rows, of every head, that lie one after the other in both tensors.
-struct RowRun {
-    int64_t from, from_row;  // sequence or page of the tensor that is read
-    int64_t to, to_row;      // and of the one that is written
-    int64_t rows;
-    int64_t angles;  // of the first row, among RowAngles
-};
-
-// What rows are turned by (generators/append.h): [rows, pairs] each.
-struct RowAngles {
-    int64_t pairs = 0;
-    bool interleaved = false;
-    std::vector<float> cosines, sines;
-};
 
 class DeviceCache {
 public:
@@ -76,6 +63,10 @@ public:
     }
     RowAngles &angles() {
         return angles_;
+    }
+    // For rows of other tensors, which are turned in the queue.
+    DeviceWork work() {
+        return {queue_, staging_, runs_, angles_};
     }
 
 private:

@@ -121,6 +121,35 @@ TEST_F(CppCache, AppendTurnsKeysAsRopeApplyDoes) {
               std::vector<float>(rows_.begin(), rows_.begin() + kRows * kDim));
 }
 
+// Three rows of the first sequence and two of the second, padded and packed, which are their last ones.
+TEST_F(CppCache, QueriesAreTurnedToTheirPlaces) {
+    const std::int32_t lengths[] = {3, 2}, ends[] = {0, 3, kRows}, offsets[] = {kRows - 3, kRows - 2};
+    hattn::Rope rope;
+    std::vector<float> turned(rows_.size()), expected(rows_.size()), queries(rows_);
+    hattn::KvCache cache(context_, desc_);
+    cache.append(tensor(rows_), tensor(rows_), nullptr, &rope);
+    context_.rope_apply(rope, tensor(rows_), tensor(expected), offsets, lengths);
+    cache.rope_apply(rope, tensor(rows_), tensor(turned), lengths);
+    EXPECT_EQ(turned, expected);
+
+    hattn_tensor packed = hattn::bhsd(queries.data(), {1, kHeads, kRows, kDim});
+    for (int h = 0; h < kHeads; ++h) {
+        for (int i = 0; i < kRows; ++i) {
+            const int b = i < 3 ? 0 : 1, row = i - ends[b];
+            std::copy_n(&rows_[((b * kHeads + h) * kRows + row) * kDim], kDim, &queries[(h * kRows + i) * kDim]);
+        }
+    }
+    cache.rope_apply_packed(rope, packed, packed, ends);
+    for (int h = 0; h < kHeads; ++h) {
+        for (int i = 0; i < kRows; ++i) {
+            const int b = i < 3 ? 0 : 1, row = i - ends[b];
+            for (int d = 0; d < kDim; ++d) {
+                EXPECT_EQ(queries[(h * kRows + i) * kDim + d], expected[((b * kHeads + h) * kRows + row) * kDim + d]);
+            }
+        }
+    }
+}
+
 TEST_F(CppCache, RefusalsAreErrors) {
     hattn::KvCache cache(context_, desc_);
     const auto status_of = [](auto call) {

@@ -124,6 +124,36 @@ TEST_F(CudaAppend, ForksAndCopiesOfPagesWaitForNothing) {
     }
 }
 
+TEST_F(CudaAppend, QueriesAreTurnedWithoutMemoryOrWaits) {
+    const hattn_rope rope = some_rope();
+    void *const stream = new_stream(new_context(0));
+    Appends appends(stream, HATTN_FLOAT16, HATTN_FLOAT32);
+    std::vector<float> others(appends.memory.size());
+    for (const bool in_place : {false, true}) {
+        const auto append_and_turn = [&] {
+            ASSERT_EQ(appends.append(3, &rope), HATTN_OK) << hattn_last_error(nullptr);
+            hattn_tensor out = appends.rows;
+            out.data = in_place ? out.data : others.data();
+            ASSERT_EQ(hattn_kv_rope_apply(appends.cache.get(), &rope, &appends.rows, &out, nullptr), HATTN_OK)
+                << hattn_last_error(nullptr);
+        };
+        for (int i = 0; i < kSlots; ++i) {
+            append_and_turn();
+        }
+        start_log();
+        for (int i = 0; i < kSlots; ++i) {
+            append_and_turn();
+        }
+        for (const std::string &line : log_lines()) {
+            EXPECT_TRUE(line.starts_with("upload ") || line.starts_with("launch ")) << line;
+            EXPECT_NE(line.find(in_stream(stream)), std::string::npos) << line;
+        }
+        // Of an append one for keys and one for values; in place queries are turned beside, and then stored.
+        EXPECT_EQ(log_lines("launch").size(), size_t{kSlots} * (in_place ? 4 : 3));
+        unsetenv("HATTN_STUB_CUDA_LOG");
+    }
+}
+
 TEST_F(CudaAppend, RowsOfTheHostAreWaitedForOnce) {
     void *const stream = new_stream(new_context(0));
     Appends appends(stream, HATTN_INT8, HATTN_BFLOAT16);

@@ -251,6 +251,52 @@ TEST_F(CacheErrors, AppendPacked) {
               "");
 }
 
+TEST_F(CacheErrors, RopeApply) {
+    hattn_rope rope;
+    hattn_rope_init(&rope);
+    hattn_kv_cache *const cache = cache_.cache();  // of 6 and 2 keys
+    cases::TensorData x = cases::make_tensor(HATTN_FLOAT32, {2, 5, 3, 8}), out = x;
+    const auto turn = [&](const hattn_tensor &from, const hattn_tensor &to, const int32_t *lengths = nullptr) {
+        return hattn_kv_rope_apply(cache, &rope, &from, &to, lengths);
+    };
+    EXPECT_EQ(refused(hattn_kv_rope_apply(nullptr, &rope, &x.view, &out.view, nullptr), {kInvalid, {"cache"}}), "");
+    EXPECT_EQ(refused(hattn_kv_rope_apply(cache, nullptr, &x.view, &out.view, nullptr), {kInvalid, {"rope"}}), "");
+    EXPECT_EQ(refused(hattn_kv_rope_apply(cache, &rope, nullptr, &out.view, nullptr), {kInvalid, {"x"}}), "");
+    EXPECT_EQ(refused(hattn_kv_rope_apply(cache, &rope, &x.view, nullptr, nullptr), {kInvalid, {"out"}}), "");
+    EXPECT_EQ(refused(turn(x.view, x.view), {kInvalid, {"x: sequence 1 has 3 rows", "the cache has 2 keys"}}), "");
+    const int32_t many[2] = {3, 4}, few[2] = {3, 2};
+    EXPECT_EQ(refused(turn(x.view, x.view, many), {kInvalid, {"lengths[1]", "4", "3"}}), "");
+    EXPECT_EQ(turn(x.view, x.view, few), HATTN_OK);
+    hattn_tensor wrong = x.view;
+    wrong.extent[0] = 1;
+    EXPECT_EQ(refused(turn(wrong, wrong), {kInvalid, {"x: extent[0] (batch) is 1", "the cache's batch is 2"}}), "");
+    wrong = x.view;
+    wrong.extent[3] = 4;
+    EXPECT_EQ(refused(turn(wrong, wrong), {kInvalid, {"x: extent[3]", "4", "the cache's head dimension is 8"}}), "");
+    EXPECT_EQ(refused(turn(x.view, wrong), {kInvalid, {"out: extent[3]", "4", "8"}}), "");
+    wrong = x.view;
+    wrong.device = HATTN_OPENCL;
+    EXPECT_EQ(refused(turn(wrong, wrong), {kInvalid, {"x: is on opencl:0, but the cache is on cpu"}}), "");
+
+    const int32_t positions[6] = {0, 1, 2, 3, 4, -5}, ends[3] = {0, 2, 3};
+    rope.positions = positions;
+    rope.positions_stride = 3;
+    EXPECT_EQ(refused(turn(x.view, x.view), {kInvalid, {"rope.positions", "row 2 of sequence 1", "-5"}}), "");
+    EXPECT_EQ(turn(x.view, x.view, few), HATTN_OK);  // which sees the key at any position
+    rope.positions = nullptr;
+    hattn_tensor packed = x.view;
+    const auto turn_packed = [&](const int32_t *cu_seqlens) {
+        return hattn_kv_rope_apply_packed(cache, &rope, &packed, &packed, cu_seqlens);
+    };
+    EXPECT_EQ(refused(turn_packed(ends), {kInvalid, {"x: extent[0]", "2", "the batch of packed queries is 1"}}), "");
+    packed.extent[0] = 1;
+    EXPECT_EQ(refused(turn_packed(nullptr), {kInvalid, {"cu_seqlens", "null"}}), "");
+    EXPECT_EQ(turn_packed(ends), HATTN_OK);
+    const int32_t back[3] = {0, 3, 2}, all_of_second[3] = {0, 0, 3};
+    EXPECT_EQ(refused(turn_packed(back), {kInvalid, {"cu_seqlens[2]", "2", "3"}}), "");
+    EXPECT_EQ(refused(turn_packed(all_of_second), {kInvalid, {"x: sequence 1 has 3 rows", "2 keys"}}), "");
+}
+
 TEST_F(CacheErrors, Bind) {
     hattn_attention_desc desc;
     hattn_attention_desc_init(&desc);
