@@ -50,6 +50,7 @@ void turn(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x, 
         turn_on_host(*cache->context, given, turned);
     } else {
         turn_on_device(*cache->context, given, turned, cache->device->work());
+        cache->device->finish_work();
     }
 }
 

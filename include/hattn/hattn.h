@@ -372,8 +372,8 @@ HATTN_API hattn_status hattn_kv_append_packed(hattn_kv_cache *cache, const hattn
                                               const int32_t *cu_seqlens, const hattn_rope *rope);
 /* Turns queries as hattn_rope_apply() does, x, out: [B, H, S, Dk], to their places among the cached keys: they are the last rows of each
  * sequence, whose keys have been appended before, unless rope has positions. lengths: [B], how many of the S rows each sequence has,
- * or null: all. Of a cache on a device x and out are on the host, or there: then the work is put into the cache's queue and not
- * waited for, in memory as an append takes it. x and out stay until the queue is done. */
+ * or null: all. Of a cache on a device x and out are on the host, or there: then the work is put into the cache's queue, in memory as an
+ * append takes it. It is waited for if that is the library's own; in a queue that the cache was given x and out stay until it is done. */
 HATTN_API hattn_status hattn_kv_rope_apply(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x,
                                            const hattn_tensor *out, const int32_t *lengths);
 /* The same of packed rows, x and out [1, H, T, Dk], as hattn_kv_append_packed() takes them. */

@@ -192,7 +192,14 @@ def explain(
     return plan
 
 
-def merge_states(outs: Sequence[Any], lses: Sequence[Any]) -> Any:
+def merge_states(
+    outs: Sequence[Any],
+    lses: Sequence[Any],
+    *,
+    out: Optional[Any] = None,
+    lse: Optional[Any] = None,
+    stream: Optional[Any] = None,
+) -> Any:
     """Merges attention over disjoint sets of keys, each given as (out, lse) without sinks.
 
     out = sum_n exp(lse_n - lse) out_n with lse = ln sum_n exp(lse_n). A state with lse = -inf weighs nothing.
@@ -200,9 +207,13 @@ def merge_states(outs: Sequence[Any], lses: Sequence[Any]) -> Any:
     Args:
         outs: N >= 1 arrays [B, H, S, D] float32, float16 or bfloat16, unit stride in D. Sums are float32.
         lses: N arrays [B, H, S] float32, as attention(..., return_lse=True) gives them.
+        out, lse: arrays to write to, [B, H, S, D] and [B, H, S]; may not overlap the inputs. Default: new ones, out in
+            the dtype of outs[0].
+        stream: of arrays on a device, which all then are, with D up to 256: where the work is put, as attention() takes it.
+            The call waits for it.
 
     Returns:
-        (out [B, H, S, D] in the dtype of outs[0], lse [B, H, S] float32), as the kind of outs[0].
+        (out [B, H, S, D], lse [B, H, S] float32), as the kind of outs[0].
 
     Raises:
         TypeError, ValueError, NotImplementedError, MemoryError: see the package's docstring.
@@ -215,11 +226,17 @@ def merge_states(outs: Sequence[Any], lses: Sequence[Any]) -> Any:
             states.append(list(arrays))
         except TypeError:
             raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
-        for array in states[-1]:
+    if states[0] and _devices.home("outs", states[0][0]) is not None:
+        return _devices.merge_states(*states, out, lse, stream)
+    for name, arrays in (("outs", states[0]), ("lses", states[1]), ("out", [out]), ("lse", [lse])):
+        for array in arrays:
             check_host(**{name: array})
-    out, lse = _hattn.merge_states(*states)
+    if stream is not None:
+        raise ValueError("stream: is given, but outs live on the host")
+    merged, merged_lse = _hattn.merge_states(*states, out, lse, None)
     like = states[0][0]
-    return output_kind(like, out), same_kind(like, lse)
+    made = output_kind(like, merged) if out is None else out
+    return made, same_kind(like, merged_lse) if lse is None else lse
 
 
 def info() -> Dict[str, Any]:

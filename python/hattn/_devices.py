@@ -164,23 +164,36 @@ class Streams:
         return self._cuda.ExternalStream(self._handle, device=self._device_id)
 
 
-def _empty(like: Any, shape: Tuple[int, ...], dtype: str) -> Any:
-    """A new array beside `like`, from the library that `like` comes from."""
+def _new(like: Any, shape: Tuple[int, ...], dtype: str, kind: str = "empty") -> Any:
+    """A new array beside `like`, from the library that `like` comes from; kind: the function that makes it."""
     library = _namespace(like)
     try:
-        empty, element = library.empty, getattr(library, dtype)
+        make, element = getattr(library, kind), getattr(library, dtype)
     except AttributeError:
         raise NotImplementedError(f"out: must be given, since {library.__name__} makes no arrays") from None
     try:
-        return empty(shape, dtype=element, device=like.device)
+        return make(shape, dtype=element, device=like.device)
     except TypeError:  # of its current device
-        return empty(shape, dtype=element)
+        return make(shape, dtype=element)
+
+
+@contextlib.contextmanager
+def _beside(like: Any, given_stream: Any) -> Iterator[Optional[Streams]]:
+    """Arrays that are made meanwhile belong to a stream, of CUDA, and lie beside `like`."""
+    place = home("array", like)
+    streams = Streams.of(like, given_stream) if place is not None and place[0] == _hattn.Device.cuda else None
+    with streams.allocating() if streams else contextlib.nullcontext():
+        yield streams
+
+
+def _dtype_name(array: Any) -> str:
+    return str(array.dtype).rpartition(".")[2]
 
 
 def _value_dim(v: Any, v_scale: Optional[Any]) -> int:
     """Elements of a row of values: int4 are two to a byte, or one in the last, if v_scale has a scale for each of so many."""
     dim = int(v.shape[-1])
-    if str(v.dtype).rpartition(".")[2] != "uint8":
+    if _dtype_name(v) != "uint8":
         return dim
     ends_in_a_byte = v_scale is not None and v_scale.shape[-1] == 2 * dim - 1 > 1
     return 2 * dim - int(ends_in_a_byte)
@@ -213,11 +226,11 @@ def compute(
     bytes_of_device = workspace_bytes(queries, taken)
     heads, rows = (2, 1) if problem.layout == _hattn.Layout.bshd else (1, 2)
     with streams.allocating() if streams else contextlib.nullcontext():
-        made = _empty(q, (*q.shape[:-1], value_dim), str(q.dtype).rpartition(".")[2]) if out is None else out
-        lse = _empty(q, (q.shape[0], q.shape[heads], q.shape[rows]), "float32") if return_lse else None
+        made = _new(q, (*q.shape[:-1], value_dim), _dtype_name(q)) if out is None else out
+        lse = _new(q, (q.shape[0], q.shape[heads], q.shape[rows]), "float32") if return_lse else None
         # Else the library takes memory of its own, and waits.
         if streams and stream is not None:
-            workspace = _empty(q, (max(bytes_of_device, 1),), "uint8")
+            workspace = _new(q, (max(bytes_of_device, 1),), "uint8")
             problem.device_workspace = InStream(workspace, stream)
     problem.lse = None if lse is None else InStream(lse, stream)
     problem.queue = stream
@@ -242,6 +255,37 @@ def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_
         return _hattn.attention(queries, keys, values, to, problem, return_lse)
 
     return compute(q, out, value_dim, problem, return_lse, given_stream, workspace_bytes, execute, (k, v))
+
+
+def merge_states(outs: Sequence[Any], lses: Sequence[Any], out: Any, lse: Any, given_stream: Any) -> Any:
+    """hattn.merge_states() of arrays that all live on a device. The call waits."""
+    first, stream = outs[0], stream_handle(given_stream)
+    for name, arrays in (("outs", outs), ("lses", lses)):
+        for n, array in enumerate(arrays):
+            check_together("outs[0]", first, **{f"{name}[{n}]": array})
+    check_together("outs[0]", first, out=out, lse=lse)
+    with _beside(first, given_stream) as streams:
+        made = _new(first, tuple(first.shape), _dtype_name(first)) if out is None else out
+        made_lse = _new(first, tuple(first.shape[:3]), "float32") if lse is None else lse
+    to, to_lse = InStream(made, stream), InStream(made_lse, stream)
+    given = [[InStream(array, stream) for array in arrays] for arrays in (outs, lses)]
+    _hattn.merge_states(*given, to, to_lse, stream)
+    if streams:
+        streams.keep_for_caller(*(array for array, own in ((made, out), (made_lse, lse)) if own is None))
+    return made, made_lse
+
+
+def turned(x: Any, out: Any, given_stream: Any, leaves_rows: bool, turn: Callable[[Any, Any], Any]) -> Any:
+    """Rows of x on their way to out, or to a new array, whose rows are 0 where turn(x, out) leaves them."""
+    check_together("x", x, out=out)
+    stream = stream_handle(given_stream)
+    with _beside(x, given_stream) as streams:
+        kind = "zeros" if leaves_rows else "empty"
+        made = _new(x, tuple(x.shape), _dtype_name(x), kind) if out is None else out
+    turn(InStream(x, stream), InStream(made, stream))
+    if streams and out is None:
+        streams.keep_for_caller(made)
+    return made
 
 
 def keys_on_device(k: Any, v: Any, problem: _hattn.Problem, given_stream: Any) -> Tuple[Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Optional, Tuple
 import numpy as np
 
 from hattn import _cache_stream, _devices, _hattn, _options
-from hattn._arrays import check_host, typed_view
+from hattn._arrays import check_host, output_kind, typed_view
 from hattn._attention import results
 from hattn._rope import Rope, native, row_positions
 
@@ -142,6 +142,61 @@ class KVCache:
         ends = None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens)
         layout_ = _options.choose_layout(layout)
         self._cache.append(keys, values, layout_, rows, ends, options, row_positions(positions), keeps)
+
+    def apply_rope(
+        self,
+        x: Any,
+        rope: Rope,
+        *,
+        positions: Optional[Any] = None,
+        lengths: Optional[Any] = None,
+        cu_seqlens: Optional[Any] = None,
+        layout: str = "bhsd",
+        out: Optional[Any] = None,
+    ) -> Any:
+        """Queries turned to the places of the last keys of each sequence: append the keys first, then turn, then attend.
+
+        Of a cache on a device x and out are on the host, or there: then work is put into the cache's stream, and waited for only
+        if the cache was given none.
+
+        Args:
+            x: [B, H, S, Dk] float32, float16 or bfloat16, or [B, S, H, Dk] with layout="bshd". Any strides, 1 in the last
+                dimension.
+            rope: how, as append() takes it.
+            positions: [S] or [B, S] integers, of packed rows [T], where the rows stand; default: they are the last rows.
+            lengths: [B] integers, how many of the S rows (the leading ones) each sequence has; default: all. Others are not
+                written, and are 0 in a new array.
+            cu_seqlens: [B + 1] integers: queries are packed, [1, H, T, Dk], as attend() takes them. Excludes lengths.
+            layout: "bhsd" or "bshd", of x and out.
+            out: array to write to, of the shape and dtype of x; may be x, and may not overlap it otherwise.
+
+        Returns:
+            The turned rows, as the kind of x; `out` if it was given.
+
+        Raises:
+            ValueError: also if a sequence has more rows than keys, and no positions are given.
+        """
+        options = native(rope)
+        if lengths is not None and cu_seqlens is not None:
+            raise ValueError("lengths: is given, but cu_seqlens is too")
+        choices = (
+            _options.choose_layout(layout),
+            None if lengths is None else _options.lengths("lengths", lengths),
+            None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens),
+            options,
+            row_positions(positions),
+        )
+        own = self._stream
+        if own.on_device and own.holds("x", x):
+
+            def turn(rows: Any, to: Any) -> None:
+                keeps = not own.keep(x, *([] if out is None else [out]))
+                self._cache.apply_rope(rows, to, *choices, keeps)
+
+            return _devices.turned(x, out, own.chosen(None), lengths is not None, turn)
+        check_host(x=x, out=out)
+        turned = self._cache.apply_rope(x, out, *choices, False)
+        return output_kind(x, turned) if out is None else out
 
     def fork(self, source: int, target: int, length: Optional[int] = None) -> None:
         """Makes sequence `target` the first `length` keys of sequence `source` (default: all).

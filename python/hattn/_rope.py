@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from hattn import _hattn, _options
+from hattn import _devices, _hattn, _options
 from hattn._arrays import as_numpy, check_host, output_kind
 
 
@@ -104,8 +104,10 @@ def apply_rope(
     lengths: Optional[Any] = None,
     layout: str = "bhsd",
     out: Optional[Any] = None,
+    stream: Optional[Any] = None,
 ) -> Any:
-    """x with every row turned to its position, as queries need it. KVCache.append() turns keys.
+    """x with every row turned to its position, as queries need it. KVCache.append() turns keys, and KVCache.apply_rope() queries
+    to the places of its last keys.
 
     Args:
         x: [B, H, S, D] float32, float16 or bfloat16, or [B, S, H, D] with layout="bshd". Any strides, 1 in the last dimension.
@@ -117,6 +119,7 @@ def apply_rope(
             written, and are 0 in a new array.
         layout: "bhsd" or "bshd", of x and out.
         out: array to write to, of the shape and dtype of x; may be x, and may not overlap it otherwise.
+        stream: of x on a device, where out then is too: where the work is put, as hattn.attention() takes it. The call waits.
 
     Returns:
         The turned rows, as the kind of x; `out` if it was given.
@@ -127,14 +130,20 @@ def apply_rope(
     options = native(rope)
     if positions is not None and offsets is not None:
         raise ValueError("offsets: is given, but positions is too")
-    check_host(x=x, out=out)
-    turned = _hattn.apply_rope(
-        x,
-        out,
+    choices = (
         _options.choose_layout(layout),
         options,
         row_positions(positions),
         None if offsets is None else _options.lengths("offsets", offsets),
         None if lengths is None else _options.lengths("lengths", lengths),
+        _devices.stream_handle(stream),
     )
+    if _devices.home("x", x) is not None:
+        return _devices.turned(
+            x, out, stream, lengths is not None, lambda rows, to: _hattn.apply_rope(rows, to, *choices)
+        )
+    check_host(x=x, out=out)
+    if stream is not None:
+        raise ValueError("stream: is given, but x lives on the host")
+    turned = _hattn.apply_rope(x, out, *choices)
     return output_kind(x, turned) if out is None else out

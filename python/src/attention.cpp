@@ -175,10 +175,8 @@ void AttentionCall::add_block_table(const nb::object &table) {
 }
 
 void AttentionCall::add_queue(const Problem &problem) {
-    if (problem.queue) {
-        queue_.queue = reinterpret_cast<void *>(*problem.queue);
-        args_.queue = &queue_;
-    }
+    queue_ = GivenQueue(problem.queue);
+    args_.queue = queue_.get();
     if (!problem.device_workspace.is_none()) {
         arrays_.push_back(Array::readable(problem.device_workspace, "device_workspace"));
         args_.device_workspace = arrays_.back().data();
@@ -270,7 +268,8 @@ std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     });
 }
 
-nb::tuple merge_states(const nb::list &outs, const nb::list &lses) {
+nb::tuple merge_states(const nb::list &outs, const nb::list &lses, nb::handle given_out, nb::handle given_lse,
+                       std::optional<uintptr_t> queue) {
     if (outs.size() != lses.size())
         raise(PyExc_ValueError,
               "lses: has " + std::to_string(lses.size()) + " states, but outs has " + std::to_string(outs.size()));
@@ -288,16 +287,19 @@ nb::tuple merge_states(const nb::list &outs, const nb::list &lses) {
     }
     const int64_t *extent = out_tensors[0].extent;
     const hattn_dtype dtype = out_tensors[0].dtype;
-    nb::object out = empty_array({extent[0], extent[1], extent[2], extent[3]}, dtype);
-    nb::object lse = empty_float32({extent[0], extent[1], extent[2]});
-    const hattn_tensor out_tensor = Array::writable(out, "out", dtype == HATTN_BFLOAT16).tensor(Layout::kBhsd, kFloats);
-    const hattn_tensor lse_tensor = Array::writable(lse, "lse").row_tensor();
+    nb::object out =
+        given_out.is_none() ? empty_array({extent[0], extent[1], extent[2], extent[3]}, dtype) : nb::borrow(given_out);
+    nb::object lse = given_lse.is_none() ? empty_float32({extent[0], extent[1], extent[2]}) : nb::borrow(given_lse);
+    const bool bits = given_out.is_none() && dtype == HATTN_BFLOAT16;
+    const Array to = Array::writable(out, "out", bits), to_lse = Array::writable(lse, "lse");
+    const hattn_tensor out_tensor = to.tensor(Layout::kBhsd, kFloats), lse_tensor = to_lse.row_tensor();
+    const GivenQueue merges_in(queue);
     Session &session = Session::current();
     hattn_status status = HATTN_OK;
     {
         const ReleasedGil released;
-        status = hattn_merge_states(session.context(), static_cast<int32_t>(outs.size()), out_tensors.data(),
-                                    lse_tensors.data(), &out_tensor, &lse_tensor);
+        status = hattn_merge_states_in_queue(session.context(), merges_in.get(), static_cast<int32_t>(outs.size()),
+                                             out_tensors.data(), lse_tensors.data(), &out_tensor, &lse_tensor);
     }
     check(status, session.context());
     return nb::make_tuple(out, lse);

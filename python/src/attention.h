@@ -9,6 +9,7 @@
 #include <nanobind/nanobind.h>
 
 #include "array.h"
+#include "given_queue.h"
 #include "hattn/hattn.h"
 
 namespace hattn_python {
@@ -101,7 +102,7 @@ private:
     std::vector<Array> arrays_;  // kept alive while args_ is in use
     std::vector<float> alibi_slopes_, sinks_;
     std::vector<int32_t> q_lengths_, kv_lengths_, causal_offsets_, cu_seqlens_q_, cu_seqlens_k_;
-    hattn_queue queue_ = HATTN_QUEUE_INIT;
+    GivenQueue queue_;
 };
 
 // (out, lse or None, scores or None)
@@ -110,7 +111,9 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
 // The plan's JSON text. Looks at shapes and dtypes only.
 std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem);
 
-// (out, lse) of states given as sequences of arrays [B, H, S, D] and [B, H, S].
-nb::tuple merge_states(const nb::list &outs, const nb::list &lses);
+// (out, lse) of states given as sequences of arrays [B, H, S, D] and [B, H, S]. out, lse: where results go, or None:
+// new NumPy arrays; queue: of a device, that all are on.
+nb::tuple merge_states(const nb::list &outs, const nb::list &lses, nb::handle given_out, nb::handle given_lse,
+                       std::optional<uintptr_t> queue);
 
 }  // namespace hattn_python

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "given_queue.h"
 #include "released_gil.h"
 
 namespace hattn_python {
@@ -45,12 +46,34 @@ void require_host(const hattn_tensor &storage, const std::string &what) {
         raise(PyExc_NotImplementedError, what + ": the cache is on a device, of whose memory there are no arrays");
 }
 
-// Of all sequences: as `lengths` or `ends` say, if they are given, else all that there are.
-int64_t added_rows(const std::vector<int32_t> &lengths, const std::vector<int32_t> &ends, int64_t all) {
-    return !ends.empty()      ? ends.back()
-           : !lengths.empty() ? std::accumulate(lengths.begin(), lengths.end(), int64_t{0})
-                              : all;
-}
+// How many rows of a tensor sequences have: as `lengths`, [batch] integers, or `cu_seqlens`, [batch + 1], say, if they
+// are not None.
+class Rows {
+public:
+    Rows(nb::handle lengths, nb::handle cu_seqlens, int64_t batch) {
+        if (!lengths.is_none())
+            lengths_ = Array::readable(lengths, "lengths").integers(batch, kBatch);
+        if (!cu_seqlens.is_none())
+            ends_ =
+                Array::readable(cu_seqlens, "cu_seqlens").integers(batch + 1, "one more than the batch of the cache");
+    }
+
+    const int32_t *lengths() const {
+        return lengths_.empty() ? nullptr : lengths_.data();
+    }
+    const int32_t *ends() const {
+        return ends_.data();
+    }
+    // Of all sequences, where the tensor has so many.
+    int64_t count(int64_t all) const {
+        return !ends_.empty()      ? ends_.back()
+               : !lengths_.empty() ? std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0})
+                                   : all;
+    }
+
+private:
+    std::vector<int32_t> lengths_, ends_;
+};
 
 // A shared lock taken without the GIL; destroyed with it held.
 std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
@@ -79,11 +102,8 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
     desc.value_dtype = value_dtype.value_or(dtype);
     desc.device = device;
     desc.device_id = device_id;
-    hattn_queue given_queue = HATTN_QUEUE_INIT;
-    if (queue) {
-        given_queue.queue = reinterpret_cast<void *>(*queue);
-        desc.queue = &given_queue;
-    }
+    const GivenQueue given_queue(queue);
+    desc.queue = given_queue.get();
     std::vector<Array> alive;
     const auto scale = [&](nb::handle given, const char *name, hattn_tensor &tensor) {
         if (given.is_none())
@@ -96,6 +116,19 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
     hattn_kv_cache *cache = nullptr;
     check(hattn_kv_cache_create(context_.get(), &desc, &cache), context_.get());
     cache_.reset(cache);
+}
+
+template<typename Call>
+void KvCache::put_into_queue(Call call, bool keeps, std::pair<Array, Array> arrays) {
+    std::pair<Array, Array> read;  // by now; what its owners do when it goes is done without the lock
+    change([&](hattn_kv_cache *cache) {
+        const hattn_status status = call(cache);
+        if (keeps && status == HATTN_OK) {
+            read = std::exchange(being_read_[next_read_], std::move(arrays));
+            next_read_ = (next_read_ + 1) % kCallsUnderWay;
+        }
+        return status;
+    });
 }
 
 template<typename Change>
@@ -113,27 +146,32 @@ void KvCache::append(nb::handle k, nb::handle v, Layout layout, nb::handle lengt
                      const RopeOptions *rope, nb::handle positions, bool keeps) {
     Array k_array = Array::readable(k, "k"), v_array = Array::readable(v, "v");
     const hattn_tensor k_tensor = k_array.tensor(layout, kFloats), v_tensor = v_array.tensor(layout, kFloats);
-    std::vector<int32_t> rows, ends;
-    if (!lengths.is_none())
-        rows = Array::readable(lengths, "lengths").integers(batch_, kBatch);
-    if (!cu_seqlens.is_none())
-        ends = Array::readable(cu_seqlens, "cu_seqlens").integers(batch_ + 1, "one more than the batch of the cache");
+    const Rows rows(lengths, cu_seqlens, batch_);
     const RopeCall rope_call(rope, positions, cu_seqlens.is_none() ? batch_ : 1, k_tensor.extent[2]);
     rope_call.check_tables(k_tensor.extent[3]);
     // Without rows nothing is put into the queue.
-    const bool is_read = added_rows(rows, ends, batch_ * k_tensor.extent[2]) > 0;
-    std::pair<Array, Array> read;  // by now; what its owners do when it goes is done without the lock
-    change([&](hattn_kv_cache *cache) {
-        const hattn_status status =
-            cu_seqlens.is_none() ? hattn_kv_append_rope(cache, &k_tensor, &v_tensor,
-                                                        rows.empty() ? nullptr : rows.data(), rope_call.get())
-                                 : hattn_kv_append_packed(cache, &k_tensor, &v_tensor, ends.data(), rope_call.get());
-        if (keeps && is_read && status == HATTN_OK) {
-            read = std::exchange(being_read_[next_read_], {std::move(k_array), std::move(v_array)});
-            next_read_ = (next_read_ + 1) % kAppendsUnderWay;
-        }
-        return status;
-    });
+    const bool is_read = rows.count(batch_ * k_tensor.extent[2]) > 0;
+    const auto append = [&](hattn_kv_cache *cache) {
+        return cu_seqlens.is_none() ? hattn_kv_append_rope(cache, &k_tensor, &v_tensor, rows.lengths(), rope_call.get())
+                                    : hattn_kv_append_packed(cache, &k_tensor, &v_tensor, rows.ends(), rope_call.get());
+    };
+    put_into_queue(append, keeps && is_read, {std::move(k_array), std::move(v_array)});
+}
+
+nb::object KvCache::apply_rope(nb::handle x, nb::handle out, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
+                               const RopeOptions &rope, nb::handle positions, bool keeps) {
+    TurnedArrays arrays(x, out, layout, !lengths.is_none());
+    const hattn_tensor from = arrays.from(), to = arrays.to();
+    const Rows rows(lengths, cu_seqlens, batch_);
+    const RopeCall call(&rope, positions, cu_seqlens.is_none() ? batch_ : 1, from.extent[2]);
+    call.check_tables(from.extent[3]);
+    const auto turn = [&](hattn_kv_cache *cache) {
+        return cu_seqlens.is_none() ? hattn_kv_rope_apply(cache, call.get(), &from, &to, rows.lengths())
+                                    : hattn_kv_rope_apply_packed(cache, call.get(), &from, &to, rows.ends());
+    };
+    const bool is_read = rows.count(batch_ * from.extent[2]) > 0;
+    put_into_queue(turn, keeps && is_read, arrays.take());
+    return arrays.made();
 }
 
 void KvCache::fork(int64_t source, int64_t target, int64_t length) {

@@ -33,6 +33,9 @@ public:
     // keeps: arrays on the device stay until they have been read.
     void append(nb::handle k, nb::handle v, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
                 const RopeOptions *rope, nb::handle positions, bool keeps);
+    // x, out, layout, as apply_rope() takes them, the rest likewise. Returns out.
+    nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
+                          const RopeOptions &rope, nb::handle positions, bool keeps);
     // length -1: all.
     void fork(int64_t source, int64_t target, int64_t length);
     std::vector<int32_t> lengths() const;
@@ -60,6 +63,10 @@ private:
         }
     };
 
+    // Runs a call that may put work into the queue of a device; keeps: arrays stay until it has been done.
+    template<typename Call>
+    void put_into_queue(Call call, bool keeps, std::pair<Array, Array> arrays);
+
     // Runs a call that changes the cache: without the GIL, and alone.
     template<typename Change>
     void change(Change change);
@@ -69,11 +76,12 @@ private:
     // Binds a call over keys(); its plan. The lock must be held.
     const hattn_plan *plan(AttentionCall &call, nb::handle out) const;
 
-    // Appends to a device that may be on their way: the one after these waits for the first.
-    static constexpr size_t kAppendsUnderWay = 4;
+    // Calls to a device that may be on their way: the one after these waits for the first.
+    static constexpr size_t kCallsUnderWay = 4;
 
     ContextPointer context_;
-    std::array<std::pair<Array, Array>, kAppendsUnderWay> being_read_;  // k, v; the cache is destroyed before them
+    std::array<std::pair<Array, Array>, kCallsUnderWay>
+        being_read_;  // k, v, or x, out; the cache is destroyed before them
     size_t next_read_ = 0;
     std::unique_ptr<hattn_kv_cache, CacheDeleter> cache_;
     int64_t batch_;

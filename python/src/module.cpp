@@ -94,7 +94,8 @@ void bind_rope(nb::module_ &module) {
         .def_rw("cos", &RopeOptions::cos, optional)
         .def_rw("sin", &RopeOptions::sin, optional);
     module.def("apply_rope", &apply_rope, nb::arg("x").none(), nb::arg("out").none(), nb::arg("layout"),
-               nb::arg("rope"), nb::arg("positions").none(), nb::arg("offsets").none(), nb::arg("lengths").none());
+               nb::arg("rope"), nb::arg("positions").none(), nb::arg("offsets").none(), nb::arg("lengths").none(),
+               nb::arg("queue").none());
 }
 
 void bind_kv_cache(nb::module_ &module) {
@@ -109,6 +110,9 @@ void bind_kv_cache(nb::module_ &module) {
         .def("append", &KvCache::append, nb::arg("k").none(), nb::arg("v").none(), nb::arg("layout"),
              nb::arg("lengths").none(), nb::arg("cu_seqlens").none(), nb::arg("rope").none(),
              nb::arg("positions").none(), nb::arg("keeps"))
+        .def("apply_rope", &KvCache::apply_rope, nb::arg("x").none(), nb::arg("out").none(), nb::arg("layout"),
+             nb::arg("lengths").none(), nb::arg("cu_seqlens").none(), nb::arg("rope"), nb::arg("positions").none(),
+             nb::arg("keeps"))
         .def("fork", &KvCache::fork)
         .def("pages", &KvCache::pages)
         .def("block_table", &KvCache::block_table)
@@ -148,5 +152,6 @@ NB_MODULE(_hattn, module) {
                nb::arg("out").none(), nb::arg("problem"), nb::arg("return_lse"));
     module.def("explain", &explain, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
                nb::arg("out").none(), nb::arg("problem"));
-    module.def("merge_states", &merge_states, nb::arg("outs"), nb::arg("lses"));
+    module.def("merge_states", &merge_states, nb::arg("outs"), nb::arg("lses"), nb::arg("out").none(),
+               nb::arg("lse").none(), nb::arg("queue").none());
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "given_queue.h"
 #include "released_gil.h"
 #include "session.h"
 
@@ -80,34 +81,40 @@ void RopeCall::add_positions(int64_t batch, int64_t rows) {
     rope_.positions_stride = sequences == 1 ? 0 : rows;
 }
 
+TurnedArrays::TurnedArrays(nb::handle x, nb::handle out, Layout layout, bool clears)
+    : from_(Array::readable(x, "x")), from_tensor_(from_.tensor(layout, kFloats)) {
+    made_ = out.is_none() ? empty_like(from_tensor_, layout) : nb::borrow(out);
+    to_ = Array::writable(made_, "out", out.is_none() && from_tensor_.dtype == HATTN_BFLOAT16);
+    to_tensor_ = to_.tensor(layout, dtype_of(from_tensor_));
+    // A new array may not show what its memory held before.
+    if (out.is_none() && clears)
+        std::memset(to_tensor_.data, 0, to_.elements() * (to_tensor_.dtype == HATTN_FLOAT32 ? 4 : 2));
+}
+
 nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOptions &rope, nb::handle positions,
-                      nb::handle offsets, nb::handle lengths) {
-    const Array from = Array::readable(x, "x");
-    const hattn_tensor from_tensor = from.tensor(layout, kFloats);
-    nb::object made = out.is_none() ? empty_like(from_tensor, layout) : nb::borrow(out);
-    const Array to = Array::writable(made, "out", out.is_none() && from_tensor.dtype == HATTN_BFLOAT16);
-    const hattn_tensor to_tensor = to.tensor(layout, dtype_of(from_tensor));
-    // Rows past `lengths` are not written, and a new array may not show what its memory held before.
-    if (out.is_none() && !lengths.is_none())
-        std::memset(to_tensor.data, 0, to.elements() * (to_tensor.dtype == HATTN_FLOAT32 ? 4 : 2));
-    const int64_t batch = from_tensor.extent[0];
-    const RopeCall call(&rope, positions, batch, from_tensor.extent[2]);
-    call.check_tables(from_tensor.extent[3]);
+                      nb::handle offsets, nb::handle lengths, std::optional<uintptr_t> queue) {
+    const TurnedArrays arrays(x, out, layout, !lengths.is_none());
+    const hattn_tensor &from = arrays.from(), &to = arrays.to();
+    const int64_t batch = from.extent[0];
+    const RopeCall call(&rope, positions, batch, from.extent[2]);
+    call.check_tables(from.extent[3]);
     const auto integers = [&](nb::handle object, const char *name) {
         return object.is_none() ? std::vector<int32_t>() : Array::readable(object, name).integers(batch, kBatchOfX);
     };
     const std::vector<int32_t> starts = integers(offsets, "offsets"), rows = integers(lengths, "lengths");
     if (positions.is_none())
-        check_starts(starts, rows, from_tensor.extent[2]);
+        check_starts(starts, rows, from.extent[2]);
+    const GivenQueue given(queue);
     hattn_context *context = Session::current().context();
     hattn_status status = HATTN_OK;
     {
         const ReleasedGil released;
-        status = hattn_rope_apply(context, call.get(), &from_tensor, &to_tensor,
-                                  starts.empty() ? nullptr : starts.data(), rows.empty() ? nullptr : rows.data());
+        status =
+            hattn_rope_apply_in_queue(context, given.get(), call.get(), &from, &to,
+                                      starts.empty() ? nullptr : starts.data(), rows.empty() ? nullptr : rows.data());
     }
     check(status, context);
-    return made;
+    return arrays.made();
 }
 
 }  // namespace hattn_python

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include <nanobind/nanobind.h>
 
@@ -43,8 +45,34 @@ private:
     Array cos_, sin_, positions_;
 };
 
-// x, out: arrays of the layout, or out None: a new one; offsets, lengths: [B] integers or None. Returns out.
+// Rows on their way from x to out, arrays of the layout.
+class TurnedArrays {
+public:
+    // out None: a new NumPy array, which is zero at first if `clears`.
+    TurnedArrays(nb::handle x, nb::handle out, Layout layout, bool clears);
+
+    const hattn_tensor &from() const {
+        return from_tensor_;
+    }
+    const hattn_tensor &to() const {
+        return to_tensor_;
+    }
+    const nb::object &made() const {
+        return made_;
+    }
+    // Of x and out.
+    std::pair<Array, Array> take() {
+        return {std::move(from_), std::move(to_)};
+    }
+
+private:
+    Array from_, to_;
+    hattn_tensor from_tensor_, to_tensor_;
+    nb::object made_;
+};
+
+// offsets, lengths: [B] integers or None; queue: of a device, that x and out are on. Returns out.
 nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOptions &rope, nb::handle positions,
-                      nb::handle offsets, nb::handle lengths);
+                      nb::handle offsets, nb::handle lengths, std::optional<uintptr_t> queue);
 
 }  // namespace hattn_python

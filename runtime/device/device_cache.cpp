@@ -112,7 +112,7 @@ struct CopiedRows {
 }  // namespace
 
 DeviceCache::DeviceCache(hattn_device device, int32_t device_id, const hattn_queue *given)
-    : queue_(usable_device(device, device_id), device_id, given) {}
+    : queue_(usable_device(device, device_id), device_id, given), is_given_(given != nullptr) {}
 
 DeviceCache::Memory::Memory(DeviceCache &cache, hattn_tensor &tensor) : cache_(cache) {
     DeviceQueue &queue = cache.queue_;

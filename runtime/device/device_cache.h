@@ -64,13 +64,19 @@ public:
     RowAngles &angles() {
         return angles_;
     }
-    // For rows of other tensors, which are turned in the queue.
+    // For rows of other tensors, which are turned in the queue, and then the wait for results in the library's own.
     DeviceWork work() {
         return {queue_, staging_, runs_, angles_};
+    }
+    void finish_work() {
+        if (!is_given_) {
+            staging_.wait();
+        }
     }
 
 private:
     DeviceQueue queue_;
+    const bool is_given_;  // the queue, else it is the library's
     DeviceStaging staging_{queue_};
     std::vector<RowRun> runs_;
     RowAngles angles_;

@@ -62,6 +62,10 @@ class _Namespace:
     def __init__(self, where, memory):
         self._where, self._memory = where, memory
 
+    def zeros(self, shape, dtype, device):
+        made = self.empty(shape, dtype, device)
+        return self._memory.array(np.zeros(shape, dtype)) if self._memory else made
+
     def empty(self, shape, dtype, device):
         assert device == self._where
         if self._memory:

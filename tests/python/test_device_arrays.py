@@ -100,6 +100,47 @@ def test_a_cache_in_opencl_memory(rng, queue, storage):
         cache.append(DeviceArray(k), v)
 
 
+def random_states(rng, count=3):
+    outs = [rng.standard_normal((2, 3, 5, 16), np.float32) for _ in range(count)]
+    return outs, [rng.standard_normal((2, 3, 5), np.float32) * 5 for _ in range(count)]
+
+
+def test_states_merged_in_opencl_memory(rng, queue):
+    states = random_states(rng)
+    given = [[queue.array(array, 64) for array in arrays] for arrays in states]
+    out, lse = queue.array(np.zeros_like(states[0][0]), 32), queue.array(np.zeros_like(states[1][0]))
+    made = hattn.merge_states(*given, out=out, lse=lse, stream=queue)
+    assert made[0] is out and made[1] is lse
+    for ours, expected in zip(made, oracle.merge_states(*states)):
+        assert_close(queue.fetch(ours), expected)
+    with pytest.raises(ValueError, match=r"lses\[1\]: the ndarray lives on the host, but outs\[0\] lives on DLPack device"):
+        hattn.merge_states(given[0], [given[1][0], states[1][1], given[1][2]], out=out, lse=lse, stream=queue)
+
+
+def test_rows_turned_in_opencl_memory(rng, queue):
+    rope, lengths = hattn.Rope(dim=8, interleaved=True), [4, 2]
+    k, q = rng.standard_normal((2, 2, 9, 16), np.float32), rng.standard_normal((2, 4, 4, 16), np.float32)
+    out = queue.array(np.zeros_like(q), 16)
+    assert hattn.apply_rope(queue.array(q), rope, offsets=[5, 9], lengths=lengths, out=out, stream=queue) is out
+    assert_close(queue.fetch(out), hattn.apply_rope(q, rope, offsets=[5, 9], lengths=lengths))
+    cache = hattn.KVCache(2, 2, 64, 16, device="opencl", stream=queue)
+    cache.append(queue.array(k), k, lengths=[9, 7], rope=rope)
+    expected = hattn.apply_rope(q, rope, offsets=[5, 5], lengths=lengths)
+    x = queue.array(q)
+    assert cache.apply_rope(x, rope, lengths=lengths, out=x) is x
+    turned = queue.fetch(x)
+    assert_close(turned[0], expected[0])
+    assert_close(turned[1, :, :2], expected[1, :, :2])
+    assert_same_bits(np.ascontiguousarray(turned[1, :, 2:]), np.ascontiguousarray(q[1, :, 2:]))
+    assert_same_bits(cache.apply_rope(q, rope, lengths=lengths), expected)  # of the host, there
+    with pytest.raises(ValueError, match="x: sequence 1 has 8 rows, but the cache has 7 keys of it"):
+        cache.apply_rope(queue.array(k[:, :, :8]), rope, out=queue.array(k[:, :, :8]))
+    with pytest.raises(ValueError, match="x: the DeviceArray lives on cuda:0, but the cache is on opencl:0"):
+        cache.apply_rope(DeviceArray(q), rope)
+    with pytest.raises(ValueError, match="stream: is given, but x lives on the host"):
+        hattn.apply_rope(q, rope, stream=queue)
+
+
 def test_scales_are_where_keys_are(rng, queue):
     q = queue.array(random_qkv(rng)[0])
     k, v = (queue.array(np.ones((2, 2, 7, 16), np.int8)) for _ in range(2))
@@ -196,7 +237,7 @@ def test_cuda_arrays(tmp_path):
     _run_with(STUB, "streams", HATTN_STUB_CUDA_LOG=str(tmp_path / "log"), HATTN_STUB_CUDA_DEVICES="2")
 
 
-@pytest.mark.parametrize("what", ["results", "types", "pages", "host_queries", "caches", "cache_options"])
+@pytest.mark.parametrize("what", ["results", "types", "pages", "host_queries", "caches", "cache_options", "rows", "states"])
 def test_cuda_memory(what):
     _run_with(EMULATOR, what)
 
@@ -351,7 +392,50 @@ def _cache_options():
         cache.attend(gpu.array(q), return_scores="raw")
 
 
-CACHES = {"host_queries": _host_queries, "caches": _caches, "cache_options": _cache_options}
+def _rows():
+    """Queries turned beside themselves and in place, padded and packed, and attention of them as on the host."""
+    rng, gpu, rope = np.random.default_rng(7), CudaMemory(), hattn.Rope(base=500.0)
+    for dtype in (np.float32, np.float16):
+        q, k, v = (array.astype(dtype) for array in random_qkv(rng, queries=4, keys=9))
+        tolerance = {} if dtype == np.float32 else {"rtol": 2**-10, "atol": 2**-12}
+        turned = hattn.apply_rope(gpu.array(q), rope, offsets=[5, 9], lengths=[4, 2])
+        assert turned.memory is gpu and turned.dtype == dtype
+        expected = hattn.apply_rope(q, rope, offsets=[5, 9], lengths=[4, 2]).astype(np.float32)
+        assert_close(gpu.fetch(turned).astype(np.float32), expected, **tolerance)
+        for stream in (None, 0):
+            cache = hattn.KVCache(2, 2, 64, 16, device="cuda", stream=stream)
+            cache.append(gpu.array(k), gpu.array(v), rope=rope)
+            there = cache.apply_rope(gpu.array(q), rope)
+            expected = hattn.apply_rope(q, rope, offsets=[5, 5]).astype(np.float32)
+            assert_close(gpu.fetch(there).astype(np.float32), expected, **tolerance)
+            host = hattn.KVCache(2, 2, 64, 16)
+            host.append(k, v, rope=rope)
+            expected = host.attend(host.apply_rope(q, rope), causal=True).astype(np.float32)
+            assert_close(gpu.fetch(cache.attend(there, causal=True)).astype(np.float32), expected, **tolerance)
+            packed = gpu.array(np.ascontiguousarray(q[:1]))
+            assert cache.apply_rope(packed, rope, cu_seqlens=[0, 1, 4], out=packed) is packed
+            expected = hattn.apply_rope(q[:1], rope, positions=[8, 6, 7, 8]).astype(np.float32)
+            assert_close(gpu.fetch(packed).astype(np.float32), expected, **tolerance)
+
+
+def _states():
+    rng, gpu = np.random.default_rng(8), CudaMemory()
+    outs, lses = random_states(rng)
+    lses[1][0] = -np.inf
+    expected = oracle.merge_states(outs, lses)
+    for stream in (None, 0):
+        made = hattn.merge_states(map(gpu.array, outs), map(gpu.array, lses), stream=stream)
+        for ours, theirs in zip(made, expected):
+            assert ours.memory is gpu
+            assert_close(gpu.fetch(ours), theirs)
+    halves = [array.astype(np.float16) for array in outs]
+    out, _ = hattn.merge_states(map(gpu.array, halves), map(gpu.array, lses))
+    assert out.dtype == np.float16
+    exact, _ = oracle.merge_states([array.astype(np.float32) for array in halves], lses)
+    assert_close(gpu.fetch(out).astype(np.float32), exact, rtol=2**-10, atol=2**-12)
+
+
+CACHES = {"host_queries": _host_queries, "caches": _caches, "cache_options": _cache_options, "rows": _rows, "states": _states}
 
 
 if __name__ == "__main__":

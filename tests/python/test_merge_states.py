@@ -6,7 +6,7 @@ import pytest
 
 import hattn
 import oracle
-from helpers import assert_close, random_qkv
+from helpers import assert_close, assert_same_bits, random_qkv
 from stored import FLOATS
 
 
@@ -32,6 +32,24 @@ def test_storage_types(rng, dtypes):
     half_ulp = float(ml_dtypes.finfo(out.dtype).eps) / 2
     assert np.all(np.abs(out.astype(np.float64) - expected) <= half_ulp * np.abs(expected) + 1e-5)
     assert_close(lse, expected_lse, "lse")
+
+
+def test_given_outputs(rng):
+    outs = [rng.standard_normal((2, 3, 4, 17), np.float32) for _ in range(3)]
+    lses = [rng.standard_normal((2, 3, 4), np.float32) for _ in range(3)]
+    expected = hattn.merge_states(outs, lses)
+    out, lse = np.empty((2, 3, 4, 17), np.float32), np.empty((2, 3, 4), np.float32)
+    made = hattn.merge_states(outs, lses, out=out, lse=lse)
+    assert made[0] is out and made[1] is lse
+    assert_same_bits(out, expected[0])
+    assert_same_bits(lse, expected[1])
+    assert_same_bits(hattn.merge_states(outs, lses, out=out)[1], expected[1])
+    with pytest.raises(ValueError, match="out: its memory, from .*, overlaps that of outs"):
+        hattn.merge_states(outs, lses, out=outs[1])
+    with pytest.raises(ValueError, match=r"lse: extent\[2\] .* is 3, but that of out is 4"):
+        hattn.merge_states(outs, lses, lse=lse[:, :, :3])
+    with pytest.raises(ValueError, match="stream: is given, but outs live on the host"):
+        hattn.merge_states(outs, lses, stream=0)
 
 
 @pytest.mark.parametrize("cuts", [(3,), (0, 4), (1, 2, 7), (9,)])

@@ -281,3 +281,33 @@ def test_a_base_beyond_float32(rng):
         [first * np.cos(angles) - second * np.sin(angles), second * np.cos(angles) + first * np.sin(angles)], axis=1
     )
     np.testing.assert_allclose(turned[0, 0], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("storage", [{}, {"page_size": 16, "dtype": "int8"}, {"window": 20}], ids=str)
+def test_queries_of_a_cache(rng, storage):
+    """Padded and packed, they stand where the last keys of their sequences do."""
+    rope, lengths = hattn.Rope(dim=8), np.array([4, 0, 2])
+    cache = hattn.KVCache(3, 2, 64, DIM, **storage)
+    rows = rng.standard_normal((3, 2, 30, DIM), np.float32)
+    cache.append(rows, rows, lengths=[30, 3, 11])
+    x = rng.standard_normal((3, 4, 4, DIM), np.float32)
+    expected = hattn.apply_rope(x, rope, offsets=cache.lengths - lengths, lengths=lengths)
+    assert_same_bits(cache.apply_rope(x, rope, lengths=lengths), expected)
+    swapped = cache.apply_rope(x.swapaxes(1, 2), rope, lengths=lengths, layout="bshd")
+    assert_same_bits(np.ascontiguousarray(swapped.swapaxes(1, 2)), expected)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    packed = np.concatenate([x[b, :, :count] for b, count in enumerate(lengths)], axis=1)[None]
+    assert cache.apply_rope(packed, rope, cu_seqlens=ends, out=packed) is packed
+    for b, count in enumerate(lengths):
+        ours = packed[0, :, ends[b] : ends[b + 1]]
+        assert_same_bits(np.ascontiguousarray(ours), np.ascontiguousarray(expected[b, :, :count]))
+    positions = rng.integers(0, 99, (3, 4))
+    assert_same_bits(cache.apply_rope(x, rope, positions=positions), hattn.apply_rope(x, rope, positions=positions))
+    with pytest.raises(ValueError, match="x: sequence 1 has 4 rows, but the cache has 3 keys of it"):
+        cache.apply_rope(x, rope)
+    with pytest.raises(ValueError, match="lengths: is given, but cu_seqlens is too"):
+        cache.apply_rope(x, rope, lengths=lengths, cu_seqlens=ends)
+    with pytest.raises(ValueError, match=r"cu_seqlens\[3\]: is 6, but x has 4 rows"):
+        cache.apply_rope(x[:1], rope, cu_seqlens=ends)
+    with pytest.raises(ValueError, match=r"x: extent\[3\] .* is 6, but the cache's head dimension is 12"):
+        cache.apply_rope(x[..., :6], rope, lengths=lengths)
