@@ -73,11 +73,11 @@ TEST_P(Sums, AreThoseOfEachVectorAndTakeNoReduction) {
 INSTANTIATE_TEST_SUITE_P(Blocks, Sums,
                          testing::Combine(testing::Values(8, 16), testing::Values(1, 2, 3, 4, 8, 12),
                                           testing::Values(1, 2, 8), testing::Bool()),
-                         [](const auto &info) {
-                             return "lanes" + std::to_string(std::get<0>(info.param)) + "_keys" +
-                                    std::to_string(std::get<1>(info.param)) + "_rows" +
-                                    std::to_string(std::get<2>(info.param)) +
-                                    (std::get<3>(info.param) ? "_by_row" : "_by_key");
+                         [](const auto &block) {
+                             return "lanes" + std::to_string(std::get<0>(block.param)) + "_keys" +
+                                    std::to_string(std::get<1>(block.param)) + "_rows" +
+                                    std::to_string(std::get<2>(block.param)) +
+                                    (std::get<3>(block.param) ? "_by_row" : "_by_key");
                          });
 
 // quarters(k, q, r) += sums of each four lanes of a(., k, r).
@@ -122,11 +122,12 @@ TYPED_TEST(SumsOfFours, AreThoseOfFourVectors) {
         constexpr int kKeys = 4, kRows = 3;
         Products fours(kKeys, kRows, keys_of_array);
         Buffer<TypeParam> a(Products::kLanes, keys_of_array, kRows);
-        a.for_each_element([&](int x, int k, int r) { a(x, k, r) = (5 * x + 3 * k + 7 * r) % 17 - 8; });
+        a.for_each_element(
+            [&](int x, int k, int r) { a(x, k, r) = static_cast<TypeParam>((5 * x + 3 * k + 7 * r) % 17 - 8); });
         fours.a.set(a);
         const Buffer<TypeParam> found = fours.out.realize({kKeys, kQuarters, kRows});
         found.for_each_element([&](int k, int q, int r) {
-            TypeParam expected = k;
+            auto expected = static_cast<TypeParam>(k);
             for (int i = 0; i < kQuarters; ++i) {
                 expected += 3 * a(q * kQuarters + i, k, r);
             }
