@@ -17,15 +17,22 @@ Halide::Expr integer_bits(const Halide::Expr &value);  // uint32, of which the l
 // Of the 16-bit numbers in 128 bits, half: those of two vectors that are interleaved at once.
 inline constexpr int kQuarter = 4;
 
-// Positions count the numbers of a row as vectors have them, twice as many in each as there are lanes of float32. Of
-// int8 they are its elements. Of int4 a step has the first elements of its bytes, and then the second ones.
+// Positions count the numbers of a row as vectors have them, twice as many in each as there are lanes of float32. They
+// come in runs: of int4 a step has the first elements of its bytes, and then the second ones; with words, of 16 bits,
+// it has the first elements of each, then the second ones, and so on.
 struct IntegerPairs : RowSteps {
-    IntegerPairs(hattn_dtype type, int lanes, const Halide::Expr &dim);
+    // words: vectors are filled with the bytes of a step.
+    IntegerPairs(hattn_dtype type, int lanes, const Halide::Expr &dim, bool words = false);
 
+    const bool words;
     int vectors() const;  // of a step
 
     // int16: the number at a position, given the bytes of the row.
     Halide::Expr number(const Row &byte, const Halide::Expr &position) const;
+    int runs() const;
+    // With words, int16: those of a row, as many of a step as vectors have numbers; and such a word's number of a run.
+    Halide::Expr word(const Row &byte, const Halide::Expr &at) const;
+    Halide::Expr part(const Halide::Expr &word, const Halide::Expr &run) const;
     // What to multiply the number at a position by, given the elements of the other factor.
     Halide::Expr query(const Row &element, const Halide::Expr &position) const;
     // Of the pairs of numbers in a lane of each of a step's vectors, given those of blocks of kScaleBlock elements.
@@ -35,11 +42,6 @@ struct IntegerPairs : RowSteps {
     // do that in one instruction. The position whose number a sum has, and a sum given those of all positions.
     Halide::Expr summed(const Halide::Expr &sum) const;
     Halide::Expr sum(const Row &at, const Halide::Expr &element) const;
-
-private:
-    bool in_halves() const {  // of bytes
-        return type == HATTN_INT4;
-    }
 };
 
 }  // namespace hattn::generators

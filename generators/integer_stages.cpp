@@ -141,6 +141,8 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     weight_integers = Func("weight_integers");
     weight_integers(k, r, block, c) = weight_in_units(k, r, block, c);
     const IntegerPairs steps = inputs.value_pairs();
+    value_step = steps.elements;
+    value_runs = steps.runs();
     value_positions = steps.positions();
     value_integers = Func("value_integers");
     integer_output = Func("integer_output");
@@ -156,16 +158,23 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
         whole_passes = value_positions % options.fetch_pass == 0;
         of_row = select(whole_passes, panel, min(panel, value_positions / numbers - 1));
     }
-    Expr number = steps.number(byte, of_row * numbers + lane);
+    const int panels_of_pass = options.fetch_pass / numbers / (steps.words ? steps.runs() : 1);
+    Expr number = steps.words ? steps.word(byte, of_row * numbers + lane) : steps.number(byte, of_row * numbers + lane);
     if (options.fetch_pass > 0) {
         by_row ? fetch_next_values(inputs, options) : fetch_next_keys(inputs, options);
-        Expr pass = panel / (options.fetch_pass / numbers);
+        Expr pass = panel / panels_of_pass;
         number += cast<int16_t>(
             asked_next(2 * pair + (by_row ? Expr(side) : Expr(0)), pass * granules(options.chunk) + granule, c));
     }
     value_integers(side, lane, panel, pair, granule, c) = number;
     value_pairs(side, lane, panel, pair, granule, c) =
         value_integers(side, steps.summed(lane), panel, pair, granule, c);
+    Func of_pair = value_pairs;
+    if (steps.words) {
+        of_pair = word_numbers = Func("word_numbers");
+        word_numbers(side, lane, panel, pair, granule, c) =
+            steps.part(value_pairs(side, lane, panel / steps.runs(), pair, granule, c), panel % steps.runs());
+    }
 
     constexpr int kPairs = kGranuleKeys / 2;
     over_key_pairs = RDom({{0, 2}, {0, kPairs}, {0, granules(chunk_keys)}}, "over_key_pairs");
@@ -187,7 +196,7 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     }
     integer_output(r, lane, panel, c) = 0;
     integer_output(r, lane, panel, c) +=
-        weight_of_panel * cast<int>(value_pairs(over_key_pairs.x, lane, panel, over_key_pairs.y, of_chunk, c));
+        weight_of_panel * cast<int>(of_pair(over_key_pairs.x, lane, panel, over_key_pairs.y, of_chunk, c));
     chunk_output(r, d, c) = cast<float>(integer_output(r, d % numbers, d / numbers, c)) * weight_unit(r, c);
 }
 

@@ -127,7 +127,7 @@ IntegerPairs AttentionInputs::key_pairs() const {
 }
 
 IntegerPairs AttentionInputs::value_pairs() const {
-    return {all_type, stored_value.lanes, value_dim()};
+    return {all_type, stored_value.lanes, value_dim(), word_pairs};
 }
 
 IntegerBytes AttentionInputs::key_signed_bytes() const {

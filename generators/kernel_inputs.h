@@ -59,6 +59,7 @@ struct AttentionInputs {
     Bfloat16Words words() const {  // of rows that are taken so
         return {stored_key.lanes};
     }
+    bool word_pairs = false;  // IntegerProducts::kWordPairs
     Halide::Expr key_bits(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
     Halide::Expr value_bits(const Halide::Expr &d, const Halide::Expr &granule, const Halide::Expr &slot) const;
     IntegerSteps key_steps() const;

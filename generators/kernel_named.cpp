@@ -45,15 +45,22 @@ bool has_whole_matrices(const KernelSpec &spec) {
 }
 
 // That products with integers take at once.
-int vectors_of_products(const TargetRow &target) {
-    switch (target.integers.products) {
+int vectors_of_products(const KernelSpec &spec, const TargetRow &target) {
+    switch (integer_products(spec, target)) {
     case IntegerProducts::kPairs:
+    case IntegerProducts::kWordPairs:
         return 2;
     case IntegerProducts::kBytes:
         return kSides;
     default:
         return 1;
     }
+}
+
+// Of values over one type, at once: as many as all heads have, or a step of words of int4.
+int most_elements(const KernelSpec &spec, const TargetRow &target) {
+    const bool words = integer_products(spec, target) == IntegerProducts::kWordPairs;
+    return words ? static_cast<int>(shortest_head(type_of_all(spec.storage))) : kWholeHead;
 }
 
 std::string why_illegal_in_pairs(const KernelSpec &spec, const TargetRow &target) {
@@ -96,8 +103,8 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
     }
     if (type_of_all(found->spec.storage) != HATTN_FLOAT32 &&
         (!found->target.split_kv.has_head_in_lanes(tile) ||
-         (tile.value_unroll * found->target.lanes > kWholeHead && !fetches_by_row(found->spec, found->target) &&
-          found->spec.storage != KeyStorage::kBfloat16Rows))) {
+         (tile.value_unroll * found->target.lanes > most_elements(found->spec, found->target) &&
+          !fetches_by_row(found->spec, found->target) && found->spec.storage != KeyStorage::kBfloat16Rows))) {
         throw std::invalid_argument(
             "kernel '" + name +
             "': over one type tiles have up to 8 rows, and values of at most 32 elements, if not by row");
@@ -108,9 +115,9 @@ NamedKernel kernel_named(const schedules::Architecture &architecture, const std:
                                     "': its target has none of such tiles for keys and values in memory");
     }
     if (storage_bits(type_of_all(found->spec.storage)) < 16 &&
-        tile.value_unroll % vectors_of_products(found->target) != 0) {
+        tile.value_unroll % vectors_of_products(found->spec, found->target) != 0) {
         throw std::invalid_argument("kernel '" + name + "': integers are multiplied by " +
-                                    std::to_string(vectors_of_products(found->target)) +
+                                    std::to_string(vectors_of_products(found->spec, found->target)) +
                                     " vectors of values at a time");
     }
     if (multiplies_byte_matrices(found->spec.storage) && (tile.rows != kDigitRows || tile.keys % kByteDepth != 0)) {

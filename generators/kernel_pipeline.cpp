@@ -8,6 +8,7 @@
 #include "schedules/simd/adjacent_sums.h"
 #include "schedules/simd/joined_copies.h"
 #include "schedules/simd/kept_lines.h"
+#include "schedules/simd/known_loads.h"
 #include "schedules/simd/masked_rows.h"
 #include "schedules/simd/maxima_beside_scores.h"
 #include "schedules/simd/rows_in_lanes.h"
@@ -59,10 +60,6 @@ bool is_one_block(const schedules::Tile &tile) {
     return tile.rows == tile.row_vectors;
 }
 
-IntegerProducts integer_products(const KernelSpec &spec, const TargetRow &target) {
-    return storage_bits(type_of_all(spec.storage)) < 16 ? target.integers.products : IntegerProducts::kNone;
-}
-
 // Values among them.
 bool multiplies_integers(const KernelSpec &spec, const TargetRow &target) {
     const IntegerProducts products = integer_products(spec, target);
@@ -105,6 +102,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const int pass = spec.tile.value_unroll * target.lanes;
     const bool in_passes = fetches_in_passes(spec, target), strides = fetches_by_stride(spec, target);
     const int block = fetch_block(spec, target, head_in_lanes, strides);
+    // Of AVX2 those of integers, for which it pays: decision 0107.
+    const bool long_chunks =
+        target.integers.products == IntegerProducts::kWordPairs && storage_bits(type_of_all(spec.storage)) < 16;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
     const bool keys_in_place =
@@ -116,6 +116,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     // Of other types they are in float32 before and behind the kernel, a tile at a time.
     const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
     AttentionInputs inputs(spec.storage, target.lanes);
+    inputs.word_pairs = integer_products(spec, target) == IntegerProducts::kWordPairs;
     AttentionStages stages(
         inputs,
         StageOptions{.hooks = spec.hooks,
@@ -131,11 +132,13 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .fetch_by_stride = strides,
                      .fetch_by_row = fetches_by_row(spec, target),
                      .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
-                     .present_keys = head_in_lanes && target.fetch_by_row && !inputs.any_storage,
+                     .present_keys =
+                         head_in_lanes && !inputs.any_storage && (target.fetch_by_row || long_chunks),
                      .slot_statistics = head_in_lanes,
-                     .fetch_pass = !in_passes ? 0
-                                   : sides    ? schedules::simd::kPassElements
-                                              : pass,
+                     .fetch_pass = !in_passes          ? 0
+                                   : sides             ? schedules::simd::kPassElements
+                                   : inputs.word_pairs ? std::max(pass, inputs.value_pairs().elements)
+                                                       : pass,
                      .fetch_rows = asks_for_rows ? 2 : 0,
                      .fetch_operands = fetches_operands,
                      .integer_products = integer_products(spec, target),
@@ -261,6 +264,15 @@ KernelPipeline build_stages(const KernelSpec &spec, const TargetRow &target) {
 
 }  // namespace
 
+// Of int8 a single row takes as many instructions for values in pairs of words as for values in float32.
+IntegerProducts integer_products(const KernelSpec &spec, const TargetRow &target) {
+    const IntegerProducts products = target.integers.products;
+    if (products == IntegerProducts::kWordPairs && type_of_all(spec.storage) == HATTN_INT8 && spec.tile.rows == 1) {
+        return IntegerProducts::kScorePairs;
+    }
+    return storage_bits(type_of_all(spec.storage)) < 16 ? products : IntegerProducts::kNone;
+}
+
 // Where the value loop asks for keys, see decisions 0040 and 0057, or values: with the head in its lanes and one block
 // of rows, of 16 bits one or two.
 bool fetches_in_passes(const KernelSpec &spec, const TargetRow &target) {
@@ -311,6 +323,9 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UpperHalves());
     kernel.pipeline.add_custom_lowering_pass(
         new schedules::simd::WordBytes(Halide::Target(halide_target(spec, target))));
+    if (integer_products(spec, target) == IntegerProducts::kWordPairs) {
+        kernel.pipeline.add_custom_lowering_pass(new schedules::simd::KnownLoads());
+    }
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::WholeLoads());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::JoinedCopies());
     if (spec.storage == KeyStorage::kBfloat16 && target.bfloat16.by_proxy) {

@@ -153,6 +153,9 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
         return family.storage == KeyStorage::kInt8Lines ? target.int8_line_split_kv_tiles
                                                         : target.int4_line_split_kv_tiles;
     }
+    if (family.storage == KeyStorage::kAllInt4 && !target.int4_split_kv_tiles.empty()) {
+        return target.int4_split_kv_tiles;
+    }
     if (type_of_all(family.storage) != HATTN_FLOAT32) {
         return target.one_type_split_kv_tiles;
     }

@@ -78,6 +78,8 @@ bool fetches_by_row(const KernelSpec &spec, const schedules::TargetRow &target);
 bool goes_by_quads(const KernelSpec &spec, const schedules::TargetRow &target);
 // Whether a kernel's value loop asks for lines too, its own or next keys'.
 bool fetches_in_passes(const KernelSpec &spec, const schedules::TargetRow &target);
+// How a kernel for integers alone multiplies them.
+IntegerProducts integer_products(const KernelSpec &spec, const schedules::TargetRow &target);
 // StageOptions::unseen_step: a vector of rows, of a tile whose rows registers hold all at once.
 int unseen_step(const KernelSpec &spec, const schedules::TargetRow &target);
 KernelPipeline build_kernel(const KernelSpec &spec, const schedules::TargetRow &target);

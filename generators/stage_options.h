@@ -12,6 +12,7 @@ enum class IntegerProducts {
     kNone,        // they are brought into float32
     kPairs,       // sums of two, see IntegerPairs; of lines scores, and of int4 some values, of four, see IntegerDigits
     kScorePairs,  // sums of two, of scores; values are brought into float32
+    kWordPairs,   // sums of two; values are interleaved as words of 16 bits, and taken apart then
     kBytes,       // sums of four with signs, see IntegerBytes
 };
 

@@ -82,6 +82,7 @@ std::vector<TargetRow> x86_64_targets() {
                 {{1, 64, 1, 2, 4}, {2, 64, 2, 2, 4}, {4, 32, 4, 2, 2}, {8, 32, 4, 2, 2}, {16, 32, 2, 4, 4}},
             .stored_split_kv_tiles = {{2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}, {16, 32, 2, 4, 4}},
             .one_type_split_kv_tiles = {{1, 128, 1, 4, 4}, {2, 128, 2, 4, 4}, {4, 128, 2, 4, 4}, {8, 128, 2, 4, 4}},
+            .int4_split_kv_tiles = {{1, 128, 1, 4, 8}, {2, 128, 2, 4, 4}, {4, 128, 2, 4, 4}, {8, 128, 2, 4, 4}},
             .halves_split_kv_tiles = {{1, 32, 1, 4, 4}, {2, 32, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}},
             .unfused_scores_tiles =
                 {{1, 32, 1, 4}, {2, 64, 2, 2}, {4, 64, 4, 2}, {8, 64, 1, 8}, {16, 64, 2, 4}, {32, 64, 4, 2}},
@@ -91,8 +92,8 @@ std::vector<TargetRow> x86_64_targets() {
                                      {8, 64, 4, 1, 2},
                                      {16, 64, 4, 1, 2},
                                      {32, 64, 4, 1, 2}},
-            // Decision 0093, whose tiles one_type_split_kv_tiles are too (Zen 3).
-            .integers = {avx2.c_str(), "", IntegerProducts::kScorePairs},
+            // Decisions 0093, whose tiles one_type_split_kv_tiles are too, and 0107 (Zen 3).
+            .integers = {avx2.c_str(), "", IntegerProducts::kWordPairs},
         },
         {
             // 32 vector registers: 24 sums of scores or 16 of values, 4 vectors of rows, 1 broadcast. See decision

@@ -148,6 +148,7 @@ struct TargetRow {
     std::vector<Tile> naive_tiles = {}, flash_tiles = {}, split_kv_tiles = {};
     std::vector<Tile> stored_split_kv_tiles = {};     // over any storage
     std::vector<Tile> one_type_split_kv_tiles = {};   // over one type, with the head in the lanes; not inherited
+    std::vector<Tile> int4_split_kv_tiles = {};       // over int4 in their place; empty: those
     std::vector<Tile> int8_line_split_kv_tiles = {};  // over whole lines of int8; likewise
     std::vector<Tile> int4_line_split_kv_tiles = {};  // or of int4; likewise
     std::vector<Tile> halves_split_kv_tiles = {};     // over float16 or bfloat16 in their place

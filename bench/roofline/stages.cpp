@@ -72,7 +72,7 @@ const std::vector<StageRow> &stage_rows() {
          0.0,
          kStored,
          {"value_pairs", "value_rows", "value_words", "value_integers", "value_bytes", "value_halves", "value_numbers",
-          "lines_of_values", "half_lines", "chunk_value"}},
+          "word_numbers", "lines_of_values", "half_lines", "chunk_value"}},
         {"keys that rows see", Unit::kNone, 0.0, 0.0, {"key_seen", "seen_in_lane", "seen_keys", "seen_key"}},
         {"PV",
          Unit::kValueProducts,

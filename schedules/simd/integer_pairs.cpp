@@ -1,5 +1,7 @@
 #include "integer_pairs.h"
 
+#include <algorithm>
+
 #include "keys_by_row.h"
 
 namespace hattn::schedules::simd {
@@ -19,7 +21,7 @@ void schedule_value_scales(AttentionStages &s, const Tile &tile, int lanes) {
     s.value_scales.specialize(s.one_value_scale).vectorize(s.k, lanes);
     for (int few : {4, 2, 3}) {
         s.value_scales.specialize(s.dense_value_scales && s.value_scale_stride == few && s.value_blocks == few)
-            .split(s.k, s.k, inner, lanes)
+            .split(s.k, s.k, inner, generators::kGranuleKeys)
             .reorder(inner, s.block, s.k)
             .vectorize(inner)
             .unroll(s.block, few);
@@ -101,9 +103,9 @@ void schedule_integer_sums(ScoreStages &s, const Var &block, const Var &rows, in
 void schedule_integer_values(AttentionStages &s, const Var &block, const Var &rows, const Tile &tile, int lanes) {
     const LoopLevel chunk_loop(s.state, s.over_chunks.x);
     s.state.bound(s.d, 0, s.value_positions);
-    const int elements = lanes * tile.value_unroll;
-    unroll_parts(s, block, s.step_elements / elements);
-    const int panels = elements / (2 * lanes);
+    const int elements = lanes * tile.value_unroll, panels = elements / (2 * lanes);
+    const int runs = s.word_numbers.defined() ? s.value_runs : 1, loaded = std::max(panels / runs, 1);
+    unroll_parts(s, block, std::max(s.value_step, elements) / elements);
     s.integer_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)
         .bound(s.lane, 0, 2 * lanes)
@@ -126,11 +128,14 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
     if (s.whole_passes.defined()) {
         s.integer_output.update().specialize(s.whole_passes);
     }
-    s.value_integers.compute_at(s.integer_output, s.over_key_pairs.y)
-        .bound(s.side, 0, 2)
-        .bound(s.lane, 0, 2 * lanes)
-        .bound_extent(s.panel, panels)
-        .bound_extent(s.pair, 1)
+    const auto of_pair = [&](Func f, int count) {
+        return f.compute_at(s.integer_output, s.over_key_pairs.y)
+            .bound(s.side, 0, 2)
+            .bound(s.lane, 0, 2 * lanes)
+            .bound_extent(s.panel, count)
+            .bound_extent(s.pair, 1);
+    };
+    of_pair(s.value_integers, loaded)
         .reorder_storage(s.lane, s.side, s.panel, s.pair)
         .reorder(s.lane, s.side, s.panel)
         .vectorize(s.lane)
@@ -138,11 +143,7 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
         .unroll(s.panel);
     // Shuffled in the parts that their order has.
     Var half("lane_half"), quarter("lane_quarter"), part("lane_part");
-    s.value_pairs.compute_at(s.integer_output, s.over_key_pairs.y)
-        .bound(s.side, 0, 2)
-        .bound(s.lane, 0, 2 * lanes)
-        .bound_extent(s.panel, panels)
-        .bound_extent(s.pair, 1)
+    of_pair(s.value_pairs, loaded)
         .split(s.lane, half, quarter, lanes)
         .split(quarter, quarter, part, generators::kQuarter)
         .reorder({s.side, part, quarter, half, s.panel})
@@ -151,6 +152,15 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
         .vectorize(quarter)
         .vectorize(half)
         .unroll(s.panel);
+    if (s.word_numbers.defined()) {
+        of_pair(s.word_numbers, panels)
+            .split(s.lane, half, quarter, lanes)
+            .reorder({s.side, quarter, half, s.panel})
+            .vectorize(s.side)
+            .vectorize(quarter)
+            .unroll(half)
+            .unroll(s.panel);
+    }
     bound_keys(s.weight_integers, s, tile)
         .compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)

@@ -241,7 +241,7 @@ IntegerProducts integer_products(std::string_view name, hattn_dtype k, hattn_dty
     if (k != v || (k != HATTN_INT8 && k != HATTN_INT4) || is_of("generic")) {
         return IntegerProducts::kNone;
     }
-    return is_of("avx512") || is_of("neon") ? IntegerProducts::kBoth : IntegerProducts::kScores;
+    return is_of("int8_split_kv_x86_avx2_r1k") ? IntegerProducts::kScores : IntegerProducts::kBoth;
 }
 
 Rounding TypedProblem::rounding(hattn_dtype weight_type, IntegerProducts integers, bool two_terms) const {

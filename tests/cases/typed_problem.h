@@ -33,7 +33,7 @@ inline constexpr double kTwoTerms = 1.0 / (1 << 14);
 
 // Which products kernels round to integers of 16 bits, over keys and values that are both int8 or both int4.
 enum class IntegerProducts { kNone, kScores, kBoth };
-// May do, those of a target or one by name, see docs/decisions/0057, 0076 and 0093.
+// May do, those of a target or one by name, see docs/decisions/0057, 0076, 0093 and 0107.
 IntegerProducts integer_products(std::string_view name, hattn_dtype k, hattn_dtype v);
 
 // The oracle's numbers, with bounds that allow for it.
