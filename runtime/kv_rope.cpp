@@ -19,6 +19,13 @@ void check_queries(const hattn_kv_cache &cache, const hattn_tensor &x, bool pack
     check_tensor_extent(x, "x", kQueryDimensions, 3, cache.desc.key_dim, "the cache's head dimension");
 }
 
+void check_apart(const hattn_kv_cache &cache, const hattn_tensor &out) {
+    for (const CachedSide *side : {&cache.keys, &cache.values}) {
+        require(!overlaps(byte_range(out), byte_range(side->rows)), HATTN_INVALID_ARGUMENT, "out: its memory, from ",
+                out.data, ", overlaps that of the cache, from ", side->rows.data);
+    }
+}
+
 // Of the first row of each sequence: they are its last ones.
 std::vector<int32_t> first_positions(const hattn_kv_cache &cache, const RowCounts &rows, bool given) {
     std::vector<int32_t> positions(cache.lengths);
@@ -44,6 +51,7 @@ void turn(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x, 
     }
     TurnedTensor turned{from, to, cache->desc.batch, rows, nullptr, "x"};
     check_turned(turned);
+    check_apart(*cache, to);
     const std::vector<int32_t> positions = first_positions(*cache, rows, given.positions != nullptr);
     turned.offsets = positions.data();
     if (from.device == HATTN_CPU) {

@@ -278,6 +278,12 @@ TEST_F(CacheErrors, RopeApply) {
     wrong.device = HATTN_OPENCL;
     EXPECT_EQ(refused(turn(wrong, wrong), {kInvalid, {"x: is on opencl:0, but the cache is on cpu"}}), "");
 
+    hattn_tensor keys = HATTN_TENSOR_INIT, values = HATTN_TENSOR_INIT;
+    ASSERT_EQ(hattn_kv_cache_view(cache, &keys, &values), HATTN_OK);
+    wrong = x.view;
+    wrong.data = keys.data;
+    EXPECT_EQ(refused(turn(x.view, wrong, few), {kInvalid, {"out: its memory", "overlaps that of the cache"}}), "");
+
     const int32_t positions[6] = {0, 1, 2, 3, 4, -5}, ends[3] = {0, 2, 3};
     rope.positions = positions;
     rope.positions_stride = 3;
