@@ -228,7 +228,11 @@ def _run_with(driver, what, **environment):
         pytest.skip("the build has no kernels for cuda")
     if not driver.exists():
         pytest.skip("the driver without a GPU has not been built")
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), **environment}
+    _run(what, LD_LIBRARY_PATH=str(driver), **environment)
+
+
+def _run(what, **environment):
+    environment = {**os.environ, **environment}
     done = subprocess.run([sys.executable, __file__, what], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -237,9 +241,20 @@ def test_cuda_arrays(tmp_path):
     _run_with(STUB, "streams", HATTN_STUB_CUDA_LOG=str(tmp_path / "log"), HATTN_STUB_CUDA_DEVICES="2")
 
 
-@pytest.mark.parametrize("what", ["results", "types", "pages", "host_queries", "caches", "cache_options", "rows", "states"])
+IN_CUDA_MEMORY = ["results", "types", "pages", "host_queries", "caches", "cache_options", "rows", "states"]
+
+
+@pytest.mark.parametrize("what", IN_CUDA_MEMORY)
 def test_cuda_memory(what):
     _run_with(EMULATOR, what)
+
+
+@pytest.mark.parametrize("what", IN_CUDA_MEMORY)
+def test_memory_of_a_gpu(what):
+    row = DEVICES.get("cuda")
+    if row is None or not row["usable"]:
+        pytest.skip("cuda: " + (row["why_not"] if row else "the build has no kernels for it"))
+    _run(what)
 
 
 def _launches():
