@@ -10,7 +10,8 @@ from statement_numbers import Numbers
 # One of each way to multiply, and of integers, whose stages use places of keys twice, of more rows.
 NAMES = re.compile(
     r"(split_kv_x86_avx512_r[28]k\d+|(float16|bfloat16|int8|int4|int8_lines|int4_lines)_split_kv_x86_avx512_r2k512"
-    r"|(bfloat16|int[48](_lines)?)_split_kv_x86_avx512_r8k\d+|bfloat16_rows_split_kv_x86_avx512_r4k\d+|amx_int[48]_split_kv_x86_avx512_r8k\d+)v\d+u\d+d\d+(?P<hooks>)$"
+    r"|(bfloat16|int[48](_lines)?)_split_kv_x86_avx512_r8k\d+|bfloat16_rows_split_kv_x86_avx512_r4k\d+|amx_int[48]_split_kv_x86_avx512_r8k\d+"
+    r"|int[48]_split_kv_x86_avx2_r[128]k\d+)v\d+u\d+d\d+(?P<hooks>)$"
 )
 # Of one key in heads of 128 elements, with scales of blocks.
 ARGUMENTS = {
