@@ -305,7 +305,7 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     Halide::Func value_pairs;
     // With kWordPairs value_integers and value_pairs are words, and these their numbers, of each run in a panel.
     Halide::Func word_numbers;
-    int value_step = 0, value_runs = 1;  // of IntegerPairs
+    int value_step = 0, word_runs = 1;  // IntegerPairs::elements, and runs() of words
     Halide::Var panel{"panel"};    // with in_matrices (side, lane, pair, panel, term, c), of kMatrixColumns elements
     Halide::Expr value_positions;  // of a row; defined with in_words, in_steps, in_integers
     // (lane, r, step, slot, granule, c) weights, each by the scale of a value's elements; with values_in_steps. By

@@ -41,14 +41,13 @@ int IntegerPairs::runs() const {
 }
 
 Expr IntegerPairs::number(const Row &byte, const Expr &position) const {
-    const int length = elements / runs();
-    Expr step = position / elements, within = position % elements;
     if (runs() == 1) {
         return cast<int16_t>(reinterpret<int8_t>(byte(position)));
     }
-    Expr both = cast<int16_t>(reinterpret<int8_t>(byte(start(step) / 2 + position % length)));
+    const int bytes = elements / 2;
+    Expr both = cast<int16_t>(reinterpret<int8_t>(byte(start(position / elements) / 2 + position % bytes)));
     Expr first = (both << (16 - kHalf)) >> (16 - kHalf);
-    return select(within < length, first, both >> kHalf);
+    return select(position % elements < bytes, first, both >> kHalf);
 }
 
 Expr IntegerPairs::word(const Row &byte, const Expr &at) const {

@@ -142,7 +142,7 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     weight_integers(k, r, block, c) = weight_in_units(k, r, block, c);
     const IntegerPairs steps = inputs.value_pairs();
     value_step = steps.elements;
-    value_runs = steps.runs();
+    word_runs = steps.words ? steps.runs() : 1;
     value_positions = steps.positions();
     value_integers = Func("value_integers");
     integer_output = Func("integer_output");
@@ -158,7 +158,7 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
         whole_passes = value_positions % options.fetch_pass == 0;
         of_row = select(whole_passes, panel, min(panel, value_positions / numbers - 1));
     }
-    const int panels_of_pass = options.fetch_pass / numbers / (steps.words ? steps.runs() : 1);
+    const int panels_of_pass = options.fetch_pass / numbers / word_runs;
     Expr number = steps.words ? steps.word(byte, of_row * numbers + lane) : steps.number(byte, of_row * numbers + lane);
     if (options.fetch_pass > 0) {
         by_row ? fetch_next_values(inputs, options) : fetch_next_keys(inputs, options);
@@ -173,7 +173,7 @@ void AttentionStages::multiply_value_integers(const AttentionInputs &inputs, con
     if (steps.words) {
         of_pair = word_numbers = Func("word_numbers");
         word_numbers(side, lane, panel, pair, granule, c) =
-            steps.part(value_pairs(side, lane, panel / steps.runs(), pair, granule, c), panel % steps.runs());
+            steps.part(value_pairs(side, lane, panel / word_runs, pair, granule, c), panel % word_runs);
     }
 
     constexpr int kPairs = kGranuleKeys / 2;

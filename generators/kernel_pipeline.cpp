@@ -103,8 +103,9 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     const bool in_passes = fetches_in_passes(spec, target), strides = fetches_by_stride(spec, target);
     const int block = fetch_block(spec, target, head_in_lanes, strides);
     // Of AVX2 those of integers, for which it pays: decision 0107.
+    const IntegerProducts products = integer_products(spec, target);
     const bool long_chunks =
-        target.integers.products == IntegerProducts::kWordPairs && storage_bits(type_of_all(spec.storage)) < 16;
+        target.integers.products == IntegerProducts::kWordPairs && products != IntegerProducts::kNone;
     const bool in_place = target.values_in_place && !head_in_lanes && spec.storage == KeyStorage::kFloat32;
     const bool bands = goes_in_bands(spec.storage, spec.tile.rows);
     const bool keys_in_place =
@@ -116,7 +117,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
     // Of other types they are in float32 before and behind the kernel, a tile at a time.
     const bool asks_for_rows = block > 0 && spec.kind == KernelKind::kFlash && spec.storage == KeyStorage::kFloat32;
     AttentionInputs inputs(spec.storage, target.lanes);
-    inputs.word_pairs = integer_products(spec, target) == IntegerProducts::kWordPairs;
+    inputs.word_pairs = products == IntegerProducts::kWordPairs;
     AttentionStages stages(
         inputs,
         StageOptions{.hooks = spec.hooks,
@@ -132,8 +133,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                      .fetch_by_stride = strides,
                      .fetch_by_row = fetches_by_row(spec, target),
                      .words = head_in_lanes && spec.storage == KeyStorage::kAllBfloat16 && target.lanes >= kHalfWide,
-                     .present_keys =
-                         head_in_lanes && !inputs.any_storage && (target.fetch_by_row || long_chunks),
+                     .present_keys = head_in_lanes && !inputs.any_storage && (target.fetch_by_row || long_chunks),
                      .slot_statistics = head_in_lanes,
                      .fetch_pass = !in_passes          ? 0
                                    : sides             ? schedules::simd::kPassElements
@@ -141,7 +141,7 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                                                        : pass,
                      .fetch_rows = asks_for_rows ? 2 : 0,
                      .fetch_operands = fetches_operands,
-                     .integer_products = integer_products(spec, target),
+                     .integer_products = products,
                      .value_digits = spec.storage == KeyStorage::kInt4Lines && spec.tile.rows <= kRowsOfDigits,
                      .values_in_place = in_place,
                      .keys_in_place = keys_in_place,

@@ -222,10 +222,9 @@ def compute(
         if array is not None:
             setattr(problem, name, InStream(array, stream))
     queries, taken = InStream(q, stream), None if out is None else InStream(out, stream)
-    streams = Streams.of(q, given_stream) if problem.device == _hattn.Device.cuda else None
     bytes_of_device = workspace_bytes(queries, taken)
     heads, rows = (2, 1) if problem.layout == _hattn.Layout.bshd else (1, 2)
-    with streams.allocating() if streams else contextlib.nullcontext():
+    with _beside(q, given_stream) as streams:
         made = _new(q, (*q.shape[:-1], value_dim), _dtype_name(q)) if out is None else out
         lse = _new(q, (q.shape[0], q.shape[heads], q.shape[rows]), "float32") if return_lse else None
         # Else the library takes memory of its own, and waits.

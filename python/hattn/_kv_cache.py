@@ -12,6 +12,14 @@ from hattn._attention import results
 from hattn._rope import Rope, native, row_positions
 
 
+def _ragged(lengths: Optional[Any], cu_seqlens: Optional[Any]) -> Tuple[Any, Any]:
+    """What the extension module takes for the rows of sequences, padded or packed."""
+    if lengths is not None and cu_seqlens is not None:
+        raise ValueError("lengths: is given, but cu_seqlens is too")
+    rows = None if lengths is None else _options.lengths("lengths", lengths)
+    return rows, None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens)
+
+
 class KVCache:
     """Keys and values of a batch of sequences. Memory is taken once, here. Three kinds of storage:
 
@@ -129,8 +137,7 @@ class KVCache:
         """
         if rope is None and positions is not None:
             raise ValueError("positions: is given, but rope is None")
-        if lengths is not None and cu_seqlens is not None:
-            raise ValueError("lengths: is given, but cu_seqlens is too")
+        rows, ends = _ragged(lengths, cu_seqlens)
         options = None if rope is None else native(rope)
         keys, values, keeps = k, v, False
         if self._stream.on_device:
@@ -138,8 +145,6 @@ class KVCache:
             keeps = not self._stream.keep(k, v)
         else:
             check_host(k=k, v=v)
-        rows = None if lengths is None else _options.lengths("lengths", lengths)
-        ends = None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens)
         layout_ = _options.choose_layout(layout)
         self._cache.append(keys, values, layout_, rows, ends, options, row_positions(positions), keeps)
 
@@ -177,21 +182,14 @@ class KVCache:
             ValueError: also if a sequence has more rows than keys, and no positions are given.
         """
         options = native(rope)
-        if lengths is not None and cu_seqlens is not None:
-            raise ValueError("lengths: is given, but cu_seqlens is too")
-        choices = (
-            _options.choose_layout(layout),
-            None if lengths is None else _options.lengths("lengths", lengths),
-            None if cu_seqlens is None else _options.lengths("cu_seqlens", cu_seqlens),
-            options,
-            row_positions(positions),
-        )
+        rows = _ragged(lengths, cu_seqlens)
+        choices = (_options.choose_layout(layout), *rows, options, row_positions(positions))
         own = self._stream
         if own.on_device and own.holds("x", x):
 
-            def turn(rows: Any, to: Any) -> None:
-                keeps = not own.keep(x, *([] if out is None else [out]))
-                self._cache.apply_rope(rows, to, *choices, keeps)
+            def turn(given: Any, to: Any) -> None:
+                keeps = not own.keep(x, out)
+                self._cache.apply_rope(given, to, *choices, keeps)
 
             return _devices.turned(x, out, own.chosen(None), lengths is not None, turn)
         check_host(x=x, out=out)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device_launch.h"
+#include "device_merge.h"
 #include "device_units.h"
 #include "runtime/kernel_registry.h"
 #include "runtime/tensor.h"
@@ -181,7 +182,10 @@ private:
         } else if (tiles) {
             launch_attention(*tiles, {states, HATTN_FLOAT32, problem_.value_dim}, state_lse, 1);
         }
-        launch_merges(merges, states, state_lse);
+        // States of a row lie a tile apart.
+        launch_merges(queue_, *plan_.merge, merges,
+                      {states, state_lse, sink_logits_, tensors_.output, tensors_.lse, problem_.value_dim,
+                       plan_.attention->tile.rows, args_.out.dtype});
     }
 
     // Scores and values of as many units at a time as there is memory for the weights between them.
@@ -290,21 +294,6 @@ private:
 
     DeviceView queries(halide_type_t type) const {
         return {tensors_.query, type, {{problem_.key_dim, 1}, {1, args_.q.stride[2]}, {1, args_.q.stride[1]}}};
-    }
-
-    // A unit is one row. Its states lie a tile apart.
-    void launch_merges(UnitTable &table, const DeviceMemory &states, const DeviceMemory &state_lse) {
-        const int64_t tile_rows = plan_.attention->tile.rows, dim = problem_.value_dim;
-        DeviceView partial_output(states, {{dim, 1}, {1, dim}, {1, tile_rows * dim}});
-        DeviceView partial_lse(state_lse, {{1, 1}, {1, tile_rows}});
-        DeviceView sinks(sink_logits_, {{1, 1}});
-        int32_t heads = 1, output_type = args_.out.dtype;
-        DeviceView output(tensors_.output, kFloat, {{dim, 1}, {1, 0}, {1, 0}});
-        DeviceView output_halves(tensors_.output, kHalf, {{1, 1}});
-        DeviceView lse(tensors_.lse, {{dim, 0}, {1, 0}, {1, 0}});
-        queue_.types = {.output = args_.out.dtype};
-        launch(queue_, *plan_.merge, table, partial_output, partial_lse, sinks, &heads, &output_type, output_halves,
-               output, lse);
     }
 
     const Problem &problem_;

@@ -66,16 +66,10 @@ public:
           table_(queue, std::span<const MergeRecord>(records_),
                  UnitOrder::of(records_.size(), runs.front().rows, out.extent[1]), host),
           drained_(queue) {
-        const int64_t dim = out.extent[3];
-        DeviceView partial_output(states.memory, {{dim, 1}, {1, dim}, {1, states.tensor.stride[0]}});
-        DeviceView partial_lse(state_lses.memory, {{1, 1}, {1, state_lses.tensor.stride[0]}});
-        DeviceView sinks(no_sink_, {{1, 1}});
-        DeviceView output(out_.memory, kFloat, {{dim, 1}, {1, 0}, {1, 0}});
-        DeviceView output_halves(out_.memory, kHalf, {{1, 1}}), output_lse(lse_.memory, {{dim, 0}, {1, 0}, {1, 0}});
-        int32_t heads = 1, output_type = out.dtype;
-        queue.types = {.output = out.dtype};
-        launch(queue, kernel, table_, partial_output, partial_lse, sinks, &heads, &output_type, output_halves, output,
-               output_lse);
+        const hattn_tensor &gathered_rows = states.tensor;
+        launch_merges(queue, kernel, table_,
+                      {states.memory, state_lses.memory, no_sink_, out_.memory, lse_.memory, out.extent[3],
+                       gathered_rows.extent[1] * gathered_rows.extent[2], out.dtype});
     }
 
     // What it needs for so many rows.
@@ -178,6 +172,19 @@ private:
 };
 
 }  // namespace
+
+void launch_merges(DeviceQueue &queue, const DeviceKernelInfo &kernel, UnitTable &table, const MergedStates &merged) {
+    const int64_t dim = merged.dim, state_rows = merged.state_rows;
+    DeviceView partial_output(merged.states, {{dim, 1}, {1, dim}, {1, state_rows * dim}});
+    DeviceView partial_lse(merged.state_lse, {{1, 1}, {1, state_rows}});
+    DeviceView sinks(merged.sinks, {{1, 1}});
+    int32_t heads = 1, output_type = merged.out_type;
+    DeviceView output(merged.out, kFloat, {{dim, 1}, {1, 0}, {1, 0}});
+    DeviceView output_halves(merged.out, kHalf, {{1, 1}});
+    DeviceView lse(merged.lse, {{dim, 0}, {1, 0}, {1, 0}});
+    queue.types = {.output = merged.out_type};
+    launch(queue, kernel, table, partial_output, partial_lse, sinks, &heads, &output_type, output_halves, output, lse);
+}
 
 void merge_on_device(const hattn_queue *queue, int32_t count, const hattn_tensor *outs, const hattn_tensor *lses,
                      const hattn_tensor &out, const hattn_tensor &lse) {

@@ -104,7 +104,7 @@ void schedule_integer_values(AttentionStages &s, const Var &block, const Var &ro
     const LoopLevel chunk_loop(s.state, s.over_chunks.x);
     s.state.bound(s.d, 0, s.value_positions);
     const int elements = lanes * tile.value_unroll, panels = elements / (2 * lanes);
-    const int runs = s.word_numbers.defined() ? s.value_runs : 1, loaded = std::max(panels / runs, 1);
+    const int loaded = std::max(panels / s.word_runs, 1);
     unroll_parts(s, block, std::max(s.value_step, elements) / elements);
     s.integer_output.compute_at(s.state, rows)
         .bound_extent(s.r, tile.row_vectors)
