@@ -26,7 +26,11 @@ public:
         check_driver(result, "clCreateBuffer");
     }
     ~OpenClMemory() override {
-        opencl_function<int(void *)>("clReleaseMemObject")(memory_);
+        try {
+            opencl_function<int(void *)>("clReleaseMemObject")(memory_);
+        } catch (const std::runtime_error &) {
+            // There is nobody to tell.
+        }
     }
     OpenClMemory(const OpenClMemory &) = delete;
     OpenClMemory &operator=(const OpenClMemory &) = delete;

@@ -30,8 +30,7 @@ struct Field {
 // `between` is called between runs and may throw. Throws std::runtime_error if the default gives wrong results.
 Field make_field(const Bench &bench, const Request &request, Problems &problems, const std::function<void()> &between);
 
-// A database with one choice, or the default's if there is none, for all problems of a class; `explanation` has the
-// class.
+// An entry of a database that gives all problems of a class one choice, or the default's if there is none.
 nlohmann::ordered_json entry_json(const nlohmann::json &problem_class, const std::optional<Candidate> &choice,
                                   double gain, bool invariant);
 

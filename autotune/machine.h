@@ -17,7 +17,7 @@ struct Machine {
     int threads = 1;
     double flops_per_second = 1.0;   // of one thread; a multiply-add is two
     std::vector<CacheLevel> levels;  // from the smallest; the last one is memory
-    double cache_bytes = 0.0;        // of the largest cache
+    double cache_bytes = 0.0;        // that are taken to be in caches
 
     double read_speed(double bytes) const;
 };

@@ -17,7 +17,7 @@ struct Setting {
 
 struct RaceOptions {
     double seconds = 1.0;           // in all; at least kLeastRounds rounds are run
-    double cache_bytes = 0.0;       // of the largest cache
+    double cache_bytes = 0.0;       // that are taken to be in caches
     double most_behind = 1.25;      // a trial that is so many times slower than the best one is dropped
     std::function<void()> between;  // called between runs; may throw to end the race
 };

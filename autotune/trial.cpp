@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <map>
 #include <stdexcept>
 
 #include "stopwatch.h"
@@ -21,11 +23,17 @@ Context make_context(const std::string &database, int threads) {
 }
 
 hattn_algorithm algorithm_of(const std::string &name) {
-    return name == "naive"      ? HATTN_ALGORITHM_NAIVE
-           : name == "flash"    ? HATTN_ALGORITHM_FLASH
-           : name == "split_kv" ? HATTN_ALGORITHM_SPLIT_KV
-           : name == "unfused"  ? HATTN_ALGORITHM_UNFUSED
-                                : HATTN_ALGORITHM_AUTO;
+    static const std::map<std::string, hattn_algorithm, std::less<>> kAlgorithms = {
+        {"auto", HATTN_ALGORITHM_AUTO},
+        {"naive", HATTN_ALGORITHM_NAIVE},
+        {"flash", HATTN_ALGORITHM_FLASH},
+        {"split_kv", HATTN_ALGORITHM_SPLIT_KV},
+        {"unfused", HATTN_ALGORITHM_UNFUSED}};
+    const auto found = kAlgorithms.find(name);
+    if (found == kAlgorithms.end()) {
+        throw std::invalid_argument("unknown algorithm '" + name + "'");
+    }
+    return found->second;
 }
 
 TemporaryFile::TemporaryFile(const std::string &text)

@@ -17,7 +17,7 @@ struct Request {
     double seconds = 1.0;            // of measuring
     size_t most_candidates = 8;      // that are timed, the best by the model and the best of each algorithm
     double most_behind = 1.25;       // see RaceOptions
-    bool cold = true;                // also with swept caches, where that can matter
+    bool cold = true;                // also with inputs in no cache, where that can matter
     bool invariant = false;          // only choices with the bits of the default's results
     bool portable = false;           // only choices that occupy as many cores as the default, if there are that many
 };

@@ -35,6 +35,10 @@ const void *volatile sink;
 
 int main(int argc, char **argv) {
     const char *path = argc > 1 ? argv[1] : "none";
+    if (argc > 2 || path[0] == '-') {
+        std::fprintf(stderr, "usage: hattn-bench-lookup [FILE]\n");
+        return 2;
+    }
     sink = open_tuning_database(path).get();  // parses what ships, once
     const double load = seconds_per_call(1, [&](int) { sink = open_tuning_database(path).get(); });
     const auto database = open_tuning_database(path);

@@ -97,7 +97,7 @@ Options parse_options(int argc, char **argv) {
         }
         if (!found) {
             throw std::invalid_argument("unknown argument \"" + argument +
-                                        "\", expected --threads=, --keys= or --rounds=");
+                                        "\"; usage: hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N]");
         }
     }
     return options;

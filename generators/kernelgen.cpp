@@ -258,7 +258,12 @@ int run(std::vector<std::string> words) {
     const Architecture &architecture = named ? schedules::find_architecture(words[1]) : schedules::host_architecture();
     words.erase(words.begin(), words.begin() + (named ? 2 : 0));
     if (words.empty()) {
-        return print_usage();
+        print_usage(std::cerr);
+        return 2;
+    }
+    if (words[0] == "--help" || words[0] == "-h") {
+        print_usage(std::cout);
+        return 0;
     }
     if (const std::string wrong = wrong_with(words); !wrong.empty()) {
         std::cerr << "hattn-kernelgen: " << wrong << "; without arguments it prints how it is used\n";

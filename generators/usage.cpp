@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iostream>
 #include <iterator>
+#include <ostream>
 
 namespace hattn::generators {
 
@@ -32,8 +32,8 @@ constexpr CommandRow kCommands[] = {
 
 }  // namespace
 
-int print_usage() {
-    std::cerr << R"(usage: hattn-kernelgen [--architecture NAME] COMMAND
+void print_usage(std::ostream &out) {
+    out << R"(usage: hattn-kernelgen [--architecture NAME] COMMAND
 The architecture is x86-64 or aarch64, by default that of this machine. Commands:
   object TARGET FAMILY FILE.o   compile the kernels of a family for a target
   device-objects DEVICE KIND FOLDER
@@ -52,7 +52,6 @@ The architecture is x86-64 or aarch64, by default that of this machine. Commands
                                 the pack that verifies a tuner's kernels on this CPU, if need be with the instructions
                                 of another target; of a device, samples
 )";
-    return 2;
 }
 
 std::string wrong_with(const std::vector<std::string> &words) {

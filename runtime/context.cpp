@@ -53,7 +53,8 @@ void load_tuned_kernels(hattn_context &context) {
         try {
             context.packs.load(path);
         } catch (const StatusError &error) {
-            context.warning = "tuning database " + context.tuning->path + ": " + error.what();
+            context.warning += context.warning.empty() ? "" : "; ";
+            context.warning += "tuning database " + context.tuning->path + ": " + error.what();
         }
     }
 }

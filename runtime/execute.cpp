@@ -39,7 +39,7 @@ struct Execution {
     const float *sinks(int64_t head) const {
         return args.sinks ? args.sinks + head : no_sinks + head;
     }
-    // Of a worker: two partial states of its own, then kernel scratch.
+    // Of a worker: its segment (WorkspaceLayout::segment_floats), then kernel scratch.
     float *worker_states(int32_t worker) const {
         return reinterpret_cast<float *>(workers + static_cast<size_t>(worker) * plan.layout.worker_stride);
     }

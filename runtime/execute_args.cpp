@@ -21,15 +21,8 @@ namespace {
 // Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and up to 128 rows of all its heads. With
 // short strides of heads these are n of 128 / n rows: 2^13 * 2^16 + n * 2^23 + 128 / n * 2^23 < 2^31. With long ones a
 // call has up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^4 * 2^23 + 2^3 * 2^27) < 2^31.
-constexpr int64_t kMaxRowStride = int64_t{1} << 23;
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
 constexpr int64_t kMostFarHeads = 8;
-
-void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimension, int64_t limit) {
-    const int64_t stride = tensor.extent[dimension] > 1 ? std::llabs(tensor.stride[dimension]) : 0;
-    require(stride <= limit, HATTN_NOT_SUPPORTED, name, ": stride[", dimension, "] is ", tensor.stride[dimension],
-            ", but at most ", limit, " is supported");
-}
 
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
     check_tensor(args.q, "q", p.q_dtype, p.device);

@@ -1,5 +1,7 @@
 #include "force.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <sstream>
 
@@ -18,19 +20,16 @@ struct AlgorithmRow {
     const char *name;
 };
 
-constexpr AlgorithmRow kAlgorithms[] = {
+constexpr AlgorithmRow kAlgorithmRows[] = {
     {HATTN_ALGORITHM_AUTO, "auto"},         {HATTN_ALGORITHM_NAIVE, "naive"},     {HATTN_ALGORITHM_FLASH, "flash"},
     {HATTN_ALGORITHM_SPLIT_KV, "split_kv"}, {HATTN_ALGORITHM_UNFUSED, "unfused"},
 };
 
 hattn_algorithm parse_algorithm(const std::string &value) {
-    for (const AlgorithmRow &row : kAlgorithms) {
-        if (value == row.name) {
-            return row.algorithm;
-        }
-    }
-    fail(HATTN_INVALID_ARGUMENT, "HATTN_FORCE: algorithm is '", value,
-         "', but must be auto, naive, flash, split_kv or unfused");
+    const std::optional<hattn_algorithm> algorithm = algorithm_named(value);
+    require(algorithm.has_value(), HATTN_INVALID_ARGUMENT, "HATTN_FORCE: algorithm is '", value,
+            "', but must be auto, naive, flash, split_kv or unfused");
+    return *algorithm;
 }
 
 const TargetInfo *parse_target(const std::string &value) {
@@ -113,12 +112,13 @@ void parse_kernel(const std::string &name, const KernelPacks &packs, Force &forc
 }  // namespace
 
 const char *algorithm_name(hattn_algorithm algorithm) {
-    for (const AlgorithmRow &row : kAlgorithms) {
-        if (row.algorithm == algorithm) {
-            return row.name;
-        }
-    }
-    return "unknown";
+    const auto row = std::ranges::find(kAlgorithmRows, algorithm, &AlgorithmRow::algorithm);
+    return row == std::end(kAlgorithmRows) ? "unknown" : row->name;
+}
+
+std::optional<hattn_algorithm> algorithm_named(std::string_view name) {
+    const auto row = std::ranges::find(kAlgorithmRows, name, &AlgorithmRow::name);
+    return row == std::end(kAlgorithmRows) ? std::nullopt : std::optional(row->algorithm);
 }
 
 void check_forced_device(const Force &force, hattn_device device) {

@@ -1,7 +1,9 @@
 // HATTN_FORCE: comma-separated words that override the planner, e.g. "algorithm=flash,target=avx2" or "kernel=NAME".
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "hattn/hattn.h"
 #include "kernel_pack.h"
@@ -23,6 +25,10 @@ Force parse_force(const char *text, const KernelPacks &packs);
 // Throws StatusError where a kernel is forced that is for another device than a problem.
 void check_forced_device(const Force &force, hattn_device device);
 
+// All but auto.
+inline constexpr hattn_algorithm kAlgorithms[] = {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH,
+                                                  HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED};
 const char *algorithm_name(hattn_algorithm algorithm);
+std::optional<hattn_algorithm> algorithm_named(std::string_view name);  // auto too
 
 }  // namespace hattn

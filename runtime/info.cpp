@@ -202,6 +202,7 @@ std::string why(const TuningEntry *entry, Decider decider, const TuningFamily &f
     const TuningFamily &of_entry = entry->family;
     const bool exact = of_entry == family && entry->cell.rows == cell.rows && entry->cell.keys == cell.keys;
     std::ostringstream text;
+    text.imbue(std::locale::classic());
     text << (decider == Decider::kMachine ? "tuning database of this machine" : "tunings shipped for the target")
          << ": " << (exact ? "its class" : "nearest class") << ", rows " << (int64_t{1} << entry->cell.rows)
          << ", keys " << (int64_t{1} << entry->cell.keys) << ", head " << (int64_t{1} << of_entry.head_exponent)
@@ -268,7 +269,9 @@ ordered_json explain_json(const hattn_plan &plan) {
                         why_no_tile(plan.kernels, problem) + why(choice.entry, choice.decider, family, cell)}};
 }
 
-void give_text(const std::string &text, char *buffer, size_t capacity, size_t *size) {
+// Paths may be no UTF-8, which JSON is.
+void give_json(const ordered_json &json, char *buffer, size_t capacity, size_t *size) {
+    const std::string text = json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
     require(buffer || capacity == 0, HATTN_INVALID_ARGUMENT, "buffer: is null, but capacity is ", capacity);
     *size = text.size() + 1;
     require(capacity >= *size, HATTN_CAPACITY_EXCEEDED, "capacity: is ", capacity, ", but the text needs ", *size);
@@ -284,7 +287,7 @@ hattn_status hattn_info(hattn_context *context, char *buffer, size_t capacity, s
     return guarded([&] {
         require(context, HATTN_INVALID_ARGUMENT, "context: is null");
         require(size, HATTN_INVALID_ARGUMENT, "size: is null");
-        give_text(info_json(*context).dump(2), buffer, capacity, size);
+        give_json(info_json(*context), buffer, capacity, size);
     });
 }
 
@@ -293,6 +296,6 @@ hattn_status hattn_plan_explain(const hattn_plan *plan, char *buffer, size_t cap
     return guarded([&] {
         require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
         require(size, HATTN_INVALID_ARGUMENT, "size: is null");
-        give_text(explain_json(*plan).dump(2), buffer, capacity, size);
+        give_json(explain_json(*plan), buffer, capacity, size);
     });
 }

@@ -119,9 +119,9 @@ void KernelPacks::load(const std::string &path) {
 
 void KernelPacks::load_folder(const std::string &path) {
     std::vector<std::string> files;
-    std::error_code error;
+    std::error_code error, ignored;
     for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
-        if (entry->path().extension() == ".so") {
+        if (entry->path().extension() == ".so" && !entry->is_directory(ignored)) {
             files.push_back(entry->path().string());
         }
     }

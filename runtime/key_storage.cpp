@@ -42,7 +42,7 @@ void check_granules(const Problem &problem, const hattn_tensor &side, const char
     }
     const int64_t pages = problem.page_size > 0 ? side.extent[0] : 1;
     const int64_t reach = checked_multiply(pages, std::llabs(pages > 1 ? side.stride[0] : 0), name) +
-                          checked_multiply(side.extent[2], std::llabs(side.stride[2]), name);
+                          checked_multiply(side.extent[2], std::llabs(used_stride(side, 2)), name);
     require(reach <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, name, ": extent[0] is ", side.extent[0],
             ", stride[0] is ", side.stride[0], ", extent[2] is ", side.extent[2], " and stride[2] is ", side.stride[2],
             ", but ", problem.ring ? "a ring" : "pages", " may span at most 2^31 elements");
@@ -54,12 +54,12 @@ const int32_t *ascending_granules() {
 
 int64_t granule_unit(const Problem &problem, const hattn_tensor &side) {
     return problem.page_size > 0 ? steps_of(side, side.extent[0], problem.page_size / kGranuleKeys).unit
-                                 : kGranuleKeys * side.stride[2];
+                                 : kGranuleKeys * used_stride(side, 2);
 }
 
 GranuleAddress locate_granules(const Problem &problem, const hattn_attention_args &args, const hattn_tensor &side,
                                int64_t batch, int64_t kv_head, const GranuleRange &range, int32_t *own) {
-    const int64_t row_stride = side.stride[2];
+    const int64_t row_stride = used_stride(side, 2);
     if (problem.page_size > 0) {
         const int64_t granules = problem.page_size / kGranuleKeys;
         const Steps steps = steps_of(side, side.extent[0], granules);

@@ -1,13 +1,14 @@
 // Appending rows to a KV cache, in storage of any kind.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <span>
 
 #include "checked.h"
 #include "kv_cache.h"
 #include "kv_device.h"
+#include "kv_row_writer.h"
 #include "kv_runs.h"
+#include "kv_storage.h"
 #include "parallel.h"
 #include "problem.h"
 #include "rope.h"
@@ -40,8 +41,8 @@ void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const ha
         check_tensor_extent(tensor, name, kKeyDimensions, 1, cache.desc.kv_heads, "the cache's kv_heads");
         check_tensor_extent(tensor, name, kKeyDimensions, 3, storage.extent[3], "the cache's head dimension");
         check_unit_stride(tensor, name);
-        require(!overlaps(byte_range(tensor), byte_range(storage)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ",
-                tensor.data, ", overlaps that of the cache, from ", storage.data);
+        check_stride_limit(tensor, name, 2, kMaxRowStride);
+        check_apart(tensor, name, storage, "the cache");
     }
     check_tensor_extent(v, "v", kKeyDimensions, 2, k.extent[2], "that of k");
 }
@@ -57,140 +58,6 @@ void check_counts(const hattn_kv_cache &cache, const RowCounts &added) {
     }
 }
 
-// Rows of a type that both have; strides in bytes.
-void copy_rows(const void *from, int64_t from_stride, void *to, int64_t to_stride, int64_t row_bytes, int64_t rows) {
-    if (from_stride == row_bytes && to_stride == row_bytes) {
-        std::memcpy(to, from, static_cast<size_t>(rows * row_bytes));
-        return;
-    }
-    for (int64_t i = 0; i < rows; ++i) {
-        std::memcpy(static_cast<char *>(to) + i * to_stride, static_cast<const char *>(from) + i * from_stride,
-                    static_cast<size_t>(row_bytes));
-    }
-}
-
-void copy_page(const hattn_tensor &side, const PageCopy &copy) {
-    const auto bytes = static_cast<size_t>(storage_bytes(side.dtype, copy.rows * side.stride[2]));
-    for (int64_t h = 0; h < side.extent[1]; ++h) {
-        std::memcpy(address(side, copy.to, h, 0), address(side, copy.from, h, 0), bytes);
-    }
-}
-
-void copy_run(const hattn_tensor &from, const hattn_tensor &to, const Run &run) {
-    const int64_t element = storage_bytes(to.dtype, 1);
-    for (int64_t h = 0; h < to.extent[1]; ++h) {
-        copy_rows(address(from, run.sequence, h, run.row), from.stride[2] * element, address(to, run.page, h, run.at),
-                  to.stride[2] * element, to.extent[3] * element, run.rows);
-    }
-}
-
-void turn_run(const Rope &rope, const hattn_tensor &keys, const Run &run, int32_t worker) {
-    for (int64_t i = 0; i < run.rows; ++i) {
-        rope.move_to(run.sequence, run.row + i, worker);
-        for (int64_t h = 0; h < keys.extent[1]; ++h) {
-            rope.turn(element<float>(keys, run.page, h, run.at + i), worker);
-        }
-    }
-}
-
-// Converts rows of one side on their way into the cache, through float32.
-class RowWriter {
-public:
-    RowWriter(const hattn_kv_cache &cache, const CachedSide &side, const hattn_tensor &from, int32_t worker)
-        : cache_(cache),
-          side_(side),
-          from_(from),
-          worker_(worker),
-          dim_(from.extent[3]),
-          floats_(reinterpret_cast<float *>(static_cast<char *>(cache.append_memory->data()) +
-                                            worker * cache.worker_bytes())),
-          scratch_(floats_ + cache.row_floats(), static_cast<size_t>(quantize_scratch_bytes(dim_))) {}
-
-    void write(const Run &run, const Rope *rope) {
-        // Turning is prepared once per row, for all heads.
-        const int64_t step = rope ? 1 : run.rows;
-        for (int64_t i = 0; i < run.rows; i += step) {
-            if (rope) {
-                rope->move_to(run.sequence, run.row + i, worker_);
-            }
-            for (int64_t h = 0; h < from_.extent[1]; ++h) {
-                const RowBlock block = load(run, h, i, step, rope != nullptr);
-                if (rope) {
-                    rope->turn(floats_, worker_);
-                }
-                store(block, {run.sequence, run.row + i, step, run.page, run.at + i}, h);
-            }
-        }
-    }
-
-private:
-    // Leaves rows in float32 at loaded_; `own`: in memory that may be written to.
-    RowBlock load(const Run &run, int64_t head, int64_t i, int64_t rows, bool own) {
-        const void *given = address(from_, run.sequence, head, run.row + i);
-        const RowBlock dense = dense_rows(dim_, rows, 1);
-        const RowBlock strided = {dim_, rows, 1, from_.stride[2], 0};
-        loaded_ = floats_;
-        if (from_.dtype != HATTN_FLOAT32) {
-            widen(*cache_.kernels.widen, scratch_, from_.dtype, given, strided, floats_, dense);
-            return dense;
-        }
-        if (own) {
-            std::memcpy(floats_, given, static_cast<size_t>(dim_) * sizeof(float));  // a single row
-            return dense;
-        }
-        loaded_ = static_cast<const float *>(given);
-        return strided;
-    }
-
-    void store(const RowBlock &block, const Run &run, int64_t head) {
-        const hattn_tensor &rows = side_.rows;
-        void *to = address(rows, run.page, head, run.at);
-        if (is_quantized(rows.dtype)) {
-            quantize(cache_.kernels.quantize, scratch_, loaded_, block, quantized(run, head));
-        } else if (rows.dtype == HATTN_FLOAT32) {
-            copy_rows(loaded_, block.row_stride * 4, to, rows.stride[2] * 4, dim_ * 4, run.rows);
-        } else {
-            narrow(*cache_.kernels.narrow, scratch_, rows.dtype, loaded_, block, to,
-                   {dim_, run.rows, 1, rows.stride[2], 0});
-        }
-    }
-
-    QuantizedRows quantized(const Run &run, int64_t head) const {
-        const hattn_tensor &rows = side_.rows, &scales = side_.scales;
-        QuantizedRows to{rows.dtype, address(rows, run.page, head, run.at), rows.stride[2], nullptr, 0, nullptr, 0};
-        if (side_.computes_scales) {
-            to.blocks = element<float>(scales, run.page, head, run.at);
-            to.block_row_stride = scales.stride[2];
-        } else {
-            to.channels = element<const float>(scales, 0, scales.extent[1] > 1 ? head : 0, 0);
-            to.channel_stride = scales.extent[3] > 1 ? 1 : 0;
-        }
-        return to;
-    }
-
-    const hattn_kv_cache &cache_;
-    const CachedSide &side_;
-    const hattn_tensor &from_;
-    const int32_t worker_;
-    const int64_t dim_;
-    float *floats_;
-    ScratchArena scratch_;
-    const float *loaded_ = nullptr;
-};
-
-void write_run(const hattn_kv_cache &cache, const CachedSide &side, const hattn_tensor &from, const Run &run,
-               const Rope *rope, int32_t worker) {
-    const bool floats = from.dtype == HATTN_FLOAT32;
-    if (from.dtype != side.rows.dtype || (rope && !floats)) {
-        RowWriter(cache, side, from, worker).write(run, rope);
-        return;
-    }
-    copy_run(from, side.rows, run);
-    if (rope) {
-        turn_run(*rope, side.rows, run, worker);
-    }
-}
-
 // The tensor in which each row of a sequence is where it would be if none were packed.
 hattn_tensor rows_of_sequence(hattn_tensor tensor, const RowCounts &added, int64_t sequence) {
     if (added.ends) {
@@ -201,7 +68,7 @@ hattn_tensor rows_of_sequence(hattn_tensor tensor, const RowCounts &added, int64
 }
 
 void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
-                const Rope *rope) {
+                const RowTurner *rope) {
     int64_t most = 0;  // the tensors may claim more rows than any sequence takes
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         most = std::max(most, added.of(b));
@@ -221,27 +88,17 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
     for_each_task(cache.context->executor, cache.desc.batch * blocks, serial, write_block);
 }
 
-void copy_pages(const hattn_kv_cache &cache, std::span<const PageCopy> copies) {
-    for (const PageCopy &copy : copies) {
-        for (const CachedSide *side : {&cache.keys, &cache.values}) {
-            copy_page(side->rows, copy);
-            if (side->computes_scales) {
-                copy_page(side->scales, copy);
-            }
-        }
-    }
-}
-
-// Pages that were taken for rows which could not be written are given back.
+// What cannot be written leaves the cache as it was: shared pages are shared again, unless their copies have been made.
 void write_on_device(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
-                     std::span<const PageCopy> copies, const Rope *rope) {
+                     std::span<const PageCopy> copies, const RowTurner *rope) {
+    bool copied = false;
     try {
         copy_on_device(cache, copies);
+        copied = true;
         append_on_device(cache, k, v, added, rope);
     } catch (...) {
-        for (int64_t b = 0; cache.paged() && b < cache.desc.batch; ++b) {
-            const int64_t length = cache.lengths[static_cast<size_t>(b)];
-            cache.pages.shrink(b, length + added.of(b), length);
+        if (cache.paged()) {
+            copied ? cache.pages.give_back(cache.lengths, added) : cache.pages.undo_extend(cache.lengths, added);
         }
         throw;
     }
@@ -254,7 +111,7 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
         check_ends(added.ends, "cu_seqlens", cache.desc.batch, added.rows, "k");
     }
     check_counts(cache, added);
-    std::optional<Rope> rope;
+    std::optional<RowTurner> rope;
     if (given) {
         rope.emplace(*given, cache.desc.key_dim, cache.desc.batch, added, cache.lengths.data(), "rope",
                      cache.rope_memory->data());

@@ -3,7 +3,6 @@
 #include "kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "checked.h"
 #include "device/device_choice.h"
@@ -132,28 +131,13 @@ int64_t kept_rows(const hattn_kv_cache &cache, int64_t length) {
     return cache.ring() ? cache.page_rows() : length;
 }
 
-void copy_rows(const hattn_kv_cache &cache, const hattn_tensor &side, int64_t from, int64_t to, int64_t length) {
-    const int64_t rows = kept_rows(cache, length);
-    for (int64_t h = 0; h < side.extent[1]; ++h) {
-        std::memcpy(address(side, to, h, 0), address(side, from, h, 0),
-                    static_cast<size_t>(storage_bytes(side.dtype, rows * side.stride[2])));
-    }
-}
-
 void fork(hattn_kv_cache &cache, int64_t from, int64_t to, int64_t length) {
-    shorten(cache, to, 0);
     if (cache.paged()) {
+        shorten(cache, to, 0);
         cache.pages.share(from, to, length);
-    } else if (length > 0 && cache.device) {
-        const PageCopy rows{to, static_cast<int32_t>(from), static_cast<int32_t>(to), kept_rows(cache, length)};
-        copy_on_device(cache, {&rows, 1});
     } else if (length > 0) {
-        for (const CachedSide *side : {&cache.keys, &cache.values}) {
-            copy_rows(cache, side->rows, from, to, length);
-            if (side->computes_scales) {
-                copy_rows(cache, side->scales, from, to, length);
-            }
-        }
+        const PageCopy rows{to, static_cast<int32_t>(from), static_cast<int32_t>(to), kept_rows(cache, length)};
+        cache.device ? copy_on_device(cache, {&rows, 1}) : copy_pages(cache, {&rows, 1});
     }
     cache.lengths[static_cast<size_t>(to)] = static_cast<int32_t>(length);
     cache.kept_from[static_cast<size_t>(to)] = length > 0 ? cache.kept_from[static_cast<size_t>(from)] : 0;

@@ -26,7 +26,7 @@ void copy_on_device(const hattn_kv_cache &cache, std::span<const PageCopy> copie
 }
 
 void append_on_device(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
-                      const Rope *rope) {
+                      const RowTurner *rope) {
     std::vector<RowRun> &runs = cache.device->no_runs();
     for (int64_t b = 0; b < cache.desc.batch; ++b) {
         for_each_run(cache, b, 0, added.of(b), added.of(b), [&](const Run &run) {

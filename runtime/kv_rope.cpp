@@ -19,10 +19,9 @@ void check_queries(const hattn_kv_cache &cache, const hattn_tensor &x, bool pack
     check_tensor_extent(x, "x", kQueryDimensions, 3, cache.desc.key_dim, "the cache's head dimension");
 }
 
-void check_apart(const hattn_kv_cache &cache, const hattn_tensor &out) {
+void check_outside(const hattn_kv_cache &cache, const hattn_tensor &out) {
     for (const CachedSide *side : {&cache.keys, &cache.values}) {
-        require(!overlaps(byte_range(out), byte_range(side->rows)), HATTN_INVALID_ARGUMENT, "out: its memory, from ",
-                out.data, ", overlaps that of the cache, from ", side->rows.data);
+        check_apart(out, "out", side->rows, "the cache");
     }
 }
 
@@ -51,7 +50,7 @@ void turn(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x, 
     }
     TurnedTensor turned{from, to, cache->desc.batch, rows, nullptr, "x"};
     check_turned(turned);
-    check_apart(*cache, to);
+    check_outside(*cache, to);
     const std::vector<int32_t> positions = first_positions(*cache, rows, given.positions != nullptr);
     turned.offsets = positions.data();
     if (from.device == HATTN_CPU) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,13 @@ void take_memory(const hattn_kv_cache &cache, std::vector<float> given, CachedSi
     }
 }
 
+void copy_page(const hattn_tensor &side, const PageCopy &copy) {
+    const auto bytes = static_cast<size_t>(storage_bytes(side.dtype, copy.rows * side.stride[2]));
+    for (int64_t h = 0; h < side.extent[1]; ++h) {
+        std::memcpy(address(side, copy.to, h, 0), address(side, copy.from, h, 0), bytes);
+    }
+}
+
 }  // namespace
 
 CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim, const hattn_tensor &given,
@@ -124,6 +132,17 @@ CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim
     }
     take_memory(cache, given.data ? dense_scales(given, name) : std::vector<float>(), side);
     return side;
+}
+
+void copy_pages(const hattn_kv_cache &cache, std::span<const PageCopy> copies) {
+    for (const PageCopy &copy : copies) {
+        for (const CachedSide *side : {&cache.keys, &cache.values}) {
+            copy_page(side->rows, copy);
+            if (side->computes_scales) {
+                copy_page(side->scales, copy);
+            }
+        }
+    }
 }
 
 }  // namespace hattn

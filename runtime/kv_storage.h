@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kv_cache.h"
 
@@ -10,5 +11,8 @@ namespace hattn {
 // given: scales of the whole side, or without data; copied. name: theirs in messages. Throws StatusError.
 CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim, const hattn_tensor &given,
                      const char *name);
+
+// Rows of pages to other ones, on the host; of a cache without pages, of sequences.
+void copy_pages(const hattn_kv_cache &cache, std::span<const PageCopy> copies);
 
 }  // namespace hattn

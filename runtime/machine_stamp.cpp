@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <span>
 
 #include "cpu_features.h"
 #include "hattn/hattn.h"
@@ -16,12 +17,8 @@ namespace {
 
 // Of names, which say everything about a kernel but its code; the version says that.
 std::string hash_of_kernels() {
-    uint64_t hash = hash_bytes("");
     const KernelTable &table = kernel_table();
-    for (size_t i = 0; i < table.kernel_count; ++i) {
-        hash = hash_name(table.kernels[i].name, hash);
-    }
-    return hash_text(hash);
+    return hash_of_names(std::span(table.kernels, table.kernel_count), [](const KernelInfo &) { return true; });
 }
 
 // What Linux says about the first core's data cache of a level; glibc's sysconf() is wrong on virtual machines.

@@ -37,21 +37,20 @@ void check_state(const hattn_tensor &out, const hattn_tensor &lse, const std::st
                             d < 3 ? "that of out" : "the width of lse");
     }
     check_unit_stride(out, out_name.c_str());
+    check_stride_limit(out, out_name.c_str(), 2, kMaxRowStride);
+    check_stride_limit(lse, lse_name.c_str(), 2, kMaxRowStride);
 }
 
 void check_outputs(int32_t count, const hattn_tensor *outs, const hattn_tensor *lses, const hattn_tensor &out,
                    const hattn_tensor &lse) {
     check_distinct_elements(out, "out");
     check_distinct_elements(lse, "lse");
-    require(!overlaps(byte_range(out), byte_range(lse)), HATTN_INVALID_ARGUMENT, "out: its memory, from ", out.data,
-            ", overlaps that of lse, from ", lse.data);
+    check_apart(out, "out", lse, "lse");
     for (int32_t n = 0; n < count; ++n) {
-        for (const auto &[input, input_name] : {std::pair(&outs[n], "outs"), std::pair(&lses[n], "lses")}) {
-            for (const auto &[output, name] : {std::pair(&out, "out"), std::pair(&lse, "lse")}) {
-                require(!overlaps(byte_range(*output), byte_range(*input)), HATTN_INVALID_ARGUMENT, name,
-                        ": its memory, from ", output->data, ", overlaps that of ", input_name, "[", n, "], from ",
-                        input->data);
-            }
+        const std::string index = "s[" + std::to_string(n) + "]";
+        for (const auto &[output, name] : {std::pair(&out, "out"), std::pair(&lse, "lse")}) {
+            check_apart(*output, name, outs[n], ("out" + index).c_str());
+            check_apart(*output, name, lses[n], ("lse" + index).c_str());
         }
     }
 }
@@ -106,7 +105,11 @@ void merge_all(const hattn_context &context, int32_t count, const hattn_tensor *
     plan.kernels.widen = &only_kernel(*context.target, KernelKind::kWiden);
     plan.kernels.narrow = &only_kernel(*context.target, KernelKind::kNarrow);
     const int64_t dim = out.extent[3];
-    const int64_t states = round_up(state_floats(kRowsPerMerge, count, dim), 16);
+    const int64_t gathered_floats = state_floats(kRowsPerMerge, count, dim);
+    require(gathered_floats <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, "count: is ", count,
+            ", which with a head dimension of ", dim, " makes ", gathered_floats, " numbers for ", kRowsPerMerge,
+            " rows, but kernels count up to 2^31 - 1");
+    const int64_t states = round_up(gathered_floats, 16);
     const int64_t merged = round_up(kRowsPerMerge * dim, 16);
     const int64_t scratch_bytes = merge_scratch_bytes(kRowsPerMerge, count, dim);
     const int64_t bytes =

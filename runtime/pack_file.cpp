@@ -2,11 +2,10 @@
 
 #include <bit>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <iomanip>
-#include <iterator>
-#include <sstream>
 
 #include "status.h"
 
@@ -19,17 +18,21 @@ namespace {
 std::string read_file(const std::string &path) {
     std::ifstream file(path, std::ios::binary);
     require(file.is_open(), HATTN_INVALID_ARGUMENT, "kernel pack ", path, ": ", std::strerror(errno));
-    std::string content(std::istreambuf_iterator<char>(file), {});
-    require(!file.bad(), HATTN_INVALID_ARGUMENT, "kernel pack ", path, ": cannot be read");
+    std::string content;
+    char part[1 << 16];
+    while (file.read(part, sizeof(part)) || file.gcount() > 0) {
+        content.append(part, static_cast<size_t>(file.gcount()));
+    }
+    require(file.eof(), HATTN_INVALID_ARGUMENT, "kernel pack ", path, ": cannot be read");
     return content;
 }
 
 }  // namespace
 
 std::string hash_text(uint64_t hash) {
-    std::ostringstream text;
-    text << std::hex << std::setfill('0') << std::setw(16) << hash;
-    return text.str();
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016" PRIx64, hash);  // a stream would group digits where the locale does
+    return text;
 }
 
 std::string read_pack_text(const std::string &path) {

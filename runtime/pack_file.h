@@ -1,5 +1,6 @@
 // The file of a kernel pack: a shared object, followed by a JSON text that says what it holds, followed by a trailer.
-// Everything is checked before the system's loader sees the file, which trusts what it maps.
+// Everything is checked before the file is given to the system's loader, which trusts what it maps; one that took its
+// place in between is found by its id.
 #pragma once
 
 #include <array>
@@ -40,12 +41,19 @@ inline uint64_t hash_bytes(std::string_view bytes, uint64_t hash = 0xcbf29ce4842
     }
     return hash;
 }
-// One more of several names, with the zero that ends it.
-inline uint64_t hash_name(const char *name, uint64_t hash) {
-    return hash_bytes({name, std::strlen(name) + 1}, hash);
-}
-
 std::string hash_text(uint64_t hash);  // 16 hex digits
+
+// Of the names of kernels that `counts` takes, each with the zero that ends it.
+template<typename Kernels, typename Counts>
+std::string hash_of_names(const Kernels &kernels, Counts counts) {
+    uint64_t hash = hash_bytes("");
+    for (const auto &kernel : kernels) {
+        if (counts(kernel)) {
+            hash = hash_bytes({kernel.name, std::strlen(kernel.name) + 1}, hash);
+        }
+    }
+    return hash_text(hash);
+}
 
 // The JSON text of a file that is whole; throws StatusError otherwise.
 std::string read_pack_text(const std::string &path);

@@ -87,6 +87,22 @@ const std::vector<PageCopy> &PageTable::extend(const std::vector<int32_t> &lengt
     return copies_;
 }
 
+void PageTable::undo_extend(const std::vector<int32_t> &lengths, const RowCounts &added) {
+    give_back(lengths, added);
+    for (const PageCopy &copy : copies_) {
+        row(copy.sequence)[lengths[static_cast<size_t>(copy.sequence)] / page_size_] = copy.from;
+        ++users_[static_cast<size_t>(copy.from)];
+        release(copy.to);
+    }
+}
+
+void PageTable::give_back(const std::vector<int32_t> &lengths, const RowCounts &added) {
+    for (size_t b = 0; b < lengths.size(); ++b) {
+        const auto sequence = static_cast<int64_t>(b);
+        shrink(sequence, lengths[b] + added.of(sequence), lengths[b]);
+    }
+}
+
 void PageTable::shrink(int64_t sequence, int64_t length, int64_t kept) {
     for (int64_t n = pages_of(length); n-- > pages_of(kept);) {
         release(row(sequence)[n]);

@@ -45,6 +45,12 @@ public:
     // changed.
     const std::vector<PageCopy> &extend(const std::vector<int32_t> &lengths, const RowCounts &added);
 
+    // Takes back what the last extend() of the same rows did, whose copies have not been made.
+    void undo_extend(const std::vector<int32_t> &lengths, const RowCounts &added);
+
+    // Takes back the pages of the added rows alone: sequences keep their copies.
+    void give_back(const std::vector<int32_t> &lengths, const RowCounts &added);
+
     // Takes a sequence from `length` rows to `kept`, which is no more.
     void shrink(int64_t sequence, int64_t length, int64_t kept);
 

@@ -18,8 +18,7 @@ namespace {
 // Every kernel any sequence of the plan may be given.
 template<typename Visit>
 void for_each_kernel_of(const KernelSet &kernels, Visit &&visit) {
-    for (hattn_algorithm algorithm :
-         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+    for (const hattn_algorithm algorithm : kAlgorithms) {
         kernels.for_each_of(algorithm, visit);
     }
 }
@@ -29,8 +28,7 @@ int64_t scratch_of(const Problem &problem, const KernelSet &kernels) {
     const auto count = [&](const KernelInfo &kernel, int64_t most_keys) {
         bytes = std::max(bytes, kernel_scratch_bytes(kernel, problem.key_dim, problem.value_dim, most_keys));
     };
-    for (hattn_algorithm algorithm :
-         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+    for (const hattn_algorithm algorithm : kAlgorithms) {
         if (const Reach &reach = kernels.reach(algorithm); reach.chosen) {
             const int64_t most_keys = std::min(reach.most_keys, kMaxKeysPerCall);
             kernels.for_each_of(algorithm, [&](const KernelInfo &kernel) { count(kernel, most_keys); });
@@ -107,9 +105,7 @@ int64_t states_of_worker(const KernelSet &kernels) {
         const Reach &reach = kernels.reach(algorithm);
         return reach.chosen && reach.most_keys > kMaxKeysPerCall;
     };
-    const bool any_long = is_long(HATTN_ALGORITHM_NAIVE) || is_long(HATTN_ALGORITHM_FLASH) ||
-                          is_long(HATTN_ALGORITHM_SPLIT_KV) || is_long(HATTN_ALGORITHM_UNFUSED);
-    return any_long ? 2 : 1;
+    return std::ranges::any_of(kAlgorithms, is_long) ? 2 : 1;
 }
 
 WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kernels, int32_t threads) {

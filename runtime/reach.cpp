@@ -21,8 +21,7 @@ void extend(Reach &reach, int64_t keys, int64_t splits, int64_t split_keys) {
 void extend_by_rule(std::array<Reach, 5> &reaches, const KernelSet &kernels, const Problem &problem) {
     // A range of keys starts at a granule, so that of a window as long as a ring is longer than the ring.
     const int64_t kv_length = problem.kv_length + (problem.ring ? kGranuleKeys - 1 : 0);
-    for (const hattn_algorithm algorithm :
-         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+    for (const hattn_algorithm algorithm : kAlgorithms) {
         const bool by_itself = kernels.algorithm == HATTN_ALGORITHM_AUTO && algorithm != HATTN_ALGORITHM_UNFUSED;
         if (kernels.algorithm == algorithm || by_itself) {
             const bool few = by_itself && algorithm == HATTN_ALGORITHM_NAIVE;

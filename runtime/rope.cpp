@@ -55,8 +55,8 @@ size_t rope_memory_bytes(int64_t head_dim, int64_t workers) {
     return static_cast<size_t>((1 + 2 * workers) * (head_dim / 2)) * sizeof(double);
 }
 
-Rope::Rope(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCounts &rows, const int32_t *offsets,
-           const char *offsets_name, void *memory)
+RowTurner::RowTurner(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCounts &rows,
+                     const int32_t *offsets, const char *offsets_name, void *memory)
     : rope_(rope),
       rows_(rows),
       offsets_(offsets),
@@ -70,7 +70,7 @@ Rope::Rope(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCou
     }
 }
 
-void Rope::check_positions(int64_t batch, const char *offsets_name) const {
+void RowTurner::check_positions(int64_t batch, const char *offsets_name) const {
     const int64_t most = rope_.cos_table ? rope_.table_positions - 1 : kMaxExtent;
     const char *limit = rope_.cos_table ? "the last one of the tables" : "the largest";
     for (int64_t b = 0; b < batch; ++b) {
@@ -83,7 +83,7 @@ void Rope::check_positions(int64_t batch, const char *offsets_name) const {
     }
 }
 
-void Rope::move_to(int64_t sequence, int64_t row, int32_t worker) const {
+void RowTurner::move_to(int64_t sequence, int64_t row, int32_t worker) const {
     const int64_t position = position_of(sequence, row);
     double *cosines = angles(worker), *sines = cosines + pairs_;
     if (rope_.cos_table) {
@@ -100,7 +100,7 @@ void Rope::move_to(int64_t sequence, int64_t row, int32_t worker) const {
     }
 }
 
-void Rope::turn(float *row, int32_t worker) const {
+void RowTurner::turn(float *row, int32_t worker) const {
     const double *cosines = angles(worker), *sines = cosines + pairs_;
     if (rope_.style == HATTN_ROPE_INTERLEAVED) {
         turn_pairs<2>(row, row + 1, cosines, sines, pairs_);

@@ -16,12 +16,12 @@ void check_rope(const hattn_rope &rope, int64_t head_dim);
 size_t rope_memory_bytes(int64_t head_dim, int64_t workers);
 
 // The rows of one call: row i of sequence b stands at position_of(b, i).
-class Rope {
+class RowTurner {
 public:
     // Checks `rope` for `rows` of each sequence, which start at offsets[b] (null: 0) unless rope has positions;
     // messages call them offsets_name. The memory is rope_memory_bytes() large and aligned to doubles.
-    Rope(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCounts &rows, const int32_t *offsets,
-         const char *offsets_name, void *memory);
+    RowTurner(const hattn_rope &rope, int64_t head_dim, int64_t batch, const RowCounts &rows, const int32_t *offsets,
+              const char *offsets_name, void *memory);
 
     // Prepares a worker for turning the row of every head at one place.
     void move_to(int64_t sequence, int64_t row, int32_t worker) const;

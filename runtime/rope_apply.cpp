@@ -45,7 +45,7 @@ public:
     bool needed() const {
         return x_.dtype != HATTN_FLOAT32;
     }
-    void turn(const Rope &rope, int64_t b, int64_t i, int32_t worker) const {
+    void turn(const RowTurner &rope, int64_t b, int64_t i, int32_t worker) const {
         const int64_t heads = x_.extent[1], dim = x_.extent[3];
         float *own = static_cast<float *>(memory_.data()) + worker * floats_;
         ScratchArena none(own, 0);
@@ -129,7 +129,7 @@ void turn_on_host(const hattn_context &context, const hattn_rope &given, const T
     const int32_t threads = context.executor.threads;
     const bool in_place = same_elements(x, out);
     const ContextMemory memory(context, rope_memory_bytes(x.extent[3], threads), kScratchAlignment);
-    const Rope rope(given, x.extent[3], batch, rows, offsets, offsets_name, memory.data());
+    const RowTurner rope(given, x.extent[3], batch, rows, offsets, offsets_name, memory.data());
     const WideRows wide(context, x, out);
     const auto turn_row = [&](int64_t index, int32_t worker) {
         const int64_t b = index / x.extent[2], i = index % x.extent[2];
@@ -160,7 +160,7 @@ void turn_on_device(const hattn_context &context, const hattn_rope &given, const
         return;
     }
     const ContextMemory memory(context, rope_memory_bytes(x.extent[3], 1), kScratchAlignment);
-    const Rope rope(given, x.extent[3], batch, rows, offsets, offsets_name, memory.data());
+    const RowTurner rope(given, x.extent[3], batch, rows, offsets, offsets_name, memory.data());
     compute_angles(rope, batch, rows, work.angles);
     list_rows(batch, rows, work.runs);
     launch_turns(work, x, out, same_elements(x, out));

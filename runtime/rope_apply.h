@@ -15,7 +15,7 @@ struct TurnedTensor {
     const hattn_tensor &x, &out;
     int64_t batch;
     RowCounts rows;
-    const int32_t *offsets;  // and their name, as Rope takes them
+    const int32_t *offsets;  // and their name, as RowTurner takes them
     const char *offsets_name;
 };
 

@@ -6,7 +6,7 @@ int64_t place_of(const RowCounts &rows, int64_t b, int64_t i) {
     return rows.entry(b) * rows.rows + rows.first(b) + i;
 }
 
-void compute_angles(const Rope &rope, int64_t batch, const RowCounts &rows, RowAngles &angles) {
+void compute_angles(const RowTurner &rope, int64_t batch, const RowCounts &rows, RowAngles &angles) {
     angles.pairs = rope.pairs();
     angles.interleaved = rope.interleaved();
     const auto pairs = static_cast<size_t>(angles.pairs);

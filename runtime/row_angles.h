@@ -13,7 +13,7 @@ namespace hattn {
 int64_t place_of(const RowCounts &rows, int64_t b, int64_t i);
 
 // Angles of each row of the tensor, in float32, at its place.
-void compute_angles(const Rope &rope, int64_t batch, const RowCounts &rows, RowAngles &angles);
+void compute_angles(const RowTurner &rope, int64_t batch, const RowCounts &rows, RowAngles &angles);
 
 // Every sequence's rows, from their places in one tensor to the same places in another; in place of what runs held.
 void list_rows(int64_t batch, const RowCounts &rows, std::vector<RowRun> &runs);

@@ -8,10 +8,10 @@
 
 namespace hattn {
 
-// Those of flash for so many keys: where it multiplies terms, short prompts are left to float32.
 // Those that compute an algorithm for a sequence with so many keys.
 const std::vector<const KernelInfo *> &kernels_of(const KernelSet &kernels, hattn_algorithm algorithm,
                                                   const Problem &problem, int64_t kv_length);
+// Those of flash for so many keys: where it multiplies terms, short prompts are left to float32.
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
                                                      int64_t kv_length);
 

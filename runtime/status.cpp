@@ -1,6 +1,7 @@
 #include "status.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <string_view>
 
 namespace hattn {
 
@@ -9,7 +10,14 @@ thread_local char message_of_thread[512] = "";
 }
 
 void set_last_error(const char *message) noexcept {
-    std::snprintf(message_of_thread, sizeof(message_of_thread), "%s", message);
+    const std::string_view text = message;
+    size_t size = std::min(text.size(), sizeof(message_of_thread) - 1);
+    // Not within a character of UTF-8, whose later bytes are 0b10xxxxxx.
+    while (size < text.size() && size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) {
+        --size;
+    }
+    text.copy(message_of_thread, size);
+    message_of_thread[size] = '\0';
 }
 
 const char *last_error() noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <locale>
 #include <new>
 #include <sstream>
 #include <string>
@@ -29,6 +30,7 @@ private:
 template<typename... Parts>
 [[noreturn]] void fail(hattn_status status, const Parts &...parts) {
     std::ostringstream text;
+    text.imbue(std::locale::classic());  // the application's may group digits
     (text << ... << parts);
     throw StatusError(status, text.str());
 }

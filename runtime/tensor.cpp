@@ -16,6 +16,11 @@ namespace {
 // So that no sum of an offset and a span leaves 64 bits.
 constexpr uint64_t kMaxByteOffset = uint64_t{1} << 62;
 
+// Of the smallest number too, which std::llabs has none for.
+uint64_t magnitude(int64_t number) {
+    return number < 0 ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
+}
+
 }  // namespace
 
 const char *device_name(hattn_device device) {
@@ -94,9 +99,11 @@ ElementSpan element_span(const hattn_tensor &tensor, const char *name) {
             end = checked_add(end, reach, name);
         }
     }
-    const int64_t bits = dtype_bits(tensor.dtype);
-    checked_multiply(span.lowest, bits, name);
-    checked_multiply(checked_add(span.highest, 1, name), bits, name);
+    // Both ends may be given to storage_bytes(), which rounds up.
+    const int64_t bits = dtype_bits(tensor.dtype), below = checked_multiply(span.lowest, -1, name);
+    for (const int64_t elements : {below, checked_add(span.highest, 1, name)}) {
+        checked_add(checked_multiply(elements, bits, name), 7, name);
+    }
     return span;
 }
 
@@ -165,6 +172,11 @@ void check_unit_stride(const hattn_tensor &tensor, const char *name) {
             ": stride[3] is ", tensor.stride[3], ", but must be 1");
 }
 
+void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimension, int64_t limit) {
+    require(magnitude(used_stride(tensor, dimension)) <= static_cast<uint64_t>(limit), HATTN_NOT_SUPPORTED, name,
+            ": stride[", dimension, "] is ", tensor.stride[dimension], ", but at most ", limit, " is supported");
+}
+
 void check_same_place(const hattn_tensor &tensor, const char *name, const hattn_tensor &other, const char *other_name) {
     const bool same_id = tensor.device == HATTN_CPU || tensor.device_id == other.device_id;
     require(tensor.device == other.device && same_id, HATTN_INVALID_ARGUMENT, name, ": is on ", NamedPlace{tensor},
@@ -181,18 +193,18 @@ void check_distinct_elements(const hattn_tensor &tensor, const char *name) {
         return;
     }
     int order[4] = {0, 1, 2, 3};
+    const auto size = [&tensor](int d) { return magnitude(used_stride(tensor, d)); };
     std::sort(order, order + 4, [&](int a, int b) {  // of strides alike it is not the last one that is wrong
-        return std::pair(std::llabs(tensor.stride[a]), -a) < std::pair(std::llabs(tensor.stride[b]), -b);
+        return std::pair(size(a), -a) < std::pair(size(b), -b);
     });
-    int64_t span = 1;  // elements spanned by the dimensions before
+    uint64_t span = 1;  // elements spanned by the dimensions before
     for (int d : order) {
         if (tensor.extent[d] <= 1) {
             continue;
         }
-        const int64_t stride = std::llabs(tensor.stride[d]);
-        require(stride >= span, HATTN_INVALID_ARGUMENT, name, ": stride[", d, "] is ", tensor.stride[d],
+        require(size(d) >= span, HATTN_INVALID_ARGUMENT, name, ": stride[", d, "] is ", tensor.stride[d],
                 ", but the elements below span ", span, ", so that elements would overlap");
-        span += (tensor.extent[d] - 1) * stride;
+        span += static_cast<uint64_t>(tensor.extent[d] - 1) * size(d);
     }
 }
 
@@ -216,6 +228,11 @@ void *address(const hattn_tensor &tensor, int64_t b, int64_t h, int64_t s) {
 
 bool overlaps(const ByteRange &a, const ByteRange &b) {
     return a.memory == b.memory && a.begin < b.end && b.begin < a.end;
+}
+
+void check_apart(const hattn_tensor &output, const char *name, const hattn_tensor &other, const char *other_name) {
+    require(!overlaps(byte_range(output), byte_range(other)), HATTN_INVALID_ARGUMENT, name, ": its memory, from ",
+            output.data, ", overlaps that of ", other_name, ", from ", other.data);
 }
 
 }  // namespace hattn

@@ -41,6 +41,9 @@ void check_tensor_extents(const hattn_tensor &tensor, const char *name);
 void check_tensor_extent(const hattn_tensor &tensor, const char *name, const DimensionNames &names, int dimension,
                          int64_t expected, const char *expected_name);
 void check_unit_stride(const hattn_tensor &tensor, const char *name);
+// Kernels count elements from row to row in 32 bits.
+inline constexpr int64_t kMaxRowStride = int64_t{1} << 23;
+void check_stride_limit(const hattn_tensor &tensor, const char *name, int dimension, int64_t limit);
 // Both on the host, or both on one device.
 void check_same_place(const hattn_tensor &tensor, const char *name, const hattn_tensor &other, const char *other_name);
 // A queue, which may be null, is for tensors of a device.
@@ -56,6 +59,8 @@ struct ByteRange {
 };
 ByteRange byte_range(const hattn_tensor &tensor);
 bool overlaps(const ByteRange &a, const ByteRange &b);
+// An output, and what it may not overlap.
+void check_apart(const hattn_tensor &output, const char *name, const hattn_tensor &other, const char *other_name);
 
 bool is_quantized(hattn_dtype dtype);
 int64_t dtype_bits(hattn_dtype dtype);

@@ -32,13 +32,11 @@ hattn_dtype dtype_of(std::string_view name) {
 }
 
 hattn_algorithm algorithm_of(std::string_view name) {
-    for (const hattn_algorithm algorithm : {HATTN_ALGORITHM_AUTO, HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH,
-                                            HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
-        if (name == algorithm_name(algorithm)) {
-            return algorithm;
-        }
+    const std::optional<hattn_algorithm> algorithm = algorithm_named(name);
+    if (!algorithm) {
+        refuse("unknown algorithm " + quoted(name));
     }
-    refuse("unknown algorithm " + quoted(name));
+    return *algorithm;
 }
 
 // A member that is a power of two, as an exponent below `count`.

@@ -82,7 +82,7 @@ bool TaskWriter::next_batch() {
     return batch_begin_ < batch_end_;
 }
 
-bool TaskWriter::start_sequence() {
+void TaskWriter::start_sequence() {
     const Problem &problem = plan_.problem;
     const Sequence sequence(problem, args_, batch_);
     const bool padded = sequence.query_length < sequence.queries.count;
@@ -96,7 +96,6 @@ bool TaskWriter::start_sequence() {
         attention_units_ = problem.kv_heads * head_blocks_ * row_blocks_;
     }
     units_ = attention_units_ + (padded ? problem.query_heads : 0);
-    return units_ > 0;
 }
 
 // Returns false if the unit does not fit into this wave any more.

@@ -61,7 +61,7 @@ public:
     }
 
 private:
-    bool start_sequence();
+    void start_sequence();
     bool add_unit();
     bool add_attention(const Sequence &sequence, int64_t head, int64_t heads, int64_t row, int64_t rows);
     bool add_splits(const Task &unit, const KeyRange &keys);

@@ -1,13 +1,14 @@
 /* hattn: attention kernels compiled from Halide pipelines. C interface.
  *
- * Semantics are in docs/semantics.md. Three rules hold for every function:
- *   - it returns a hattn_status; hattn_last_error() gives the sentence that belongs to it;
- *   - on a status other than HATTN_OK nothing the caller owns has been written;
- *   - it never aborts, prints or throws.
+ * Semantics are in docs/semantics.md. Three rules:
+ *   - a function that can fail returns a hattn_status; hattn_last_error() gives the sentence that belongs to it;
+ *   - on a status other than HATTN_OK nothing the caller owns has been written, but the *size that hattn_info() and
+ *     hattn_plan_explain() want;
+ *   - none aborts, prints or throws. Functions that destroy take null.
  *
  * Every public structure starts with `struct_size`; set it to sizeof(the structure), most easily through the
- * HATTN_*_INIT initialisers and hattn_*_init() functions. The size a structure had in an older version is accepted and its
- * missing members take their defaults (0.1 is the first version); any other size is refused.
+ * HATTN_*_INIT initialisers and hattn_*_init() functions. Any other size is refused: structures change together with the
+ * library's SOVERSION alone, which is that of the minor version.
  */
 #ifndef HATTN_HATTN_H
 #define HATTN_HATTN_H
@@ -37,11 +38,11 @@ typedef enum hattn_status HATTN_ENUM_BASE {
     HATTN_OK = 0,
     HATTN_INVALID_ARGUMENT = 1,    /* a value, shape, stride or pointer is wrong; the message names it */
     HATTN_NOT_SUPPORTED = 2,       /* legal, but not in this version or this build */
-    HATTN_OUT_OF_MEMORY = 3,       /* the allocator returned null */
+    HATTN_OUT_OF_MEMORY = 3,       /* the allocator, or a device, has no memory left */
     HATTN_WORKSPACE_TOO_SMALL = 4, /* see hattn_plan_workspace_size() */
     HATTN_CAPACITY_EXCEEDED = 5,   /* more rows, keys or sequences than the plan or cache was made for */
     HATTN_OVERFLOW = 6,            /* a product of extents or strides does not fit */
-    HATTN_INTERNAL_ERROR = 7       /* a bug in hattn */
+    HATTN_INTERNAL_ERROR = 7       /* a bug in hattn, or an error of a device's driver */
 } hattn_status;
 
 /* Queries and outputs are float32, float16 or bfloat16, keys and values besides int8 or int4, which come with scales.
@@ -250,14 +251,16 @@ typedef struct hattn_attention_args {
 } hattn_attention_args;
 HATTN_API void hattn_attention_args_init(hattn_attention_args *args);
 
+/* What executes of problems like desc need to know. The context has to outlive the plan. *plan is written on HATTN_OK alone. */
 HATTN_API hattn_status hattn_plan_create(hattn_context *context, const hattn_attention_desc *desc, hattn_plan **plan);
 HATTN_API void hattn_plan_destroy(hattn_plan *plan);
+/* Bytes of args' workspace. */
 HATTN_API hattn_status hattn_plan_workspace_size(const hattn_plan *plan, size_t *bytes);
+/* Bytes of args' device_workspace; 0 for plans on the CPU. */
+HATTN_API hattn_status hattn_plan_device_workspace_size(const hattn_plan *plan, size_t *bytes);
 /* The queue of the library's own, in which executes and caches on a device work that are given none, and on CUDA its context: for memory that
  * they can use (an OpenCL context is that of the queue). It lives as long as the process, and may be given as any other. HATTN_NOT_SUPPORTED without such a device. */
 HATTN_API hattn_status hattn_device_queue(hattn_device device, int32_t device_id, hattn_queue *queue);
-/* Of device_workspace; 0 for plans on the CPU. */
-HATTN_API hattn_status hattn_plan_device_workspace_size(const hattn_plan *plan, size_t *bytes);
 /* No allocation, no planning. Sq and Sk of the tensors may be below the plan's capacities.
  * On a device see hattn_queue. Its errors are HATTN_OUT_OF_MEMORY, HATTN_NOT_SUPPORTED (no such device, or one or a driver that is too
  * old) or HATTN_INTERNAL_ERROR. */
@@ -352,6 +355,8 @@ HATTN_API void hattn_kv_cache_desc_init(hattn_kv_cache_desc *desc);
 HATTN_API hattn_status hattn_kv_cache_create(hattn_context *context, const hattn_kv_cache_desc *desc,
                                              hattn_kv_cache **cache);
 HATTN_API void hattn_kv_cache_destroy(hattn_kv_cache *cache);
+/* Calls that put rows into a cache's queue and may be on their way at a time, appends and turns: one more waits for the first. */
+#define HATTN_KV_CALLS_UNDER_WAY 4
 /* Appends k, v [B, Hkv, S, D], each float32, float16 or bfloat16.
  * They are rounded to the cache's types, to nearest even; integers stay within +-127 or +-7. lengths [B] or null: how many of the S rows belong to each sequence (0..S, leading rows).
  * On a device k and v are there, or each on the host, from where it is copied; keys are turned in float32, by angles

@@ -63,18 +63,18 @@ def _parser() -> argparse.ArgumentParser:
         "without a type, as which NumPy saves bfloat16, are bfloat16, in the file written too.",
     )
     run.add_argument("file", type=pathlib.Path, metavar="FILE.npz")
-    run.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("out.npz"), help="default: out.npz")
-    run.add_argument("--layout", default="bhsd", choices=LAYOUTS)
+    run.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("out.npz"), metavar="FILE.npz", help="default: out.npz")
+    run.add_argument("--layout", default="bhsd", choices=LAYOUTS, help="of q, k, v and out: [B, H, S, D] or [B, S, H, D]; default: bhsd")
     run.add_argument("--scale", type=float, help="default: 1/sqrt(head dimension)")
-    run.add_argument("--causal", action="store_true")
+    run.add_argument("--causal", action="store_true", help="a query sees no key behind its own position")
     run.add_argument("--causal-offset", type=int, help="default: key length - query length")
-    run.add_argument("--window", type=int, nargs=2, default=(-1, -1), metavar=("LEFT", "RIGHT"))
-    run.add_argument("--softcap", type=float, default=0.0)
-    run.add_argument("--algorithm", default="auto", choices=ALGORITHMS)
+    run.add_argument("--window", type=int, nargs=2, default=(-1, -1), metavar=("LEFT", "RIGHT"), help="keys that a query sees before and behind its position; -1: all")
+    run.add_argument("--softcap", type=float, default=0.0, help="c of c * tanh(score / c); default: none")
+    run.add_argument("--algorithm", default="auto", choices=ALGORITHMS, help="default: the planner's choice")
     run.add_argument("--threads", type=int, help="default: one per core")
     run.add_argument("--device", help='"opencl", "cuda", "cuda:1", ...; default: the CPU')
     run.add_argument("--lse", dest="return_lse", action="store_true", help="also write lse")
-    run.add_argument("--scores", dest="return_scores", choices=SCORES)
+    run.add_argument("--scores", dest="return_scores", choices=SCORES, help="also write scores, at that point")
     run.add_argument("--explain", action="store_true", help="print the plan as JSON; write nothing")
     # Its options are read by bench/run.py; see main().
     commands.add_parser(
@@ -117,12 +117,13 @@ def _read_arrays(path: pathlib.Path) -> Dict[str, Any]:
     missing = [name for name in ("q", "k", "v") if name not in arrays]
     unknown = sorted(set(arrays) - {"q", "k", "v", *_ARRAY_OPTIONS})
     if missing or unknown:
-        raise ValueError(f"missing arrays: {missing}; arrays with an unknown name: {unknown}")
+        wrong = [f"{name}: is missing" for name in missing] + [f"{name}: is no argument of attention()" for name in unknown]
+        raise ValueError("; ".join(wrong))
     return arrays
 
 
 def _compute(arguments: argparse.Namespace) -> Any:
-    """What attention() gives, or with --explain explain(); errors name the file."""
+    """What attention() gives, or with --explain explain(); errors name the file, or a variable."""
     options: Dict[str, Any] = vars(arguments).copy()
     for name in ("command", "file", "output", "explain"):
         del options[name]
@@ -135,6 +136,8 @@ def _compute(arguments: argparse.Namespace) -> Any:
     except OSError as error:
         raise ValueError(f"{arguments.file}: cannot be read: {error.strerror or error}") from None
     except (TypeError, ValueError, NotImplementedError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        if str(error).startswith("HATTN_"):  # a variable's
+            raise
         kind = type(error) if isinstance(error, (TypeError, NotImplementedError)) else ValueError
         raise kind(f"{arguments.file}: {error}") from None
 
@@ -144,14 +147,15 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.explain:
         print(json.dumps(result, indent=2))
         return
+    output = arguments.output if arguments.output.suffix == ".npz" else pathlib.Path(f"{arguments.output}.npz")
     names = ["out"] + ["lse"] * arguments.return_lse + ["scores"] * bool(arguments.return_scores)
     results = result if isinstance(result, tuple) else (result,)
     try:
-        np.savez(arguments.output, **dict(zip(names, results)))
+        np.savez(output, **dict(zip(names, results)))
     except OSError as error:
-        raise ValueError(f"--output: {arguments.output} cannot be written: {error.strerror or error}") from None
+        raise ValueError(f"--output: {output} cannot be written: {error.strerror or error}") from None
     for name, array in zip(names, results):
-        print(f"{arguments.output}: {name} {list(array.shape)} {array.dtype}")
+        print(f"{output}: {name} {list(array.shape)} {array.dtype}")
 
 
 def _print_warning(
@@ -179,7 +183,7 @@ def _dispatch(arguments: argparse.Namespace, words: List[str]) -> int:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Runs the command line; returns the exit status. Bad input gives one line on stderr and status 1."""
+    """Runs the command line; returns the exit status. Bad input gives one line on stderr and status 1, a wrong command line argparse's, and 2."""
     words = sys.argv[1:] if argv is None else argv
     # The options of bench argparse would take for its own.
     arguments = _parser().parse_args(words[:1] if words[:1] == ["bench"] else words)

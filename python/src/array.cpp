@@ -90,7 +90,11 @@ std::vector<int32_t> narrow(const void *data, int64_t count, int64_t stride, con
 }  // namespace
 
 void raise(PyObject *type, const std::string &message) {
-    PyErr_SetString(type, message.c_str());
+    // A path in it may be no UTF-8.
+    const auto text =
+        nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+    if (text)
+        PyErr_SetObject(type, text.ptr());
     throw nb::python_error();
 }
 

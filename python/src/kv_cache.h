@@ -76,8 +76,7 @@ private:
     // Binds a call over keys(); its plan. The lock must be held.
     const hattn_plan *plan(AttentionCall &call, nb::handle out) const;
 
-    // Calls to a device that may be on their way: the one after these waits for the first.
-    static constexpr size_t kCallsUnderWay = 4;
+    static constexpr size_t kCallsUnderWay = HATTN_KV_CALLS_UNDER_WAY;
 
     ContextPointer context_;
     std::array<std::pair<Array, Array>, kCallsUnderWay>

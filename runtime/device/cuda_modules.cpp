@@ -105,7 +105,7 @@ int report(Result result, const char *what) {
     if (result == cuda::kSuccess) {
         return halide_error_code_success;
     }
-    note_device_error(cuda_status(result), std::string(what) + ": " + cuda::error_text(result));
+    note_device_error(cuda_status(result), (std::string(what) + ": " + cuda::error_text(result)).c_str());
     return halide_error_code_gpu_device_error;
 }
 
@@ -132,13 +132,15 @@ extern "C" {
 
 int halide_cuda_initialize_kernels(void *user_context, void **state, const char *packed, int bytes) {
     using namespace hattn;
-    const auto &queue = DeviceQueue::of(user_context);
-    *state = const_cast<char *>(packed);
-    const cuda::CurrentContext current(queue.context);
-    if (current.result() != cuda::kSuccess) {
-        return report(current.result(), "cuCtxPushCurrent");
-    }
-    return report(loaded_kernels().load(queue, packed, static_cast<size_t>(bytes)), "cuModuleLoadData");
+    return called_by_kernel([&]() -> int {
+        const auto &queue = DeviceQueue::of(user_context);
+        *state = const_cast<char *>(packed);
+        const cuda::CurrentContext current(queue.context);
+        if (current.result() != cuda::kSuccess) {
+            return report(current.result(), "cuCtxPushCurrent");
+        }
+        return report(loaded_kernels().load(queue, packed, static_cast<size_t>(bytes)), "cuModuleLoadData");
+    });
 }
 
 void halide_cuda_finalize_kernels(void *, void *) {}
@@ -147,39 +149,41 @@ int halide_cuda_run(void *user_context, void *state, const char *name, int block
                     int threads_x, int threads_y, int threads_z, int shared_bytes, size_t sizes[], void *arguments[],
                     int8_t is_buffer[]) {
     using namespace hattn;
-    const auto &queue = DeviceQueue::of(user_context);
-    const cuda::CurrentContext current(queue.context);
-    if (current.result() != cuda::kSuccess) {
-        return report(current.result(), "cuCtxPushCurrent");
-    }
-    LoadedKernel kernel;
-    if (const Result result = loaded_kernels().prepare(queue, state, name, shared_bytes, kernel);
-        result != cuda::kSuccess) {
-        return report(result, "cuModuleGetFunction or cuFuncSetAttribute");
-    }
-    std::array<void *, kMostArguments> pointers = {};
-    for (size_t i = 0; sizes[i] != 0; ++i) {
-        if (i == kMostArguments) {
-            note_device_error(HATTN_INTERNAL_ERROR, "a kernel has too many arguments");
-            return halide_error_code_internal_error;
+    return called_by_kernel([&]() -> int {
+        const auto &queue = DeviceQueue::of(user_context);
+        const cuda::CurrentContext current(queue.context);
+        if (current.result() != cuda::kSuccess) {
+            return report(current.result(), "cuCtxPushCurrent");
         }
-        pointers[i] = is_buffer[i] ? &static_cast<halide_buffer_t *>(arguments[i])->device : arguments[i];
-    }
-    const auto count = [](int number) { return static_cast<unsigned>(number); };
-    if (kernel.starts_early) {
-        cuda::LaunchAttribute early = {kStartsEarly, {1}};
-        const cuda::LaunchConfig config = {{count(blocks_x), count(blocks_y), count(blocks_z)},
-                                           {count(threads_x), count(threads_y), count(threads_z)},
-                                           count(shared_bytes),
-                                           queue.queue,
-                                           &early,
-                                           1};
-        return report(api().launch_with(&config, kernel.function, pointers.data(), nullptr), "cuLaunchKernelEx");
-    }
-    return report(api().launch(kernel.function, count(blocks_x), count(blocks_y), count(blocks_z), count(threads_x),
-                               count(threads_y), count(threads_z), count(shared_bytes), queue.queue, pointers.data(),
-                               nullptr),
-                  "cuLaunchKernel");
+        LoadedKernel kernel;
+        if (const Result result = loaded_kernels().prepare(queue, state, name, shared_bytes, kernel);
+            result != cuda::kSuccess) {
+            return report(result, "cuModuleGetFunction or cuFuncSetAttribute");
+        }
+        std::array<void *, kMostArguments> pointers = {};
+        for (size_t i = 0; sizes[i] != 0; ++i) {
+            if (i == kMostArguments) {
+                note_device_error(HATTN_INTERNAL_ERROR, "a kernel has too many arguments");
+                return halide_error_code_internal_error;
+            }
+            pointers[i] = is_buffer[i] ? &static_cast<halide_buffer_t *>(arguments[i])->device : arguments[i];
+        }
+        const auto count = [](int number) { return static_cast<unsigned>(number); };
+        if (kernel.starts_early) {
+            cuda::LaunchAttribute early = {kStartsEarly, {1}};
+            const cuda::LaunchConfig config = {{count(blocks_x), count(blocks_y), count(blocks_z)},
+                                               {count(threads_x), count(threads_y), count(threads_z)},
+                                               count(shared_bytes),
+                                               queue.queue,
+                                               &early,
+                                               1};
+            return report(api().launch_with(&config, kernel.function, pointers.data(), nullptr), "cuLaunchKernelEx");
+        }
+        return report(api().launch(kernel.function, count(blocks_x), count(blocks_y), count(blocks_z), count(threads_x),
+                                   count(threads_y), count(threads_z), count(shared_bytes), queue.queue,
+                                   pointers.data(), nullptr),
+                      "cuLaunchKernel");
+    });
 }
 
 }  // extern "C"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "device_queue.h"
@@ -15,18 +16,23 @@ namespace hattn {
 namespace {
 
 // What went wrong first on this thread since it was asked last. By default Halide's runtime would print it and abort.
+// Cut off at some length, so that noting it cannot fail.
 struct Failure {
-    std::string text;
+    char text[512] = "";
     hattn_status status = HATTN_INTERNAL_ERROR;
 };
 thread_local Failure failure;
 
-void keep_message(void *, const char *message) {
-    std::string text = message;
-    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
-        text.pop_back();
+void keep(hattn_status status, std::string_view text) {
+    if (failure.text[0] == '\0') {
+        text.copy(failure.text, sizeof(failure.text) - 1);
+        failure.status = status;
     }
-    note_device_error(HATTN_INTERNAL_ERROR, text);
+}
+
+void keep_message(void *, const char *message) {
+    const std::string_view text = message;
+    keep(HATTN_INTERNAL_ERROR, text.substr(0, text.find_last_not_of("\n ") + 1));
 }
 
 void keep_messages() {
@@ -34,6 +40,7 @@ void keep_messages() {
     std::call_once(once, [] { halide_set_error_handler(keep_message); });
 }
 
+// Why a device does not work, or "". Throws StatusError where that is for want of memory, which it may have later.
 std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
     keep_messages();
     discard_device_error();
@@ -52,6 +59,9 @@ std::string try_device(const DeviceTargetInfo &target, int32_t device_id) {
         check_device(halide_device_malloc(queue.user_context(), &buffer, target.interface()), target, "memory");
         halide_device_free(queue.user_context(), &buffer);
     } catch (const StatusError &error) {
+        if (error.status() == HATTN_OUT_OF_MEMORY) {
+            throw;
+        }
         reason = error.what();
     }
     discard_device_error();
@@ -113,8 +123,12 @@ std::string compiled_devices() {
     return names;
 }
 
-const std::string &device_unusable(const DeviceTargetInfo &target, int32_t device_id) {
-    return answer_of(target, device_id).unusable;
+std::string device_unusable(const DeviceTargetInfo &target, int32_t device_id) {
+    try {
+        return answer_of(target, device_id).unusable;
+    } catch (const StatusError &error) {
+        return error.what();
+    }
 }
 
 DeviceLimits device_limits(const DeviceTargetInfo &target, int32_t device_id) {
@@ -126,7 +140,7 @@ const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {
     const DeviceTargetInfo *target = find_device_target(device);
     require(target, HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", device_name(device),
             "), but this build has kernels for ", compiled_devices());
-    const std::string &unusable = device_unusable(*target, device_id);
+    const std::string &unusable = answer_of(*target, device_id).unusable;
     require(unusable.empty(), HATTN_NOT_SUPPORTED, "device: is ", static_cast<int>(device), " (", target->name,
             "), but ",
             device_id > 0 ? "that of device_id " + std::to_string(device_id) + " does not work"
@@ -135,10 +149,8 @@ const DeviceTargetInfo &usable_device(hattn_device device, int32_t device_id) {
     return *target;
 }
 
-void note_device_error(hattn_status status, const std::string &text) {
-    if (failure.text.empty()) {
-        failure = {text, status};
-    }
+void note_device_error(hattn_status status, const char *text) {
+    keep(status, text);
 }
 
 void discard_device_error() {
@@ -147,12 +159,12 @@ void discard_device_error() {
 
 void check_device(int code, const DeviceTargetInfo &target, const char *what) {
     // Kernels are compiled without assertions, that on the result of their launch included: then the message tells.
-    if (code == 0 && failure.text.empty()) {
+    if (code == 0 && failure.text[0] == '\0') {
         return;
     }
     const Failure told = std::exchange(failure, {});
     const bool memory = code == halide_error_code_out_of_memory || code == halide_error_code_device_malloc_failed;
-    const std::string text = told.text.empty() ? "Halide's error " + std::to_string(code) : told.text;
+    const std::string text = told.text[0] == '\0' ? "Halide's error " + std::to_string(code) : told.text;
     fail(memory ? HATTN_OUT_OF_MEMORY : told.status, target.name, ": ", what, ": ", text);
 }
 

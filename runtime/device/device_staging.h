@@ -48,7 +48,7 @@ private:
     Slot &free_slot(size_t bytes);
     void provide_device_memory(size_t bytes);
 
-    static constexpr size_t kSlots = 4;
+    static constexpr size_t kSlots = HATTN_KV_CALLS_UNDER_WAY;
 
     DeviceQueue &queue_;
     std::array<Slot, kSlots> slots_;

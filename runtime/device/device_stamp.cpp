@@ -12,13 +12,8 @@ namespace {
 
 // As of the CPU's kernels in machine_stamp.cpp.
 std::string hash_of_kernels(const DeviceTargetInfo &target) {
-    uint64_t hash = hash_bytes("");
-    for (const DeviceKernelInfo &kernel : device_table().kernels) {
-        if (std::strcmp(kernel.target, target.name) == 0) {
-            hash = hash_name(kernel.name, hash);
-        }
-    }
-    return hash_text(hash);
+    return hash_of_names(device_table().kernels,
+                         [&](const DeviceKernelInfo &kernel) { return std::strcmp(kernel.target, target.name) == 0; });
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ inline constexpr const char *kWarpgroupCapability = "9.0";
 struct DeviceKernelInfo {
     const char *name;
     const char *target;
-    KernelKind kind;  // kFlash, kSplitKv or kMerge
+    KernelKind kind;  // one of those that devices have
     uint32_t hooks;   // a problem may have fewer, see serves()
     DeviceTile tile;
     hattn_dtype matrix_type;  // of queries, keys and values, which tensor cores multiply; with float32 any type may be

@@ -33,7 +33,7 @@ int report(Result result, const std::string &what) {
     if (result == opencl::kSuccess) {
         return halide_error_code_success;
     }
-    note_device_error(opencl_status(result), what + ": " + opencl::error_text(result));
+    note_device_error(opencl_status(result), (what + ": " + opencl::error_text(result)).c_str());
     return halide_error_code_gpu_device_error;
 }
 
@@ -69,9 +69,10 @@ bool fits(const DeviceKernelInfo *kernel, void *device) {
     if (!kernel || static_cast<uint64_t>(kernel->shared_bytes) <= local_bytes) {
         return true;
     }
-    note_device_error(HATTN_NOT_SUPPORTED, std::string("queue: its device has ") + std::to_string(local_bytes) +
-                                               " bytes of local memory for a work group, but " + kernel->name +
-                                               " takes " + std::to_string(kernel->shared_bytes));
+    const std::string text = "queue: its device has " + std::to_string(local_bytes) +
+                             " bytes of local memory for a work group, but " + kernel->name + " takes " +
+                             std::to_string(kernel->shared_bytes);
+    note_device_error(HATTN_NOT_SUPPORTED, text.c_str());
     return false;
 }
 
@@ -155,15 +156,17 @@ extern "C" {
 
 int halide_opencl_initialize_kernels(void *user_context, void **state, const char *packed, int bytes) {
     using namespace hattn;
-    const auto &queue = DeviceQueue::of(user_context);
-    *state = const_cast<char *>(packed);
-    LoadedKernel &kernel = loaded_kernels().find(queue, packed);
-    const std::lock_guard lock(kernel.mutex);
-    return kernel.program ? halide_error_code_success
-                          : build(queue,
-                                  loaded_code::definitions(queue.types) +
-                                      device_table().unpack_code(packed, static_cast<size_t>(bytes)),
-                                  kernel);
+    return called_by_kernel([&]() -> int {
+        const auto &queue = DeviceQueue::of(user_context);
+        *state = const_cast<char *>(packed);
+        LoadedKernel &kernel = loaded_kernels().find(queue, packed);
+        const std::lock_guard lock(kernel.mutex);
+        return kernel.program ? halide_error_code_success
+                              : build(queue,
+                                      loaded_code::definitions(queue.types) +
+                                          device_table().unpack_code(packed, static_cast<size_t>(bytes)),
+                                      kernel);
+    });
 }
 
 void halide_opencl_finalize_kernels(void *, void *) {}
@@ -172,25 +175,27 @@ int halide_opencl_run(void *user_context, void *state, const char *name, int blo
                       int threads_x, int threads_y, int threads_z, int shared_bytes, size_t sizes[], void *arguments[],
                       int8_t is_buffer[]) {
     using namespace hattn;
-    auto &queue = DeviceQueue::of(user_context);
-    LoadedKernel &loaded = loaded_kernels().find(queue, state);
-    const std::lock_guard lock(loaded.mutex);
-    Result result = opencl::kSuccess;
-    if (!loaded.kernel) {
-        loaded.kernel = api().create_kernel(loaded.program, name, &result);
-    }
-    if (result != opencl::kSuccess) {
-        return report(result, "clCreateKernel");
-    }
-    result = set_arguments(queue, loaded.kernel, {sizes, arguments, is_buffer}, shared_bytes);
-    if (result != opencl::kSuccess) {
-        return report(result, "clSetKernelArg");
-    }
-    const auto count = [](int number) { return static_cast<size_t>(number); };
-    const size_t local[] = {count(threads_x), count(threads_y), count(threads_z)};
-    const size_t global[] = {blocks_x * local[0], blocks_y * local[1], blocks_z * local[2]};
-    return report(api().launch(queue.queue, loaded.kernel, 3, nullptr, global, local, 0, nullptr, nullptr),
-                  "clEnqueueNDRangeKernel");
+    return called_by_kernel([&]() -> int {
+        auto &queue = DeviceQueue::of(user_context);
+        LoadedKernel &loaded = loaded_kernels().find(queue, state);
+        const std::lock_guard lock(loaded.mutex);
+        Result result = opencl::kSuccess;
+        if (!loaded.kernel) {
+            loaded.kernel = api().create_kernel(loaded.program, name, &result);
+        }
+        if (result != opencl::kSuccess) {
+            return report(result, "clCreateKernel");
+        }
+        result = set_arguments(queue, loaded.kernel, {sizes, arguments, is_buffer}, shared_bytes);
+        if (result != opencl::kSuccess) {
+            return report(result, "clSetKernelArg");
+        }
+        const auto count = [](int number) { return static_cast<size_t>(number); };
+        const size_t local[] = {count(threads_x), count(threads_y), count(threads_z)};
+        const size_t global[] = {blocks_x * local[0], blocks_y * local[1], blocks_z * local[2]};
+        return report(api().launch(queue.queue, loaded.kernel, 3, nullptr, global, local, 0, nullptr, nullptr),
+                      "clEnqueueNDRangeKernel");
+    });
 }
 
 }  // extern "C"

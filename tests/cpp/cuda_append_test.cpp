@@ -224,6 +224,45 @@ TEST_F(CudaAppend, ErrorsAreStatusesAndLeaveNothingInTheStream) {
     }
 }
 
+std::vector<int32_t> pages_of(const Appends &appends) {
+    const int32_t *table = nullptr;
+    int64_t stride = 0, used = 0, available = 0;
+    EXPECT_EQ(hattn_kv_cache_block_table(appends.cache.get(), &table, &stride), HATTN_OK);
+    EXPECT_EQ(hattn_kv_cache_pages(appends.cache.get(), &used, &available), HATTN_OK);
+    std::vector<int32_t> pages(table, table + kBatch * stride);
+    pages.push_back(static_cast<int32_t>(used));
+    return pages;
+}
+
+TEST_F(CudaAppend, SequencesShareTheirPagesAgainAfterAFailure) {
+    for (const auto &[function, given] :
+         {std::pair("cuLaunchKernel", HATTN_BFLOAT16), std::pair("cuMemAllocHost", HATTN_FLOAT32)}) {
+        Appends appends(new_stream(new_context(0)), HATTN_FLOAT32, HATTN_FLOAT32);
+        ASSERT_EQ(appends.append(4), HATTN_OK) << hattn_last_error(nullptr);
+        ASSERT_EQ(hattn_kv_cache_fork(appends.cache.get(), 0, 1, -1), HATTN_OK) << hattn_last_error(nullptr);
+        const std::vector<int32_t> shared = pages_of(appends);
+        ASSERT_EQ(shared.back(), 1);
+        setenv("HATTN_STUB_CUDA_FAIL", function, 1);
+        appends.rows.dtype = given;
+        // Of more memory on the host than the append before took.
+        ASSERT_NE(appends.append(Appends::kMostRows), HATTN_OK) << function;
+        EXPECT_EQ(pages_of(appends), shared) << function;
+        unsetenv("HATTN_STUB_CUDA_FAIL");
+        ASSERT_EQ(appends.append(1), HATTN_OK) << hattn_last_error(nullptr);
+        EXPECT_EQ(pages_of(appends).back(), 2) << function;
+    }
+}
+
+TEST_F(CudaAppend, AForkThatFailsLeavesItsTarget) {
+    Appends appends(new_stream(new_context(0)), HATTN_FLOAT32, HATTN_FLOAT32, 0);
+    ASSERT_EQ(appends.append(4), HATTN_OK);
+    setenv("HATTN_STUB_CUDA_FAIL", "cuLaunchKernel", 1);
+    EXPECT_EQ(hattn_kv_cache_fork(appends.cache.get(), 0, 1, 3), HATTN_INTERNAL_ERROR);
+    int32_t lengths[kBatch] = {-1, -1};
+    ASSERT_EQ(hattn_kv_cache_lengths(appends.cache.get(), lengths), HATTN_OK);
+    EXPECT_EQ(lengths[1], 4);
+}
+
 TEST_F(CudaAppend, AttentionInAnotherStreamComesAfterIt) {
     void *const context = new_context(0), *const stream = new_stream(context), *const other = new_stream(context);
     Appends appends(stream, HATTN_FLOAT32, HATTN_FLOAT32);

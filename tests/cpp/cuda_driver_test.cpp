@@ -103,6 +103,23 @@ TEST_F(CudaDriver, ErrorsAreStatuses) {
     EXPECT_TRUE(run(large_heads(), HATTN_ALGORITHM_FLASH).ok());
 }
 
+// Others than the first call find out about the GPU.
+TEST(CudaDriverDeathTest, MemoryThatRunsOutOnceMayBeThereLater) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto ask_twice = [] {
+        hattn_queue queue = HATTN_QUEUE_INIT;
+        setenv("HATTN_STUB_CUDA_FAIL", "cuMemAlloc", 1);
+        const hattn_status without = hattn_device_queue(HATTN_CUDA, 0, &queue);
+        unsetenv("HATTN_STUB_CUDA_FAIL");
+        const hattn_status later = hattn_device_queue(HATTN_CUDA, 0, &queue);
+        std::fprintf(stderr, "%s, then %s: %s\n", hattn_status_name(without), hattn_status_name(later),
+                     hattn_last_error(nullptr));
+        std::exit(0);
+    };
+    EXPECT_EXIT(ask_twice(), testing::ExitedWithCode(0),
+                "HATTN_OUT_OF_MEMORY, then HATTN_OK|this build has kernels for");
+}
+
 // Each in a process of its own, since what is known of a driver is kept.
 TEST(CudaDriverDeathTest, DriversAndGpusThatAreTooOldAreNotSupported) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -1,6 +1,9 @@
 // Every argument of an execute, wrong in each way: exact status, the sentence, and nothing written.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "support/run.h"
 #include "support/workspace.h"
 #include "support/wrong_args.h"
@@ -57,6 +60,35 @@ TEST_F(Args, TheCompleteProblemItselfIsRight) {
     test::Outcome outcome = test::run(context_.get(), problem_);
     ASSERT_TRUE(outcome.ok()) << outcome.text();
     EXPECT_EQ(cases::difference(problem_, expected), "");
+}
+
+TEST_F(Args, StridesAtTheEndsOf64Bits) {
+    constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+    test::PlanPtr plan = test::make_plan(context_.get(), problem_.desc);
+    hattn_attention_args args = problem_.args;
+    // Bytes of 2^58 floats, and of as many behind them, just fit; rounding them up does not.
+    args.k.stride[1] = -(int64_t{1} << 58) / (args.k.extent[1] - 1);
+    EXPECT_EQ(refused(hattn_plan_execute(plan.get(), &args), {HATTN_OVERFLOW, {"k"}}), "");
+    args.k.stride[1] = kLowest;
+    EXPECT_EQ(refused(hattn_plan_execute(plan.get(), &args), {HATTN_OVERFLOW, {"k"}}), "");
+}
+
+// They are the caller's to ignore.
+TEST_F(Args, StridesOfExtentsOfOne) {
+    cases::Case c;
+    c.name = "one";
+    c.batch = c.query_heads = c.kv_heads = c.query_length = c.kv_length = 1;
+    test::Prepared data(c);
+    for (hattn_tensor hattn_attention_args::*tensor :
+         {&hattn_attention_args::q, &hattn_attention_args::k, &hattn_attention_args::v, &hattn_attention_args::out}) {
+        std::fill_n((data.problem.args.*tensor).stride, 3, std::numeric_limits<int64_t>::min());
+    }
+    for (const hattn_algorithm algorithm :
+         {HATTN_ALGORITHM_NAIVE, HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
+        test::Outcome outcome = test::run(context_.get(), data.problem, algorithm);
+        ASSERT_TRUE(outcome.ok()) << outcome.text();
+        EXPECT_EQ(cases::difference(data.problem, data.expected), "") << algorithm;
+    }
 }
 
 TEST_F(Args, NullPointers) {

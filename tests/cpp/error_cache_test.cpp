@@ -173,6 +173,9 @@ TEST_F(CacheErrors, Append) {
     EXPECT_EQ(append_refused([](T &k, T &) { k.stride[0] = std::numeric_limits<int64_t>::max() - 1; },
                              {HATTN_OVERFLOW, {"k"}}),
               "");
+    EXPECT_EQ(append_refused([](T &k, T &) { k.stride[2] = (int64_t{1} << 23) + 1; },
+                             {HATTN_NOT_SUPPORTED, {"k: stride[2]", "8388609", "8388608"}}),
+              "");
 }
 
 TEST_F(CacheErrors, AppendLengths) {

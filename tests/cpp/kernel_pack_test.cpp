@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <locale>
 
 #include "case_list.h"
 #include "hattn/hattn.hpp"
@@ -233,6 +235,31 @@ TEST_F(Packs, OfAFolderTheSoundOnesAreLoaded) {
     ASSERT_EQ(info.at("warnings").size(), 2u);
     EXPECT_NE(std::string(info.at("warnings")[0]).find(folder_.file("damaged.so")), std::string::npos);
     EXPECT_NE(std::string(info.at("warnings")[1]).find(folder_.file("foreign.so")), std::string::npos);
+}
+
+TEST_F(Packs, FoldersInAFolderAreNoPacks) {
+    test::write_bytes(folder_.file("good.so"), test::read_bytes(test::sample_pack()));
+    ASSERT_TRUE(std::filesystem::create_directory(folder_.file("folder.so")));
+    ASSERT_EQ(hattn_context_load_kernels(context_.get(), folder_.path().c_str()), HATTN_OK)
+        << hattn_last_error(nullptr);
+    const nlohmann::json info = test::info_of(context_.get());
+    EXPECT_EQ(info.at("packs").size(), 1u);
+    EXPECT_TRUE(info.at("warnings").empty());
+}
+
+// Hashes are text, which streams write as the application's locale has it.
+TEST_F(Packs, LoadWhereNumbersAreGrouped) {
+    struct Grouped : std::numpunct<char> {
+        std::string do_grouping() const override {
+            return "\3";
+        }
+    };
+    const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Grouped));
+    const test::Outcome outcome = load(test::read_bytes(test::sample_pack()));
+    const test::Outcome refused = load("no pack" + std::string(2000, '.'));
+    std::locale::global(before);
+    EXPECT_TRUE(outcome.ok()) << outcome.text();
+    EXPECT_NE(refused.message.find("2007 bytes"), std::string::npos) << refused.message;
 }
 
 TEST_F(Packs, ListsHoldFilesAndFolders) {

@@ -207,6 +207,14 @@ TEST_F(MergeErrors, Extents) {
     EXPECT_EQ(refused(2, {HATTN_OVERFLOW, {"out", "1073741824", "536870912"}}), "");
 }
 
+TEST_F(MergeErrors, RowsTooFarApart) {
+    constexpr int64_t kFar = (int64_t{1} << 23) + 1;
+    for (hattn_tensor *tensor : {&out_, &lse_, &outs_[1], &lses_[1]}) {
+        tensor->stride[2] = kFar;
+        EXPECT_EQ(refused(2, {HATTN_NOT_SUPPORTED, {"stride[2]", "8388609", "8388608"}}), "");
+    }
+}
+
 TEST_F(MergeErrors, Overlap) {
     out_.stride[1] = 0;
     EXPECT_EQ(refused(2, {kInvalid, {"out"}}), "");

@@ -43,6 +43,18 @@ def test_run(problem, tmp_path, capsys):
             assert_same_bits(results[name], wanted)
 
 
+def test_output_is_named_as_it_is_written(problem, tmp_path, capsys):
+    assert cli.main(["run", str(problem[0]), "--output", str(tmp_path / "result")]) == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path / 'result.npz'}: out ")
+    assert (tmp_path / "result.npz").exists()
+
+
+def test_a_wrong_variable_is_not_the_files(problem, monkeypatch, capsys):
+    monkeypatch.setenv("HATTN_FORCE", "target=foo")
+    assert cli.main(["run", str(problem[0])]) == 1
+    assert capsys.readouterr().err.startswith("hattn: HATTN_FORCE: target is 'foo'")
+
+
 def test_explain(problem, tmp_path, capsys):
     path, _ = problem
     output = tmp_path / "result.npz"
@@ -54,8 +66,8 @@ def test_explain(problem, tmp_path, capsys):
 @pytest.mark.parametrize(
     "change, flags, pattern",
     [
-        ({"k": None}, [], "missing arrays: ['k']"),
-        ({"extra": np.ones(1)}, [], "unknown name: ['extra']"),
+        ({"k": None}, [], "bad.npz: k: is missing\n"),
+        ({"extra": np.ones(1)}, [], "bad.npz: extra: is no argument of attention()\n"),
         ({"q": np.ones((1, 2, 3), np.float32)}, [], "q: rank is 3"),
         ({"q": np.ones((2, 4, 5, 16))}, [], "q: dtype is float64"),
         ({"causal_offset": np.array([1, 2])}, ["--causal-offset", "1"], "--causal-offset: "),

@@ -1,7 +1,10 @@
 """info(), explain(), the version, and the package's surface."""
 
 import inspect
+import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -97,6 +100,21 @@ def test_packs_of_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HATTN_PACKS", str(tmp_path / "broken.so"))
     with pytest.raises(ValueError, match="HATTN_PACKS: .*broken.so"):
         hattn.info()
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.so", "é".encode() * 120 + b".so"], ids=["no UTF-8", "long"])
+def test_names_of_files_in_messages(name, tmp_path):
+    """Any bytes, and messages are cut off between characters."""
+    folder = os.fsencode(tmp_path) + b"/" + "é".encode() * 100
+    os.mkdir(folder)
+    variables = {**os.environb, b"HATTN_PACKS": folder + b"/" + name, b"HATTN_TUNING": b"none"}
+    code = "import hattn\ntry:\n hattn.info()\nexcept ValueError as error:\n print(ascii(error))"
+    run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
+    assert "HATTN_PACKS: kernel pack" in run.stdout, run.stderr
+    variables = {**os.environb, b"HATTN_TUNING": folder + b"/" + name}
+    code = "import hattn\nprint(ascii(hattn.info()['tuning_database']['path']))"
+    run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
+    assert run.returncode == 0 and ".so" in run.stdout, run.stderr
 
 
 def test_plans_do_not_pile_up(rng):

@@ -232,10 +232,10 @@ def test_lost_packs(path, shapes_file, capsys, monkeypatch):
     assert tune("--shapes", shapes_file) == 0
     first, _ = database.read(path)
     choice = chooses("flash")
-    database.merge(path, [{**first, "choice": choice, "packs": ["lost.so"]}])
+    database.merge(path, [{**first, "choice": choice, "packs": ["lost.so", "gone.so"]}])
     monkeypatch.setenv("HATTN_TUNING", f"{path.parent}/./{path.name}")  # as a process that starts now
     with pytest.warns(RuntimeWarning, match="lost.so"):
-        assert any("lost.so" in warning for warning in hattn.info()["warnings"])
+        assert any("lost.so" in warning and "gone.so" in warning for warning in hattn.info()["warnings"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert tune("--shapes", shapes_file, "--resume") == 0

@@ -73,6 +73,7 @@ def test_command_lines_that_are_wrong(words, why):
     assert result.returncode == 2 and result.stderr.count("\n") == 1
     assert why in result.stderr
     assert "usage:" in run().stderr
+    assert "usage:" in run("--help").stdout and run("--help").returncode == 0
 
 
 def test_devices_are_those_of_an_architecture():

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="cpu, opencl, cuda or cuda:N, of those that hattn info says are usable; default: cpu",
     )
     parser.add_argument("--threads", type=int, default=0, help="to measure with; default: one per core")
-    parser.add_argument("--all", action="store_true", help="a finer grid, which takes an hour or so")
+    parser.add_argument("--all", action="store_true", help="a finer grid, some 700 problems, which wants --budget 30m")
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
     parser.add_argument("--resume", action="store_true", help="only what the database does not have yet")
     parser.add_argument("--force", action="store_true", help="forget what the database has")
