@@ -29,7 +29,10 @@ void check_window(const hattn_kv_cache &cache, const hattn_attention_desc &desc,
         const int64_t rows = query_rows(args, b);
         const int64_t position = args.causal_offsets ? args.causal_offsets[b] : length - rows;
         const int64_t first = position - desc.window_left;
-        require(first >= kept || kept == 0 || rows == 0 || length == 0, HATTN_INVALID_ARGUMENT,
+        // Behind the last key that any row sees.
+        const int64_t right = desc.causal ? 0 : std::min(desc.window_right, 2 * kMaxExtent);
+        const int64_t end = right < 0 ? length : std::min(length, position + rows + right);
+        require(first >= kept || kept == 0 || rows == 0 || end <= 0, HATTN_INVALID_ARGUMENT,
                 "q: its first row in sequence ", b, " stands at position ", position, " and sees keys from ", first,
                 " on, but the ring keeps them from ", kept, " on");
     }

@@ -157,6 +157,8 @@ hattn_status hattn_merge_states_in_queue(hattn_context *context, const hattn_que
         require(out, HATTN_INVALID_ARGUMENT, "out: is null");
         require(lse, HATTN_INVALID_ARGUMENT, "lse: is null");
         check_state(*out, *lse, "", *out);
+        require(out->extent[3] > 0, HATTN_INVALID_ARGUMENT, "out: extent[3] (head dimension) is ", out->extent[3],
+                ", but must be at least 1");
         for (int32_t n = 0; n < count; ++n) {
             check_state(outs[n], lses[n], "s[" + std::to_string(n) + "]", *out);
         }

@@ -81,7 +81,7 @@ bool has_rows(const hattn_rope &given, const hattn_tensor &x) {
 
 void turn(const hattn_context &context, const hattn_queue *queue, const hattn_rope &rope, const hattn_tensor &x,
           const hattn_tensor &out, const int32_t *offsets, const int32_t *lengths) {
-    const TurnedTensor turned{x, out, x.extent[0], {lengths, x.extent[2]}, offsets, "offsets"};
+    const TurnedTensor turned{x, out, x.extent[0], {lengths, x.extent[2]}, offsets, offsets ? "offsets" : "x"};
     check_turned(turned);
     check_queue_of(x, queue, "x");
     if (x.device == HATTN_CPU) {

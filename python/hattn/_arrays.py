@@ -85,12 +85,17 @@ def as_numpy(name: str, value: Any, wanted: str) -> Any:
         raise TypeError(f"{name}: dtype is {dtype}, but must be {wanted}") from None
 
 
+def package_of(array: Any) -> Any:
+    """The package that defines an array's type, or the first base of it, of a subclass, that comes from one with from_dlpack."""
+    packages = [sys.modules.get(base.__module__.partition(".")[0]) for base in type(array).__mro__]
+    return next((package for package in packages if hasattr(package, "from_dlpack")), packages[0])
+
+
 def _from_dlpack(like: Any) -> Optional[Callable[[np.ndarray], Any]]:
     """from_dlpack() of the library that `like` comes from, if it has one."""
     if hasattr(like, "__array_namespace__"):
         return getattr(like.__array_namespace__(), "from_dlpack", None)
-    package = sys.modules.get(type(like).__module__.partition(".")[0])
-    return getattr(package, "from_dlpack", None)
+    return getattr(package_of(like), "from_dlpack", None)
 
 
 def same_kind(like: Any, array: Optional[np.ndarray]) -> Any:

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from hattn import _hattn
-from hattn._arrays import HOST_DEVICES, check_kind, detached, device_of
+from hattn._arrays import HOST_DEVICES, check_kind, detached, device_of, package_of
 
 # Device types of DLPack, kDLCUDA and kDLOpenCL, as the names of options.
 _DEVICES = {2: "cuda", 4: "opencl"}
@@ -100,13 +100,9 @@ class InStream:
         return self._array.__dlpack_device__()
 
 
-def _package(like: Any) -> Any:
-    return sys.modules[type(like).__module__.partition(".")[0]]
-
-
 def _namespace(like: Any) -> Any:
     named = getattr(like, "__array_namespace__", None)
-    return named() if named else _package(like)
+    return named() if named else package_of(like)
 
 
 class Streams:
@@ -125,7 +121,7 @@ class Streams:
     @staticmethod
     def of(like: Any, given: Any) -> Optional[Streams]:
         """None: the library knows of none."""
-        for library in (_namespace(like), _package(like)):
+        for library in (_namespace(like), package_of(like)):
             cuda = getattr(library, "cuda", None)
             if hasattr(cuda, "ExternalStream"):
                 return Streams(cuda, like, given)

@@ -114,14 +114,20 @@ def _rectangular(name: str, value: Any, dimensions: str) -> np.ndarray:
         raise ValueError(f"{name}: is ragged, but must be an array {dimensions}") from None
 
 
-def int32_array(name: str, value: Any, ranks: Sequence[int], dimensions: str) -> np.ndarray:
-    """Integers of any kind as a contiguous int32 array of one of the ranks; one that is so already is not copied."""
+def int32_array(name: str, value: Any, ranks: Sequence[int], dimensions: str, clips: bool = False) -> np.ndarray:
+    """Integers of any kind as a contiguous int32 array of one of the ranks; one that is so already is not copied.
+
+    clips: what int32 does not have becomes the nearest number that it has; else it is refused.
+    """
     array = _rectangular(name, as_numpy(name, value, "an integer type"), dimensions)
     if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be an integer type")
     if array.ndim not in ranks:
         raise ValueError(f"{name}: rank is {array.ndim}, but must be {' or '.join(map(str, ranks))} {dimensions}")
-    if array.dtype != np.int32 and array.size:
+    if array.dtype.itemsize >= 4 and array.dtype != np.int32 and clips:
+        limits = np.iinfo(np.int32)
+        array = array.clip(limits.min if array.dtype.kind == "i" else 0, limits.max)
+    elif array.dtype != np.int32 and array.size:
         for entry in (array.min(), array.max()):
             integer(f"{name}: an entry", int(entry), 32)
     return np.ascontiguousarray(array, np.int32)
@@ -162,7 +168,7 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
         return np.full((1, 1, 1, 1), number(name, value), np.float32)
     array = _rectangular(name, as_numpy(name, value, "float32"), "[kv heads] or [kv heads, dim]")
     if isinstance(value, (list, tuple)) and array.dtype.kind in "iuf":
-        array = array.astype(np.float32)
+        array = np.array([number(name, entry) for entry in array.ravel().tolist()], np.float32).reshape(array.shape)
     if array.dtype != np.float32:
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
     shapes = {0: (1, 1, 1, 1), 1: (1, -1, 1, 1), 2: (1, array.shape[0] if array.ndim else 1, 1, -1)}
@@ -245,7 +251,7 @@ def attention_options(
         if value is not None:
             setattr(problem, name, lengths(name, value))
     if block_table is not None:
-        problem.block_table = int32_array("block_table", block_table, (2,), "[batch, pages]")
+        problem.block_table = int32_array("block_table", block_table, (2,), "[batch, pages]", clips=True)
     problem.k_scale = scale_array("k_scale", k_scale, layout)
     problem.v_scale = scale_array("v_scale", v_scale, layout)
     problem.v_scale_of_channels = np.ndim(v_scale) == 2  # [kv heads, dim]

@@ -184,11 +184,10 @@ void AttentionCall::add_queue(const Problem &problem) {
     }
 }
 
-void AttentionCall::bind(const hattn_kv_cache *cache, const hattn_context *context) {
-    check(hattn_kv_cache_bind(cache, &desc_, &args_), context);
+hattn_status AttentionCall::bind(const hattn_kv_cache *cache) {
+    return hattn_kv_cache_bind(cache, &desc_, &args_);
 }
 
-// Sk, as the library counts it.
 int64_t AttentionCall::key_extent() const {
     if (desc_.page_size == 0 && desc_.ring == 0)
         return args_.k.extent[2];
@@ -249,10 +248,10 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     const Keys keys = import_keys(k, v, problem.layout, alive);
     AttentionCall call(problem, q, keys);
     call.set_out(out);
-    Session &session = Session::current();
-    const hattn_plan *plan = session.plan(call.desc());
+    const std::shared_ptr<Session> session = Session::current();
+    const PlanPointer plan = session->plan(call.desc());
     nb::tuple outputs = call.make_outputs(out, return_lse);
-    session.execute(plan, call.args());
+    check(session->execute(plan.get(), call.args()), session->context());
     return outputs;
 }
 
@@ -261,10 +260,10 @@ std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     const Keys keys = import_keys(k, v, problem.layout, alive);
     AttentionCall call(problem, q, keys);
     call.set_out(out);
-    Session &session = Session::current();
-    const hattn_plan *plan = session.plan(call.desc());
-    return query_text(session.context(), [plan](char *buffer, size_t capacity, size_t *size) {
-        return hattn_plan_explain(plan, buffer, capacity, size);
+    const std::shared_ptr<Session> session = Session::current();
+    const PlanPointer plan = session->plan(call.desc());
+    return query_text(session->context(), [&plan](char *buffer, size_t capacity, size_t *size) {
+        return hattn_plan_explain(plan.get(), buffer, capacity, size);
     });
 }
 
@@ -294,14 +293,14 @@ nb::tuple merge_states(const nb::list &outs, const nb::list &lses, nb::handle gi
     const Array to = Array::writable(out, "out", bits), to_lse = Array::writable(lse, "lse");
     const hattn_tensor out_tensor = to.tensor(Layout::kBhsd, kFloats), lse_tensor = to_lse.row_tensor();
     const GivenQueue merges_in(queue);
-    Session &session = Session::current();
+    const std::shared_ptr<Session> session = Session::current();
     hattn_status status = HATTN_OK;
     {
         const ReleasedGil released;
-        status = hattn_merge_states_in_queue(session.context(), merges_in.get(), static_cast<int32_t>(outs.size()),
+        status = hattn_merge_states_in_queue(session->context(), merges_in.get(), static_cast<int32_t>(outs.size()),
                                              out_tensors.data(), lse_tensors.data(), &out_tensor, &lse_tensor);
     }
-    check(status, session.context());
+    check(status, session->context());
     return nb::make_tuple(out, lse);
 }
 

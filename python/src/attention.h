@@ -72,8 +72,10 @@ public:
         return args_;
     }
 
-    // Attention over a cache, which must not change while args() is in use. Throws as check().
-    void bind(const hattn_kv_cache *cache, const hattn_context *context);
+    // Attention over a cache, which must not change while args() is in use. desc() is the same each time.
+    hattn_status bind(const hattn_kv_cache *cache);
+    // Sk, as the library counts it.
+    int64_t key_extent() const;
 
     // The output has the type of `out`, or of q if that is None. Values have its head dimension, where bytes leave it
     // open.
@@ -90,7 +92,6 @@ private:
     void add_arrays(const Problem &problem);
     void add_block_table(const nb::object &table);
     const char *batch_name() const;
-    int64_t key_extent() const;
     void add_queue(const Problem &problem);
     nb::object add_out(nb::handle out);
 

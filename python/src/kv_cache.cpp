@@ -75,12 +75,6 @@ private:
     std::vector<int32_t> lengths_, ends_;
 };
 
-// A shared lock taken without the GIL; destroyed with it held.
-std::shared_lock<std::shared_mutex> lock_shared(std::shared_mutex &mutex) {
-    const ReleasedGil released;
-    return std::shared_lock(mutex);
-}
-
 }  // namespace
 
 KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_dim, int64_t value_dim,
@@ -142,6 +136,16 @@ void KvCache::change(Change change) {
     check(status, context_.get());
 }
 
+template<typename Read>
+hattn_status KvCache::read(Read read) const {
+    std::shared_lock<std::shared_mutex> lock(mutex_, std::defer_lock);
+    {
+        const ReleasedGil released;
+        lock.lock();
+    }
+    return read(cache_.get());
+}
+
 void KvCache::append(nb::handle k, nb::handle v, Layout layout, nb::handle lengths, nb::handle cu_seqlens,
                      const RopeOptions *rope, nb::handle positions, bool keeps) {
     Array k_array = Array::readable(k, "k"), v_array = Array::readable(v, "v");
@@ -188,27 +192,33 @@ void KvCache::reset() {
 }
 
 std::vector<int32_t> KvCache::lengths() const {
-    const auto lock = lock_shared(mutex_);
     std::vector<int32_t> lengths(static_cast<size_t>(batch_));
-    check(hattn_kv_cache_lengths(cache_.get(), lengths.data()), context_.get());
+    check(read([&](const hattn_kv_cache *cache) { return hattn_kv_cache_lengths(cache, lengths.data()); }),
+          context_.get());
     return lengths;
 }
 
 nb::tuple KvCache::pages() const {
-    const auto lock = lock_shared(mutex_);
     int64_t used = 0, available = 0;
-    check(hattn_kv_cache_pages(cache_.get(), &used, &available), context_.get());
+    check(read([&](const hattn_kv_cache *cache) { return hattn_kv_cache_pages(cache, &used, &available); }),
+          context_.get());
     return nb::make_tuple(used, available);
 }
 
 nb::object KvCache::block_table() const {
-    const auto lock = lock_shared(mutex_);
-    const int32_t *table = nullptr;
+    std::unique_ptr<int32_t[]> copy;
     int64_t stride = 0;
-    check(hattn_kv_cache_block_table(cache_.get(), &table, &stride), context_.get());
+    const hattn_status status = read([&](const hattn_kv_cache *cache) {
+        const int32_t *table = nullptr;
+        const hattn_status found = hattn_kv_cache_block_table(cache, &table, &stride);
+        if (found == HATTN_OK) {
+            copy = std::make_unique<int32_t[]>(static_cast<size_t>(batch_ * stride));
+            std::copy_n(table, batch_ * stride, copy.get());
+        }
+        return found;
+    });
+    check(status, context_.get());
     const size_t shape[] = {static_cast<size_t>(batch_), static_cast<size_t>(stride)};
-    auto copy = std::make_unique<int32_t[]>(shape[0] * shape[1]);
-    std::copy(table, table + batch_ * stride, copy.get());
     const nb::capsule owner(copy.get(), [](void *memory) noexcept { delete[] static_cast<int32_t *>(memory); });
     return nb::cast(nb::ndarray<nb::numpy, int32_t>(copy.release(), 2, shape, owner));
 }
@@ -236,31 +246,42 @@ Keys KvCache::keys() const {
     return keys;
 }
 
-// Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
-const hattn_plan *KvCache::plan(AttentionCall &call, nb::handle out) const {
+void KvCache::bind(AttentionCall &call, nb::handle out) const {
     if (call.desc().batch != batch_)
         raise(PyExc_ValueError, (call.args().cu_seqlens_q ? "cu_seqlens_q: number of sequences is " : "q: batch is ") +
                                     std::to_string(call.desc().batch) + ", but the cache has " +
                                     std::to_string(batch_));
-    call.bind(cache_.get(), context_.get());
+    check(read([&](const hattn_kv_cache *cache) { return call.bind(cache); }), context_.get());
     call.set_out(out);
-    return Session::current().plan(call.desc());
 }
 
+// Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
 nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, bool return_lse) const {
-    const auto lock = lock_shared(mutex_);
     AttentionCall call(problem, q, keys());
-    const hattn_plan *made = plan(call, out);
-    nb::tuple outputs = call.make_outputs(out, return_lse);
-    Session::current().execute(made, call.args());
-    return outputs;
+    bind(call, out);
+    const std::shared_ptr<Session> session = Session::current();
+    const PlanPointer plan = session->plan(call.desc());
+    while (true) {
+        nb::tuple outputs = call.make_outputs(out, return_lse);
+        const int64_t keys = call.key_extent();
+        bool as_made = true;  // score outputs, unless the cache has changed meanwhile
+        const hattn_status status = read([&](const hattn_kv_cache *cache) {
+            const hattn_status bound = call.bind(cache);
+            as_made = bound != HATTN_OK || problem.scores == HATTN_SCORES_NONE || call.key_extent() == keys;
+            return bound == HATTN_OK && as_made ? session->execute(plan.get(), call.args()) : bound;
+        });
+        check(status, context_.get());
+        if (as_made)
+            return outputs;
+    }
 }
 
 size_t KvCache::device_workspace(nb::handle q, nb::handle out, const Problem &problem) const {
-    const auto lock = lock_shared(mutex_);
     AttentionCall call(problem, q, keys());
+    bind(call, out);
     size_t bytes = 0;
-    check(hattn_plan_device_workspace_size(plan(call, out), &bytes), context_.get());
+    const PlanPointer plan = Session::current()->plan(call.desc());
+    check(hattn_plan_device_workspace_size(plan.get(), &bytes), context_.get());
     return bytes;
 }
 

@@ -70,11 +70,15 @@ private:
     // Runs a call that changes the cache: without the GIL, and alone.
     template<typename Change>
     void change(Change change);
+    // Runs a call that reads it, beside others that do. It may not run code of Python's, which could want to change the
+    // cache, and make objects of Python's, which collects garbage then: its status is the caller's to check.
+    template<typename Read>
+    hattn_status read(Read read) const;
 
     // Whole storage, as far as an AttentionCall wants it before it is bound.
     Keys keys() const;
-    // Binds a call over keys(); its plan. The lock must be held.
-    const hattn_plan *plan(AttentionCall &call, nb::handle out) const;
+    // Binds a call over keys() for the first time, with the type of `out`.
+    void bind(AttentionCall &call, nb::handle out) const;
 
     static constexpr size_t kCallsUnderWay = HATTN_KV_CALLS_UNDER_WAY;
 

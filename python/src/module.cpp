@@ -17,7 +17,8 @@ namespace nb = nanobind;
 using namespace hattn_python;
 
 std::string info() {
-    hattn_context *context = Session::current().context();
+    const std::shared_ptr<Session> session = Session::current();
+    hattn_context *context = session->context();
     return query_text(context, [context](char *buffer, size_t capacity, size_t *size) {
         return hattn_info(context, buffer, capacity, size);
     });

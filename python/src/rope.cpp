@@ -105,7 +105,8 @@ nb::object apply_rope(nb::handle x, nb::handle out, Layout layout, const RopeOpt
     if (positions.is_none())
         check_starts(starts, rows, from.extent[2]);
     const GivenQueue given(queue);
-    hattn_context *context = Session::current().context();
+    const std::shared_ptr<Session> session = Session::current();
+    hattn_context *context = session->context();
     hattn_status status = HATTN_OK;
     {
         const ReleasedGil released;

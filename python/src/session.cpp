@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -67,9 +68,18 @@ constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
     {"window_right", "window[1]"},
 };
 
+// Of extents that attention() takes from its arrays.
+constexpr std::pair<std::string_view, std::string_view> kExtents[] = {
+    {"key_dim: is", "q: extent[3] (head dimension) is"},   {"kv_heads: is", "k: extent[1] (kv heads) is"},
+    {"kv_length: is", "k: extent[2] (kv length) is"},      {"query_length: is", "q: extent[2] (query length) is"},
+    {"value_dim: is", "v: extent[3] (head dimension) is"},
+};
+
+using Names = std::span<const std::pair<std::string_view, std::string_view>>;
+
 // A message, with the argument that it starts with under its name in Python.
-std::string in_python(std::string_view message) {
-    for (const auto &[name, python_name] : kPythonNames) {
+std::string in_python(std::string_view message, Names names) {
+    for (const auto &[name, python_name] : names) {
         const std::string_view rest = message.starts_with(name) ? message.substr(name.size()) : std::string_view();
         if (!rest.empty() && (rest.front() == ':' || rest.front() == '[' || name.find(':') != name.npos))
             return std::string(python_name).append(rest);
@@ -83,7 +93,14 @@ void check(hattn_status status, const hattn_context *context) {
     if (status == HATTN_OK)
         return;
     const char *message = hattn_last_error(context);
-    raise(exception_type(status), *message ? in_python(message) : hattn_status_name(status));
+    raise(exception_type(status), *message ? in_python(message, kPythonNames) : hattn_status_name(status));
+}
+
+void check_call(hattn_status status, const hattn_context *context) {
+    if (status == HATTN_OK)
+        return;
+    const std::string message = hattn_last_error(context), named = in_python(message, kExtents);
+    named == message ? check(status, context) : raise(exception_type(status), named);
 }
 
 ContextPointer make_context() {
@@ -121,25 +138,26 @@ Session::Session() : environment_(environment()), context_(make_context()) {
     warn_once(hattn_context_warning(context_.get()));
 }
 
-Session &Session::current() {
-    thread_local std::unique_ptr<Session> session;
+std::shared_ptr<Session> Session::current() {
+    thread_local std::shared_ptr<Session> session;
     if (!session || session->environment_ != environment()) {
         session.reset();
         session.reset(new Session);
     }
-    return *session;
+    return session;
 }
 
-const hattn_plan *Session::plan(const hattn_attention_desc &desc) {
+PlanPointer Session::plan(const hattn_attention_desc &desc) {
     for (auto entry = plans_.begin(); entry != plans_.end(); ++entry) {
         if (!same(entry->desc, desc))
             continue;
         plans_.splice(plans_.begin(), plans_, entry);
-        return plans_.front().plan.get();
+        return plans_.front().plan;
     }
-    hattn_plan *plan = nullptr;
-    check(hattn_plan_create(context(), &desc, &plan), context());
-    plans_.push_front({desc, PlanPointer(plan)});
+    hattn_plan *made = nullptr;
+    check_call(hattn_plan_create(context(), &desc, &made), context());
+    PlanPointer plan(made, PlanDeleter());
+    plans_.push_front({desc, plan});
     if (plans_.size() > kPlans)
         plans_.pop_back();
     return plan;
@@ -160,9 +178,10 @@ void *Session::workspace(size_t bytes) {
     return workspace_.get();
 }
 
-void Session::execute(const hattn_plan *plan, hattn_attention_args args) {
+hattn_status Session::execute(const hattn_plan *plan, hattn_attention_args args) {
     size_t bytes = 0;
-    check(hattn_plan_workspace_size(plan, &bytes), context());
+    if (const hattn_status status = hattn_plan_workspace_size(plan, &bytes); status != HATTN_OK)
+        return status;
     args.workspace = workspace(bytes);
     args.workspace_size = workspace_size_;
     hattn_status status = HATTN_OK;
@@ -174,7 +193,7 @@ void Session::execute(const hattn_plan *plan, hattn_attention_args args) {
         workspace_.reset();
         workspace_size_ = 0;
     }
-    check(status, context());
+    return status;
 }
 
 }  // namespace hattn_python

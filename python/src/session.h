@@ -28,11 +28,14 @@ struct FreeDeleter {
     }
 };
 using ContextPointer = std::unique_ptr<hattn_context, ContextDeleter>;
-using PlanPointer = std::unique_ptr<hattn_plan, PlanDeleter>;
+using PlanPointer = std::shared_ptr<const hattn_plan>;
 
 // Turns a status other than HATTN_OK into the Python exception that goes with it, with the library's sentence for the
 // calling thread. The GIL must be held.
 void check(hattn_status status, const hattn_context *context);
+
+// The same of an attention, whose extents are those of arrays in Python.
+void check_call(hattn_status status, const hattn_context *context);
 
 // A context with default settings. Throws as check().
 ContextPointer make_context();
@@ -41,21 +44,23 @@ ContextPointer make_context();
 std::string query_text(const hattn_context *context,
                        const std::function<hattn_status(char *buffer, size_t capacity, size_t *size)> &query);
 
-// One per thread, since a context is not for concurrent use.
+// One per thread, since a context is not for concurrent use. Who uses a session or a plan holds it: whatever runs code
+// of Python's, which finalisers and arrays' methods may be, may call the library and have others take their place.
 class Session {
 public:
     // The calling thread's session. Starts anew if a HATTN_ variable of the environment has changed.
-    static Session &current();
+    static std::shared_ptr<Session> current();
 
     hattn_context *context() const {
         return context_.get();
     }
 
-    // A plan for desc, from the ones made last if possible. Valid until the next call of plan().
-    const hattn_plan *plan(const hattn_attention_desc &desc);
+    // A plan for desc, from the ones made last if possible. It goes before the session.
+    PlanPointer plan(const hattn_attention_desc &desc);
 
-    // Executes with the GIL released and a workspace of the session's; args' workspace is set here.
-    void execute(const hattn_plan *plan, hattn_attention_args args);
+    // Executes with the GIL released and a workspace of the session's; args' workspace is set here. Runs no code of
+    // Python's: check() is the caller's.
+    hattn_status execute(const hattn_plan *plan, hattn_attention_args args);
 
 private:
     struct Entry {

@@ -205,6 +205,10 @@ TEST_F(MergeErrors, Extents) {
         tensor->extent[2] = int64_t{1} << 30;
     }
     EXPECT_EQ(refused(2, {HATTN_OVERFLOW, {"out", "1073741824", "536870912"}}), "");
+    for (hattn_tensor *tensor : {&out_, &outs_[0], &outs_[1]}) {
+        tensor->extent[3] = 0;
+    }
+    EXPECT_EQ(refused(2, {kInvalid, {"out: extent[3]", "0", "1"}}), "");
 }
 
 TEST_F(MergeErrors, RowsTooFarApart) {

@@ -1,10 +1,14 @@
 """Array arguments: layouts, strides, foreign tensors, and out=."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 
 import hattn
 import oracle
+from hattn import _arrays
 from helpers import BareTensor, Tensor, assert_close, assert_same_bits, random_qkv
 
 
@@ -86,6 +90,15 @@ def test_a_tensor_that_offers_no_way_back_gets_numpy(rng):
     out = hattn.attention(BareTensor(q), BareTensor(k), BareTensor(v))
     assert type(out) is np.ndarray
     assert_same_bits(out, hattn.attention(q, k, v))
+
+
+def test_subclasses_are_the_kind_of_their_base(monkeypatch):
+    library = types.ModuleType("some_library")
+    library.from_dlpack = print
+    monkeypatch.setitem(sys.modules, "some_library", library)
+    base = type("Base", (), {"__module__": "some_library.tensors"})
+    derived = type("Derived", (base,), {})
+    assert _arrays.package_of(derived()) is library
 
 
 def test_every_array_option_may_be_a_tensor(rng):

@@ -5,7 +5,7 @@ import pytest
 
 import hattn
 import oracle
-from helpers import assert_close, random_qkv
+from helpers import assert_close, assert_same_bits, random_qkv
 
 BATCH, HEADS, QUERIES, KEYS = 2, 4, 5, 7
 SCORES = ("raw", "capped", "masked", "probabilities")
@@ -51,6 +51,27 @@ def check(q, k, v, algorithm, options):
 
 def test_no_option(rng, algorithm):
     check(*random_qkv(rng), algorithm, {})
+
+
+@pytest.mark.parametrize("sink", [None, -1e9])
+@pytest.mark.parametrize("bias", [-1e4, -1e6, -1e9, -1e38, np.finfo(np.float32).min])
+def test_probabilities_of_rows_that_padding_biases(rng, bias, sink):
+    """They sum up to one, though their log-sum-exp is too coarse for it; those of other rows are what they are without."""
+    q, k, v = random_qkv(rng, heads=2, kv_heads=1, queries=3, keys=9000)
+    biases = np.zeros((3, 9000), np.float32)
+    biases[1] = bias
+    sinks = None if sink is None else np.full(2, sink, np.float32)
+    options = {"return_scores": "probabilities", "sinks": sinks}
+    out, weights = hattn.attention(q, k, v, bias=biases, **options)
+    shares = weights.sum(axis=-1, dtype=np.float64)
+    if sink is None or bias > sink:
+        np.testing.assert_allclose(shares, 1, atol=2e-3 if bias == -1e4 else 1e-5)
+    else:  # as large as a key's score, or larger
+        np.testing.assert_allclose(shares[:, :, 1], 9000 / 9001 if bias == sink else 0, atol=1e-5)
+    if bias <= -1e9 and sink is None:
+        np.testing.assert_allclose(weights[:, :, 1], 1 / 9000, rtol=1e-5)
+    plain = hattn.attention(q, k, v, bias=np.zeros((3, 9000), np.float32), **options)[1]
+    assert_same_bits(weights[:, :, ::2], plain[:, :, ::2])
 
 
 @pytest.mark.parametrize("name", OPTION_NAMES)

@@ -6,7 +6,7 @@ import pytest
 import hattn
 import oracle
 from cache_model import KEY_DIM, KV_HEADS, STORAGES, VALUE_DIM, Operations, new_rows
-from helpers import Tensor, assert_close, assert_same_bits, ends, pack
+from helpers import Tensor, assert_close, assert_same_bits, ends, pack, random_qkv
 from paged_keys import HEADS, Paged, everything, queries
 
 
@@ -201,6 +201,26 @@ def test_a_ring_refuses_what_it_has_lost(rng, rows, options, pattern):
     assert np.all(out == 7)
 
 
+def test_rows_of_a_ring_that_see_no_key(rng):
+    """Of a query before the first position; those of keys that are lost are refused."""
+    q, k, v = random_qkv(rng, batch=1, heads=2, kv_heads=2, queries=2, keys=40)
+    ring = hattn.KVCache(1, 2, 32, k.shape[-1], window=8)
+    ring.append(k, v)
+    assert not ring.attend(q, window=(7, 0), causal_offset=-100).any()
+    assert not ring.attend(q, causal=True, window=(7, -1), causal_offset=-2).any()
+    with pytest.raises(ValueError, match="q: its first row in sequence 0 stands at position -1 and sees keys from -8 on"):
+        ring.attend(q, causal=True, window=(7, -1), causal_offset=-1)
+
+
+def test_entries_that_are_not_read_may_be_anything(rng):
+    q, k, v = random_qkv(rng, batch=1, heads=2, kv_heads=2, queries=1, keys=16)
+    for dtype, unused in ((np.uint32, 0xFFFFFFFF), (np.int64, np.iinfo(np.int64).max), (np.int64, -1)):
+        table = np.array([[0, unused]], dtype)
+        assert_same_bits(hattn.attention(q, k, v, block_table=table, kv_lengths=[16]), hattn.attention(q, k, v))
+    with pytest.raises(ValueError, match="block_table"):
+        hattn.attention(q, k, v, block_table=table, kv_lengths=[17])
+
+
 def test_a_ring_remembers_what_a_truncation_left(rng):
     cache = filled_ring(rng, [100, 30])
     cache.truncate([80, 30])
@@ -218,7 +238,7 @@ BAD_TABLES = [
     ("rank", {"block_table": [0, 1]}, ValueError, "block_table: rank is 1, but must be 2"),
     ("ragged", {"block_table": [[0], [1, 2]]}, ValueError, "block_table: is ragged"),
     ("rows", {"block_table": np.zeros((3, 2), int)}, ValueError, "block_table: has 3 rows, but the batch of q is 2"),
-    ("wide", {"block_table": np.full((2, 2), 2**32)}, ValueError, "block_table: an entry: is 4294967296.*int32"),
+    ("wide", {"block_table": np.full((2, 2), 2**32)}, ValueError, "block_table\\[0\\]\\[0\\]: is 2147483647, but k has 7 pages"),
     ("negative", {"block_table": [[0, 1], [2, -1]]}, ValueError, r"block_table\[1\]\[1\]: is -1, but k has 7 pages"),
     ("large", {"block_table": [[0, 7], [2, 1]]}, ValueError, r"block_table\[0\]\[1\]: is 7, but k has 7 pages"),
     ("short", {"kv_lengths": [33, 0]}, ValueError, r"kv_lengths\[0\]: is 33, .*kv_length, 32"),
