@@ -26,3 +26,12 @@ def test_kernels_of_examples_are_there():
     listed = subprocess.run([KERNELGEN, "list"], check=True, capture_output=True, text=True).stdout.split()
     named = re.findall(r"\*(\w+_r\d\w+)'", (ROOT / "docs/testing.md").read_text())
     assert len(named) == 2 and set(named) <= set(listed)
+
+
+def test_the_index_has_every_decision():
+    folder = ROOT / "docs/decisions"
+    titles = {path.name: re.match(r"# \d{4}: (.*)\n", path.read_text())[1] for path in folder.glob("0*.md")}
+    rows = re.findall(r"^\| \[(\d{4})\]\((\S+)\) \| (.*?) \|", (folder / "README.md").read_text(), re.MULTILINE)
+    assert len(rows) == len(titles) > 100
+    for number, name, title in rows:
+        assert name.startswith(number) and titles[name].lower() == title.lower()
