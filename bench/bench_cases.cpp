@@ -124,6 +124,14 @@ void add_decode(std::vector<BenchCase> &list) {
                  }),
             "Hq = 64, Hkv = 1, 8192 keys");
     reading(with(decode("decode_d80_k8192", kKeys), kHeadDim(80)), "D = 80, 8192 keys");
+    // Multi-head latent attention (DeepSeek-V2, 2024) with its projections absorbed, which is arithmetic.
+    list.push_back({with(decode("decode_latent_k8192", kKeys),
+                         [](Case &c) {
+                             c.kv_heads = 1;
+                             c.key_dim = 576;
+                             c.value_dim = 512;
+                         }),
+                    "latent attention: Hkv = 1, D = 576 and 512, 8192 keys"});
     reading(attention("decode_rows8_k8192", 8, kKeys), "8 rows, 8192 keys");
     reading(attention("decode_rows32_k8192", 32, kKeys), "32 rows, 8192 keys");
     // Speculative decoding: the drafted rows of 8 tokens as a tree.

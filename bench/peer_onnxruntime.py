@@ -140,7 +140,7 @@ def _multi_head_attention(case, arrays):
 
 
 def variants(case, arrays, threads):
-    if case.work == "appending" or case.page_size:
+    if case.work == "appending" or case.page_size or case.key_dim != case.value_dim:
         return []
     operators = {}
     if case.causal:

@@ -1,7 +1,8 @@
 """PyTorch: torch.nn.functional.scaled_dot_product_attention on the CPU.
 
 Fused kernel and materialised scores, grouped heads and keys repeated in advance: each is a variant. Windows and causal
-limits that do not start at the first key are dense masks, as users of the function write them.
+limits that do not start at the first key are dense masks, as users of the function write them. The fused kernel wants values as wide as
+keys, so that narrower ones get zeros in advance.
 """
 import numpy as np
 from peer import SMALL_SCORES, additive, is_ragged, score_count, sees
@@ -14,9 +15,9 @@ def version():
 
 
 class _Variant:
-    def __init__(self, name, backend, calls):
-        """calls: [(q, k, v, options)], one for each part of the batch."""
-        self.name = name
+    def __init__(self, name, backend, calls, width):
+        """calls: [(q, k, v, options)], one for each part of the batch; width: of the result, leading elements of the output."""
+        self.name, self._width = name, width
         self._backend = backend
         self._calls = calls
 
@@ -28,7 +29,7 @@ class _Variant:
             self._out = [scaled_dot_product_attention(*arrays, **options) for *arrays, options in self._calls]
 
     def result(self):
-        return np.concatenate([out.float().numpy() for out in self._out])
+        return np.concatenate([out.float().numpy() for out in self._out])[..., : self._width]
 
 
 def _tensor(array):
@@ -64,14 +65,15 @@ def variants(case, arrays, threads):
         return []
     torch.set_num_threads(threads)
     q, k, v = (_tensor(arrays[name]) for name in "qkv")
+    v = torch.nn.functional.pad(v, (0, max(case.key_dim - case.value_dim, 0)))
     grouped = {"enable_gqa": True} if case.query_heads != case.kv_heads else {}
     if is_ragged(case):
         keys = np.array(case.kv_lengths)
         calls = [(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], grouped) for b, n in enumerate(keys)]
         visible = np.arange(case.kv_length) < keys[:, None, None, None]
         padded = {"attn_mask": torch.from_numpy(visible), **grouped}
-        return [_Variant("fused, one call per sequence", SDPBackend.FLASH_ATTENTION, calls),
-                _Variant("fused, one call with a mask", SDPBackend.FLASH_ATTENTION, [(q, k, v, padded)])]
+        return [_Variant("fused, one call per sequence", SDPBackend.FLASH_ATTENTION, calls, case.value_dim),
+                _Variant("fused, one call with a mask", SDPBackend.FLASH_ATTENTION, [(q, k, v, padded)], case.value_dim)]
     options, first = _options(case, arrays)
     k, v = k[:, :, first:], v[:, :, first:]
     inputs = {"": (k, v, {**options, **grouped})}
@@ -82,5 +84,5 @@ def variants(case, arrays, threads):
     backends = {"fused": SDPBackend.FLASH_ATTENTION}
     if score_count(case) <= SMALL_SCORES:
         backends["scores in memory"] = SDPBackend.MATH
-    return [_Variant(name + suffix, backend, [(q, *rest)])
+    return [_Variant(name + suffix, backend, [(q, *rest)], case.value_dim)
             for name, backend in backends.items() for suffix, rest in inputs.items()]

@@ -97,6 +97,18 @@ def test_combined_options(rng, algorithm, seed):
     check(q, k, v, algorithm, options)
 
 
+@pytest.mark.parametrize("rows, key_type", [(1, np.float32), (3, np.float32), (40, np.float32), (1, np.float16)])
+def test_values_that_are_part_of_the_keys(rng, algorithm, rows, key_type):
+    """As in multi-head latent attention (DeepSeek-V2, 2024) with its projections absorbed: nothing is copied for it."""
+    q = rng.standard_normal((2, 16, rows, 576), np.float32)
+    latent = rng.standard_normal((2, 1, 70, 576), np.float32).astype(key_type)
+    values = latent[..., :512]
+    out = hattn.attention(q, latent, values, causal=True, algorithm=algorithm)
+    assert_same_bits(out, hattn.attention(q, latent, values.copy(), causal=True, algorithm=algorithm))
+    if key_type == np.float32:
+        assert_close(out, oracle.attention(q, latent, values, causal=True).out)
+
+
 @pytest.mark.parametrize(
     "shape",
     [
