@@ -1,4 +1,5 @@
 """hattn and its peers side by side: one process, the same inputs, turns in rounds, the best time of each."""
+import contextlib
 import importlib
 import random
 import time
@@ -10,7 +11,7 @@ PEERS = ("onnxruntime", "torch")
 LIMIT = 1e-4  # allowed difference of any output from hattn's, which the oracle has verified; outputs are of order 1
 
 _TURN_SECONDS = 0.15  # how long one contestant runs at a time; one run at least
-_HOPELESS = 1.25      # variants that take this much longer than their peer's best get one turn only
+HOPELESS = 1.25      # variants that take this much longer than their peer's best get one turn only
 
 
 class Disagreement(Exception):
@@ -31,22 +32,30 @@ def settle():
 class Contestant:
     """Somebody's turns: the fastest run so far, in seconds."""
 
-    def __init__(self, who, variant, run):
+    def __init__(self, who, variant, run, turn=contextlib.nullcontext):
+        """turn(): what runs of a turn are made within."""
         self.who = who
         self.variant = variant
         self._run = run
+        self._turn = turn
         self.seconds = float("inf")
 
     def take_turn(self):
         settle()
-        begin = time.perf_counter()
-        while True:
-            start = time.perf_counter()
-            self._run()
-            end = time.perf_counter()
-            self.seconds = min(self.seconds, end - start)
-            if end - begin > _TURN_SECONDS:
-                return
+        with self._turn():
+            begin = time.perf_counter()
+            while True:
+                start = time.perf_counter()
+                self._run()
+                end = time.perf_counter()
+                self.seconds = min(self.seconds, end - start)
+                if end - begin > _TURN_SECONDS:
+                    return
+
+
+def turn_of(variant):
+    """Variants that need nothing around their runs do not say so."""
+    return getattr(variant, "turn", contextlib.nullcontext)
 
 
 class Ours:
@@ -74,13 +83,14 @@ def verified_peers(case, measured, peers):
     contestants = []
     for peer in peers:
         for variant in peer_module(peer).variants(case, arrays, measured.threads):
-            variant.run()
+            with turn_of(variant)():
+                variant.run()
             error = np.abs(variant.result() - expected).max(axis=-1)
             worst = error[np.broadcast_to(rows_that_see(case, arrays), error.shape)].max()
             if not worst <= LIMIT:
                 raise Disagreement(f"{case.name}: {peer} ({variant.name}) differs from hattn by {worst:.1e}; "
                                    f"allowed is {LIMIT:.0e}")
-            contestants.append(Contestant(peer, variant.name, variant.run))
+            contestants.append(Contestant(peer, variant.name, variant.run, turn_of(variant)))
     return contestants
 
 
@@ -101,7 +111,7 @@ def race(ours, others, rounds, order):
     for contestant in [ours, *others]:
         contestant.take_turn()
     best = best_by_peer(others)
-    others = [other for other in others if other.seconds < _HOPELESS * best[other.who].seconds]
+    others = [other for other in others if other.seconds < HOPELESS * best[other.who].seconds]
     names = [other.who for other in others]
     chances = max((names.count(name) for name in names), default=1)
     for _ in range(rounds - 1):

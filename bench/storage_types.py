@@ -6,11 +6,13 @@
 prints a Markdown table, Hq16 Hkv8 D128 unless said: time over that of float32, and for decoding the bytes of keys and values read per
 second; then the goals. Types take turns in every round, and the best round counts. Outputs are float32 but for the 16-bit types,
 whose queries and outputs are of the type; those of PyTorch and ONNX Runtime, where they are asked for or installed, likewise. With
---threads 1 CPU time counts, which other load on the machine disturbs less than time on the wall. Limits, of the CPU's bfloat16 dot
+--threads 1 CPU time counts, which other load on the machine disturbs less than time on the wall. All variants of a peer are tried, and nothing
+is timed that was not verified on some rows. Limits, of the CPU's bfloat16 dot
 products where it has any and of reading the bytes of keys and values, are measured in every round, too.
 """
 import argparse
 import json
+import random
 import sys
 import time
 from pathlib import Path
@@ -27,6 +29,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADS, KV_HEADS, DIM = 16, 8, 128
 TYPES = ("float32", "float16", "bfloat16", "int8", "int4")  # of integers with a scale for each 32 elements of a key
 PER_HEAD = {"int8 per head": "int8", "int4 per head": "int4"}  # with one for all keys of a head; for decoding
+# Of outputs of order 1, from what float64 makes of the same numbers; integers multiply queries and weights in 16 bits.
+ALLOWED = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2, "int8": 5e-3, "int4": 5e-3}
+PEER_NAMES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
 PEER_TYPES = {"PyTorch": ("float32", "float16", "bfloat16"), "ONNX Runtime": ("float32", "float16")}
 CASES = {"prefill 512": (512, 512), "prefill 2048": (2048, 2048), "prefill 4096": (4096, 4096), "decode 512": (1, 512), "decode 8192 Hq64": (1, 8192), "decode 32768": (1, 32768)}  # queries, keys
 MORE_HEADS = {"decode 8192 Hq64": 64}  # query heads of cases with more than HEADS
@@ -81,76 +86,111 @@ def types_of(queries):
     return TYPES + (tuple(PER_HEAD) if queries == 1 else ())
 
 
-def contender(dtype, q, k, v, threads):
-    """(function to time, keys and values with their scales)."""
-    import hattn
+class Ours:
+    """hattn over keys and values of a type, as peers' variants are."""
+
+    name = "hattn"
+
+    def __init__(self, dtype, q, k, v, threads):
+        import hattn
+        import stored
+
+        rng = np.random.default_rng(0)
+        sides = [stored.store(rng, side, PER_HEAD.get(dtype, dtype), "heads" if dtype in PER_HEAD else "keys") for side in (k, v)]
+        scales = {name: side.scale for name, side in zip(("k_scale", "v_scale"), sides) if side.scale is not None}
+        queries = q.astype(stored.FLOATS.get(dtype, np.float32))
+        self.numbers = (queries.astype(np.float64), *(side.numbers for side in sides))
+        self.read = [array.view(np.uint8).reshape(-1) for array in (*(side.array for side in sides), *scales.values())]
+        self._arguments = (queries, *(side.array for side in sides)), {"causal": True, "threads": threads, **scales}
+        self._attention = hattn.attention
+
+    def run(self):
+        arrays, options = self._arguments
+        self._out = self._attention(*arrays, **options)
+
+    def result(self):
+        return self._out
+
+
+def peers_of(asked, q, k, v, threads):
+    """(variants, the numbers that they are given), by library and type: of those that are asked for, or else installed."""
     import stored
 
-    rng = np.random.default_rng(0)
-    sides = [stored.store(rng, side, PER_HEAD.get(dtype, dtype), "heads" if dtype in PER_HEAD else "keys") for side in (k, v)]
-    scales = {name: side.scale for name, side in zip(("k_scale", "v_scale"), sides) if side.scale is not None}
-    arrays = [q.astype(stored.FLOATS.get(dtype, np.float32)), *(side.array for side in sides)]
-    read = [array.view(np.uint8).reshape(-1) for array in (*(side.array for side in sides), *scales.values())]
-    return lambda: hattn.attention(*arrays, causal=True, threads=threads, **scales), read
-
-
-def torch_contenders(q, k, v, threads):
-    import torch
-
-    torch.set_num_threads(threads)
-
-    def of(dtype):
-        tensors = [torch.from_numpy(array).to(dtype) for array in (q, k, v)]
-        causal = q.shape[2] > 1  # PyTorch's offset is 0
-        return lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal, enable_gqa=True)
-
-    return {f"PyTorch {name}": of(getattr(torch, name)) for name in PEER_TYPES["PyTorch"]}
-
-
-def onnxruntime_contenders(q, k, v, threads):
-    """GroupQueryAttention, whose decoding appends the last key to a cache in place."""
-    import peer_onnxruntime
-
-    peer_onnxruntime.version()
+    # ONNX Runtime's decoding appends the last key to a cache in place; PyTorch's causal limit starts at the first key.
     case = SimpleNamespace(batch=1, query_heads=q.shape[1], kv_heads=KV_HEADS, query_length=q.shape[2], kv_length=k.shape[2],
-                           key_dim=DIM, value_dim=DIM, kv_lengths=[], causal=True, window_left=-1, softcap=0.0,
+                           key_dim=DIM, value_dim=DIM, kv_lengths=[], causal=True, window_left=-1, window_right=-1, softcap=0.0,
                            has_sinks=False, has_alibi=False, smooth_softmax=False, work="attention", page_size=0)
     made = {}
-    for name in PEER_TYPES["ONNX Runtime"]:
-        arrays = {side: array.astype(name) for side, array in zip("qkv", (q, k, v))}
-        made[f"ONNX Runtime {name}"] = peer_onnxruntime.variants(case, arrays, threads)[0].run
+    for name, title in PEER_NAMES.items():
+        if asked is not None and name not in asked:
+            continue
+        module = compare.peer_module(name)
+        try:
+            module.version()
+        except ImportError:
+            if asked is not None:
+                raise
+            continue
+        for dtype in PEER_TYPES[title]:
+            arrays = {side: array.astype(stored.FLOATS[dtype]) for side, array in zip("qkv", (q, k, v))}
+            numbers = tuple(array.astype(np.float64) for array in arrays.values())
+            made[f"{title} {dtype}"] = module.variants(case, arrays, threads), numbers
     return made
 
 
-MAKERS = {"torch": torch_contenders, "onnxruntime": onnxruntime_contenders}
+def type_of(name):
+    """Of a contender: "int8 per head", "PyTorch float16"."""
+    return next(word for word in name.split() if word in ALLOWED)
 
 
-def peers_of(asked, *arguments):
-    """Functions to time, by name: of the libraries that are asked for, or else of those that are installed."""
-    made = {}
-    for name, make in MAKERS.items():
-        if asked is None or name in asked:
-            try:
-                made.update(make(*arguments))
-            except ImportError:
-                if asked is not None:
-                    raise
-    return made
+def check(name, variant, numbers):
+    """Raises compare.Disagreement unless some rows of the last run's output are those of float64 from the same numbers."""
+    q, k, v = numbers
+    out = variant.result()
+    first = k.shape[2] - q.shape[2]  # position of the first row
+    for head in {0, q.shape[1] // 2, q.shape[1] - 1}:
+        of_kv = head // (q.shape[1] // k.shape[1])
+        for row in {0, q.shape[2] // 2, q.shape[2] - 1}:
+            seen = first + row + 1
+            scores = k[0, of_kv, :seen] @ q[0, head, row] / np.sqrt(DIM)
+            weights = np.exp(scores - scores.max())
+            error = np.abs(weights @ v[0, of_kv, :seen] / weights.sum() - out[0, head, row].astype(np.float64)).max()
+            if not error <= ALLOWED[type_of(name)]:
+                raise compare.Disagreement(f"{name} ({variant.name}): row {row} of head {head} is off by {error:.1e}")
 
 
-def best_times(functions, rounds, clock, look_at_limits):
-    """Each has its turn for as long as a limit is looked at, so that both find as much in the caches."""
-    best = dict.fromkeys(functions, float("inf"))
+def best_times(contenders, rounds, clock, look_at_limits):
+    """The best time of each contender's best variant. contenders: (variants, numbers) by name.
+
+    All are verified first. Each has its turn for as long as a limit is looked at, so that all find as much in the caches; variants that
+    take much longer than another of theirs have one.
+    """
+    best = {}
+    for name, (variants, numbers) in contenders.items():
+        for variant in variants:
+            with compare.turn_of(variant)():
+                variant.run()
+            check(name, variant, numbers)
+            best[name, variant] = float("inf")
+    order, turns = random.Random(1), list(best)
+
+    def fastest(name):
+        return min(seconds for (who, _), seconds in best.items() if who == name)
+
     for _ in range(rounds):
         look_at_limits()
-        for name, function in functions.items():
-            function()
-            end = time.perf_counter() + LOOK
-            while time.perf_counter() < end:
-                start = clock()
-                function()
-                best[name] = min(best[name], clock() - start)
-    return best
+        order.shuffle(turns)
+        for name, variant in turns:
+            compare.settle()
+            with compare.turn_of(variant)():
+                variant.run()
+                end = time.perf_counter() + LOOK
+                while time.perf_counter() < end:
+                    start = clock()
+                    variant.run()
+                    best[name, variant] = min(best[name, variant], clock() - start)
+        turns = [turn for turn in turns if best[turn] <= compare.HOPELESS * fastest(turn[0])]
+    return {name: fastest(name) for name in contenders}
 
 
 def size_of(arrays):
@@ -202,18 +242,18 @@ def measure_row(title, options):
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, heads, length, DIM), np.float32)
                for heads, length in ((MORE_HEADS.get(title, HEADS), queries), (KV_HEADS, keys), (KV_HEADS, keys)))
-    made = {dtype: contender(dtype, q, k, v, options.threads) for dtype in types_of(queries)}
-    limits = Limits(options, {dtype: read for dtype, (_, read) in made.items()} if queries == 1 else {})
-    peers = peers_of(options.against, q, k, v, options.threads)
-    best = best_times({name: run for name, (run, _) in made.items()} | peers, options.rounds,
-                      time.process_time if options.threads == 1 else time.perf_counter, limits.look)
+    made = {dtype: Ours(dtype, q, k, v, options.threads) for dtype in types_of(queries)}
+    limits = Limits(options, {dtype: ours.read for dtype, ours in made.items()} if queries == 1 else {})
+    contenders_of = {dtype: ([ours], ours.numbers) for dtype, ours in made.items()}
+    contenders_of |= {name: found for name, found in peers_of(options.against, q, k, v, options.threads).items() if found[0]}
+    best = best_times(contenders_of, options.rounds, time.process_time if options.threads == 1 else time.perf_counter, limits.look)
     contenders = {}
     for name, seconds in best.items():
         decodes = queries == 1 and name in made
         contenders[name] = {"seconds": seconds, "versus_float32": best["float32"] / seconds,
-                            "bytes_per_second": size_of(made[name][1]) / seconds if decodes else None}
+                            "bytes_per_second": size_of(made[name].read) / seconds if decodes else None}
     goals = [{"type": dtype, "of": of, "least": least,
-              "reached": share(best, dtype, of, limits, made[dtype][1], queries)}
+              "reached": share(best, dtype, of, limits, made[dtype].read, queries)}
              for case, dtype, least, of in GOALS if case == title]
     return {"case": title, "queries": queries, "keys": keys, "contenders": contenders, "goals": goals}
 
@@ -269,6 +309,9 @@ def main(arguments=None):
     except ImportError as error:
         print(f"bench: error: {error}; ./dev bench installs what is needed", file=sys.stderr)
         return 2
+    except compare.Disagreement as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
     except (cases.BenchError, OSError) as error:
         print(f"bench: error: {error}", file=sys.stderr)
         return 2

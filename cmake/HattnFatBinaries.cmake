@@ -7,6 +7,7 @@
 cmake_policy(VERSION 3.28)
 string(REPLACE "," ";" ARCHITECTURES ${ARCHITECTURES})
 file(STRINGS ${DIRECTORY}/objects.rsp objects)
+list(TRANSFORM objects REPLACE "\"" "")
 set(assembly ".section .rodata\n")
 foreach (object IN LISTS objects)
     cmake_path(GET object STEM LAST_ONLY kernel)

@@ -64,7 +64,7 @@ void write_device_objects(const std::string &device, KernelKind kind, const std:
     for (const DeviceKernelSpec &spec : kernels_of(choice, kind)) {
         const std::string name = spec.name(target.name), path = directory + "/" + name;
         const LaunchNeeds needs = write_device_object(spec, target, path + ".o", has_fat_binaries(target));
-        list << path << ".o\n";
+        list << '"' << path << ".o\"\n";  // folders may have spaces
         launches << name << " " << needs.threads << " " << needs.shared_bytes << "\n";
     }
     if (!list.flush() || !launches.flush()) {

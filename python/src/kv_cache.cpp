@@ -260,7 +260,7 @@ nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, 
     AttentionCall call(problem, q, keys());
     bind(call, out);
     const std::shared_ptr<Session> session = Session::current();
-    const PlanPointer plan = session->plan(call.desc());
+    const PlanPointer plan = session->plan(call.desc(), true);
     while (true) {
         nb::tuple outputs = call.make_outputs(out, return_lse);
         const int64_t keys = call.key_extent();
@@ -270,7 +270,7 @@ nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, 
             as_made = bound != HATTN_OK || problem.scores == HATTN_SCORES_NONE || call.key_extent() == keys;
             return bound == HATTN_OK && as_made ? session->execute(plan.get(), call.args()) : bound;
         });
-        check(status, context_.get());
+        check_call(status, context_.get(), true);
         if (as_made)
             return outputs;
     }
@@ -280,7 +280,7 @@ size_t KvCache::device_workspace(nb::handle q, nb::handle out, const Problem &pr
     AttentionCall call(problem, q, keys());
     bind(call, out);
     size_t bytes = 0;
-    const PlanPointer plan = Session::current()->plan(call.desc());
+    const PlanPointer plan = Session::current()->plan(call.desc(), true);
     check(hattn_plan_device_workspace_size(plan.get(), &bytes), context_.get());
     return bytes;
 }

@@ -75,6 +75,22 @@ constexpr std::pair<std::string_view, std::string_view> kExtents[] = {
     {"value_dim: is", "v: extent[3] (head dimension) is"},
 };
 
+// What sizes of a plan are in Python, where arrays of the call decide about it, and a cache about its keys.
+constexpr std::pair<std::string_view, std::string_view> kPlanned[] = {
+    {"the plan's batch", "the batch of q"},
+    {"the plan's query_heads", "the number of heads of q"},
+    {"the plan's query_length", "the query length of q"},
+    {"the plan's kv_heads", "the number of heads of k"},
+    {"the plan's kv_length", "the kv length of k"},
+    {"the plan's key_dim", "the head dimension of q"},
+    {"the plan's value_dim", "the head dimension of v"},
+};
+constexpr std::pair<std::string_view, std::string_view> kPlannedByCache[] = {
+    {"the plan's key_dim", "the cache's head_dim"},
+    {"the plan's value_dim", "the cache's value_dim"},
+    {"the plan's kv_length", "the cache's capacity"},
+};
+
 using Names = std::span<const std::pair<std::string_view, std::string_view>>;
 
 // A message, with the argument that it starts with under its name in Python.
@@ -87,20 +103,32 @@ std::string in_python(std::string_view message, Names names) {
     return std::string(message);
 }
 
+// A message, with what it compares an argument to under its name in Python.
+std::string replaced(std::string message, Names names) {
+    for (const auto &[name, python_name] : names) {
+        if (const size_t at = message.find(name); at != message.npos)
+            return message.replace(at, name.size(), python_name);
+    }
+    return message;
+}
+
+[[noreturn]] void raise_status(hattn_status status, const std::string &message) {
+    raise(exception_type(status), message.empty() ? hattn_status_name(status) : in_python(message, kPythonNames));
+}
+
 }  // namespace
 
 void check(hattn_status status, const hattn_context *context) {
-    if (status == HATTN_OK)
-        return;
-    const char *message = hattn_last_error(context);
-    raise(exception_type(status), *message ? in_python(message, kPythonNames) : hattn_status_name(status));
+    if (status != HATTN_OK)
+        raise_status(status, hattn_last_error(context));
 }
 
-void check_call(hattn_status status, const hattn_context *context) {
+void check_call(hattn_status status, const hattn_context *context, bool of_cache) {
     if (status == HATTN_OK)
         return;
-    const std::string message = hattn_last_error(context), named = in_python(message, kExtents);
-    named == message ? check(status, context) : raise(exception_type(status), named);
+    std::string message = hattn_last_error(context);
+    message = of_cache ? replaced(message, kPlannedByCache) : in_python(message, kExtents);
+    raise_status(status, replaced(message, kPlanned));
 }
 
 ContextPointer make_context() {
@@ -147,7 +175,7 @@ std::shared_ptr<Session> Session::current() {
     return session;
 }
 
-PlanPointer Session::plan(const hattn_attention_desc &desc) {
+PlanPointer Session::plan(const hattn_attention_desc &desc, bool of_cache) {
     for (auto entry = plans_.begin(); entry != plans_.end(); ++entry) {
         if (!same(entry->desc, desc))
             continue;
@@ -155,7 +183,7 @@ PlanPointer Session::plan(const hattn_attention_desc &desc) {
         return plans_.front().plan;
     }
     hattn_plan *made = nullptr;
-    check_call(hattn_plan_create(context(), &desc, &made), context());
+    check_call(hattn_plan_create(context(), &desc, &made), context(), of_cache);
     PlanPointer plan(made, PlanDeleter());
     plans_.push_front({desc, plan});
     if (plans_.size() > kPlans)

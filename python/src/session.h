@@ -34,8 +34,8 @@ using PlanPointer = std::shared_ptr<const hattn_plan>;
 // calling thread. The GIL must be held.
 void check(hattn_status status, const hattn_context *context);
 
-// The same of an attention, whose extents are those of arrays in Python.
-void check_call(hattn_status status, const hattn_context *context);
+// The same of an attention, whose sizes are those of arrays in Python, or of a cache.
+void check_call(hattn_status status, const hattn_context *context, bool of_cache = false);
 
 // A context with default settings. Throws as check().
 ContextPointer make_context();
@@ -55,8 +55,8 @@ public:
         return context_.get();
     }
 
-    // A plan for desc, from the ones made last if possible. It goes before the session.
-    PlanPointer plan(const hattn_attention_desc &desc);
+    // A plan for desc, from the ones made last if possible. It goes before the session. Throws as check_call().
+    PlanPointer plan(const hattn_attention_desc &desc, bool of_cache = false);
 
     // Executes with the GIL released and a workspace of the session's; args' workspace is set here. Runs no code of
     // Python's: check() is the caller's.

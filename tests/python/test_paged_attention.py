@@ -241,7 +241,7 @@ BAD_TABLES = [
     ("wide", {"block_table": np.full((2, 2), 2**32)}, ValueError, "block_table\\[0\\]\\[0\\]: is 2147483647, but k has 7 pages"),
     ("negative", {"block_table": [[0, 1], [2, -1]]}, ValueError, r"block_table\[1\]\[1\]: is -1, but k has 7 pages"),
     ("large", {"block_table": [[0, 7], [2, 1]]}, ValueError, r"block_table\[0\]\[1\]: is 7, but k has 7 pages"),
-    ("short", {"kv_lengths": [33, 0]}, ValueError, r"kv_lengths\[0\]: is 33, .*kv_length, 32"),
+    ("short", {"kv_lengths": [33, 0]}, ValueError, r"kv_lengths\[0\]: is 33, .*the kv length of k, 32"),
     ("long negative", {"kv_lengths": [1, -1]}, ValueError, r"kv_lengths\[1\]: is -1"),
     ("no lengths", {"kv_lengths": None}, ValueError, "kv_lengths: is null, but must be given with a block_table"),
     ("page size", {n: np.zeros((7, KV_HEADS, 24, KEY_DIM), np.float32) for n in "kv"}, ValueError, r"k: extent\[2\] \(page size\) is 24"),

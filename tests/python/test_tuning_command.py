@@ -67,6 +67,13 @@ def test_what_cannot_be_written_is_said_before_anything_is_measured(path, tmp_pa
     assert not path.exists()
 
 
+def test_a_lock_that_is_none(path, capsys, monkeypatch):
+    monkeypatch.setattr(session, "run", lambda *_: pytest.fail("measured"))
+    (path.parent / f"{path.name}.lock").mkdir()
+    assert tune() == 1
+    assert "cannot be written: its lock" in capsys.readouterr().err
+
+
 def test_a_budget_that_is_spent(path, shapes_file, capsys, monkeypatch):
     """Is said, with what to do about it."""
     run = session.run

@@ -81,6 +81,28 @@ def test_winners_outlive_the_others(kernelgen, rng, tmp_path, monkeypatch):
     assert plan["decided_by"] != "machine" and plan["pack"] is None
 
 
+@pytest.mark.parametrize("failure", [OSError("No space left on device"), KeyboardInterrupt()])
+def test_winners_that_cannot_be_compiled(tmp_path, monkeypatch, failure):
+    """What was measured is stored with the pack that it was measured with."""
+
+    class Store:
+        path, stored = tmp_path / "tuning.json", []
+
+        def add(self, results, packs):
+            self.stored.append((results, packs))
+
+    def fails(*arguments):
+        raise failure
+
+    (tmp_path / "candidates.so").write_bytes(b"kernels")
+    monkeypatch.setattr(deep, "winners", lambda *arguments: ["flash_winner"])
+    monkeypatch.setattr(deep, "compile_pack", fails)
+    with pytest.raises(type(failure)):
+        measuring._keep_winners(None, tmp_path / "candidates.so", [], ["a result"], Store(), "cpu")
+    ((results, (pack,)),) = Store.stored
+    assert results == ["a result"] and (tmp_path / pack).read_bytes() == b"kernels"
+
+
 def test_without_winners_nothing_is_compiled(tmp_path):
     assert deep.keep(tmp_path / "no-generator", tmp_path / "tuning.json", []) == []
     assert list(tmp_path.iterdir()) == []

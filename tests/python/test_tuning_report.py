@@ -19,16 +19,21 @@ WIDTH, HEIGHT = 1200, 1800
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """A report on a few problems that take no time."""
+def measured():
+    """Results of a few problems that take no time, and the machine."""
     tuner = _hattn.Tuner(1)
     problems = shapes.grid((1, 16), (32, 64), ((32, 1), (64, 2)))
     problems.append(shapes.Problem([{**problems[0].shapes[0], "mask": True}]))
     options = session.Options(seconds=0.8)
     results = list(session.run(problems, None, tuner, options))
     assert len(results) >= 4
+    return results, json.loads(tuner.machine())
+
+
+@pytest.fixture(scope="module")
+def page(measured, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    report.write(path, results, json.loads(tuner.machine()))
+    report.write(path, *measured)
     return path
 
 
@@ -42,6 +47,15 @@ def test_is_self_contained(page):
 def test_charts_are_well_formed(page):
     for svg in re.findall(r"<svg.*?</svg>", page.read_text(), flags=re.DOTALL):
         assert len(list(ElementTree.fromstring(svg).iter())) > 50
+
+
+def test_the_same_results_make_the_same_page(measured, tmp_path):
+    """Titles are text, whatever mathematics would make of them."""
+    results, machine = measured
+    titled = [{**result, "title": "a $x_{$ title"} for result in results]
+    for name in ("one.html", "two.html"):
+        report.write(tmp_path / name, titled, machine)
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
 
 
 def test_maps_are_by_hooks(page):

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import threading
 
 import pytest
 
@@ -258,3 +260,15 @@ def test_more_keys_than_the_last_class_has(path, tmp_path, capsys):
     tuner = _hattn.Tuner(1)
     with pytest.raises(ValueError, match="kv_length: is 92682, but must be of a class"):
         tuner.tune(json.dumps({"shapes": [{**shape, "key_dim": 1}], "seconds": 0.01}))
+
+
+def test_shapes_through_a_pipe(tmp_path):
+    """What is read once cannot be read again."""
+    pipe = tmp_path / "shapes.json"
+    os.mkfifo(pipe)
+    shape = {"query_heads": 2, "kv_heads": 2, "query_length": 40, "kv_length": 60, "key_dim": 16}
+    writer = threading.Thread(target=lambda: pipe.write_text(json.dumps([shape])))
+    writer.start()
+    (problem,) = shape_files.read(pipe)
+    writer.join()
+    assert problem.shapes[0]["key_dim"] == 16

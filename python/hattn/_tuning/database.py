@@ -147,6 +147,9 @@ def check_target(path: pathlib.Path, results: pathlib.Path, option: str) -> None
     if results.exists() and not os.access(results, os.W_OK):
         raise ValueError(f"{option}: {results} cannot be written")
     target = path.resolve()
+    lock = _lock_of(path)
+    if lock.is_dir() or (lock.exists() and not os.access(lock, os.W_OK)):
+        raise ValueError(f"{option}: {target} cannot be written: its lock, {lock}, is not a file that can be")
     folder = next(parent for parent in target.parents if parent.exists())  # the others are made
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -155,10 +158,14 @@ def check_target(path: pathlib.Path, results: pathlib.Path, option: str) -> None
         raise ValueError(f"{option}: {target} cannot be written: {error.strerror}") from None
 
 
+def _lock_of(path: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(f"{path.resolve()}.lock")
+
+
 @contextlib.contextmanager
 def locked(path: pathlib.Path) -> Iterator[None]:
     """Alone with the file, among processes that ask. The lock is a file of its own, for the other one is replaced."""
-    with open(f"{path.resolve()}.lock", "w") as lock:
+    with open(_lock_of(path), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

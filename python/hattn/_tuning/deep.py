@@ -122,8 +122,15 @@ def candidate_names(
     return [name for name in names if name not in known]
 
 
+Progress = Callable[[int], None]
+
+
+def _no_progress(done: int) -> None:
+    pass
+
+
 def compile_pack(
-    kernelgen: pathlib.Path, path: pathlib.Path, names: List[str], progress: Callable[[int], None] = lambda _: None
+    kernelgen: pathlib.Path, path: pathlib.Path, names: List[str], progress: Progress = _no_progress
 ) -> List[str]:
     """Writes a pack with the kernels; returns a line for each that does not compile, and is not in it.
 
@@ -221,14 +228,17 @@ def _name_in(database: pathlib.Path, pack: pathlib.Path) -> str:
     return path.name if path.parent == beside and not database.is_symlink() else str(path)
 
 
-def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str]) -> List[str]:
-    """Compiles the winners, if any, into a pack beside the database; returns a list of its name, or an empty one."""
+def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str], progress: Progress = _no_progress) -> List[str]:
+    """Compiles the winners, if any, into a pack beside the database; returns a list of its name, or an empty one.
+
+    A name says what is in the file: one of other code has another name, and one that is there is that one.
+    """
     if not names:
         return []
-    path = _path_beside(database, "\n".join([*names, hattn.__version__]).encode())
-    if not path.exists():
-        compile_pack(kernelgen, path, names)
-    return [_name_in(database, path)]
+    with tempfile.TemporaryDirectory(prefix="hattn-deep-") as folder:
+        pack = pathlib.Path(folder, "winners.so")
+        compile_pack(kernelgen, pack, names, progress)
+        return keep_file(pack, database)
 
 
 def check_pack(pack: pathlib.Path) -> None:

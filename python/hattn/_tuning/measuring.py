@@ -6,7 +6,7 @@ import argparse
 import pathlib
 import sys
 import tempfile
-from typing import Callable, List, Tuple
+from typing import Any, Callable, List, Tuple
 
 from tqdm import tqdm
 
@@ -81,11 +81,31 @@ def with_usual(
     return _measure(problems, tuner, options, lambda result: store.add([result], deep.packs_of(result, store.path)))
 
 
+def _compiling(names: List[str]) -> Any:
+    return tqdm(total=len(names), unit="kernel", file=sys.stderr, dynamic_ncols=True)
+
+
 def _compile(kernelgen: pathlib.Path, pack: pathlib.Path, names: List[str]) -> None:
-    with tqdm(total=len(names), unit="kernel", file=sys.stderr, dynamic_ncols=True) as bar:
+    with _compiling(names) as bar:
         for line in deep.compile_pack(kernelgen, pack, names, lambda done: bar.update(done - bar.n)):
             bar.write(line, file=sys.stdout)
         bar.update(len(names) - bar.n)
+
+
+def _keep_winners(
+    kernelgen: pathlib.Path, pack: pathlib.Path, names: List[str], waiting: List[session.Result], store: session.Store, device: str
+) -> None:
+    """Stores results that chose kernels of a pack with a pack of their kernels; or, whatever ends that, with the one itself."""
+    winners = deep.winners(waiting, names, device)
+    print(f"compiling {counted(len(winners), 'kernel')} of winners, with and without hooks", flush=True)
+    try:
+        with _compiling(winners) as bar:
+            packs = deep.keep(kernelgen, store.path, winners, lambda done: bar.update(done - bar.n))
+    except BaseException:
+        store.add(waiting, deep.keep_file(pack, store.path))
+        print("kept the pack that was measured with in its place: no other hooks than those that were measured", flush=True)
+        raise
+    store.add(waiting, packs)
 
 
 def with_compiled(
@@ -116,9 +136,7 @@ def with_compiled(
                 return _measure(problems, tuner_of(arguments.threads), options, keep)
         finally:
             if waiting:
-                winners = deep.winners(waiting, names, device)
-                print(f"compiling {counted(len(winners), 'kernel')} of winners, with and without hooks", flush=True)
-                store.add(waiting, deep.keep(kernelgen, store.path, winners))
+                _keep_winners(kernelgen, pack, names, waiting, store, device)
 
 
 def with_pack(

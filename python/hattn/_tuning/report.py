@@ -56,6 +56,8 @@ def _pyplot() -> Any:
     except ImportError:
         raise ValueError("--report: needs the package matplotlib: pip install 'hattn[tune]'") from None
     matplotlib.use("svg")
+    # Titles are text; and the same measurements make the same page.
+    matplotlib.rcParams.update({"text.parse_math": False, "svg.hashsalt": "hattn"})
     from matplotlib import pyplot
 
     return pyplot
@@ -64,7 +66,7 @@ def _pyplot() -> Any:
 def _svg(pyplot: Any, figure: Any) -> str:
     """The figure as an element of a page."""
     file = io.StringIO()
-    figure.savefig(file, format="svg", bbox_inches="tight")
+    figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
     pyplot.close(figure)
     return re.sub(r"^.*?<svg", "<svg", file.getvalue(), flags=re.DOTALL)
 

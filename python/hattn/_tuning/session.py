@@ -44,6 +44,9 @@ def results_path(path: pathlib.Path) -> pathlib.Path:
     return pathlib.Path(f"{path.resolve()}.results.jsonl")
 
 
+_SHOWN = {"title", "candidates", "fastest", "replaces_default", "threads", "work"}  # members that reports are made of
+
+
 def read_results(path: pathlib.Path) -> List[Result]:
     """The measurements behind the entries of a database, the last one of each class."""
     stamp, results = database.stamp(), {}
@@ -56,7 +59,7 @@ def read_results(path: pathlib.Path) -> List[Result]:
         try:
             record = json.loads(line)
             key = database.class_key(record["result"]["entry"])
-            if record["stamp"] == stamp and key in classes:
+            if record["stamp"] == stamp and key in classes and _SHOWN <= set(record["result"]):
                 results[key] = record["result"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # the last line of a process that was killed, or what another program wrote

@@ -139,9 +139,11 @@ def _of_list(path: pathlib.Path, shapes: List[Any]) -> List[Problem]:
     return problems
 
 
-def _starts_as_gguf(path: pathlib.Path) -> bool:
+def _content(path: pathlib.Path) -> Optional[bytes]:
+    """Of a file that is no GGUF, which is None. Read once: it may be a pipe."""
     with open(path, "rb") as file:
-        return file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
+        head = file.read(len(_GGUF_MAGIC))
+        return None if head == _GGUF_MAGIC else head + file.read()
 
 
 def read(path: pathlib.Path) -> List[Problem]:
@@ -150,10 +152,13 @@ def read(path: pathlib.Path) -> List[Problem]:
     Raises:
         OSError, ValueError: the file cannot be read, or is none of these.
     """
-    if path.suffix.lower() == ".gguf" or _starts_as_gguf(path):
+    if path.suffix.lower() == ".gguf":
+        return _of_gguf(path)
+    data = _content(path)
+    if data is None:
         return _of_gguf(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is neither JSON nor a GGUF file") from None
     except (ValueError, RecursionError) as error:
