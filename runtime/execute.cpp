@@ -308,7 +308,7 @@ hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_ar
     using namespace hattn;
     return guarded([&] {
         require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
-        const hattn_attention_args given = read_struct(args, "args");
+        const hattn_attention_args given = with_used_strides(read_struct(args, "args"));
         check_arguments(plan->problem, given);
         check_workspace(*plan, given);
         execute(*plan, given, false);
@@ -320,7 +320,7 @@ hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc 
     using namespace hattn;
     return guarded([&] {
         require(context, HATTN_INVALID_ARGUMENT, "context: is null");
-        hattn_attention_args given = read_struct(args, "args");
+        hattn_attention_args given = with_used_strides(read_struct(args, "args"));
         const hattn_plan plan = make_plan(*context, read_struct(desc, "desc"));
         check_arguments(plan.problem, given);
         const ContextMemory workspace(*context, plan.layout.bytes, kScratchAlignment);

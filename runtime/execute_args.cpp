@@ -18,11 +18,13 @@ namespace hattn {
 
 namespace {
 
-// Kernels index with 32 bits inside a tile of kMaxKeysPerCall (2^13) keys and up to 128 rows of all its heads. With
+// Kernels index with 32 bits inside a call of kMaxKeysPerCall (2^13) keys and up to 128 rows of all its heads. With
 // short strides of heads these are n of 128 / n rows: 2^13 * 2^16 + n * 2^23 + 128 / n * 2^23 < 2^31. With long ones a
-// call has up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^4 * 2^23 + 2^3 * 2^27) < 2^31.
+// call has up to 8 heads: 2^13 * 2^16 + max(2^7 * 2^23, 2^4 * 2^23 + 2^3 * 2^27) < 2^31. Where rows are no more than
+// half as far apart, as many again: tiles have up to 256.
 constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
 constexpr int64_t kMostFarHeads = 8;
+constexpr int64_t kMostFarRows = 128;
 
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
     check_tensor(args.q, "q", p.q_dtype, p.device);
@@ -331,6 +333,25 @@ int64_t most_heads_per_call(const hattn_attention_args &args) {
     };
     const hattn_tensor *const with_heads[] = {&args.q, &args.out, &args.lse, &args.bias, &args.mask};
     return std::ranges::any_of(with_heads, is_far) ? kMostFarHeads : kMaxTileHeads;
+}
+
+int64_t most_rows_per_call(const hattn_attention_args &args) {
+    const auto is_far = [](const hattn_tensor *tensor) {
+        return tensor->data && std::llabs(used_stride(*tensor, 2)) > kMaxRowStride / 2;
+    };
+    const hattn_tensor *const with_rows[] = {&args.q, &args.out, &args.lse, &args.bias, &args.mask};
+    return std::ranges::any_of(with_rows, is_far) ? kMostFarRows : 2 * kMostFarRows;
+}
+
+hattn_attention_args with_used_strides(hattn_attention_args args) {
+    for (hattn_tensor *tensor : {&args.q, &args.k, &args.v, &args.out, &args.lse, &args.scores, &args.bias, &args.mask,
+                                 &args.k_scale, &args.v_scale}) {
+        for (int d = 0; d < 4; ++d) {
+            const bool is_small = tensor->stride[d] >= -kMaxRowStride && tensor->stride[d] <= kMaxRowStride;
+            tensor->stride[d] = is_small ? tensor->stride[d] : used_stride(*tensor, d);
+        }
+    }
+    return args;
 }
 
 }  // namespace hattn

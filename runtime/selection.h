@@ -100,7 +100,7 @@ TuningCell tuning_cell(const Problem &problem, int64_t query_length, int64_t kv_
 // The most keys one kernel call is given.
 inline constexpr int64_t kMaxKeysPerCall = 8192;
 
-// The most query heads of a tile, as many as the largest has rows. Where their strides are long, it takes several calls
+// The most query heads of a tile. Where their strides are long, it takes several calls
 // of the kernel: see most_heads_per_call().
 inline constexpr int64_t kMaxTileHeads = 128;
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <ostream>
@@ -123,5 +124,34 @@ TEST_P(FarStrides, ManyHeadsOfOneKvHead) {
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, FarStrides, testing::ValuesIn(test::kAlgorithms),
                          [](const auto &run) { return test::algorithm_name(run.param); });
+
+// Tiles have up to 256 rows.
+TEST(FarRows, AndKeysOfABias) {
+    constexpr int64_t kRowStride = int64_t{1} << 23, kKeyStride = int64_t{1} << 16;
+    cases::Case c;
+    c.name = "far_bias";
+    c.query_heads = c.kv_heads = 1;
+    c.query_length = 256;
+    c.kv_length = 512;
+    c.bias = cases::varying("qk");
+    cases::Problem problem(c);
+    hattn_tensor &bias = problem.args.bias;
+    std::fill_n(static_cast<float *>(bias.data), c.query_length * c.kv_length, 0.0f);
+    test::ContextPtr context = test::make_context();
+    ASSERT_TRUE(test::run(context.get(), problem).ok());
+    const std::vector<float> expected = cases::dense_floats(problem.args.out);
+    // Read alone, so that none of its pages takes memory.
+    const SparseMemory zeros(
+        static_cast<size_t>(((c.query_length - 1) * kRowStride + (c.kv_length - 1) * kKeyStride + 1)) * sizeof(float));
+    if (!zeros.ok()) {
+        GTEST_SKIP() << "no room for so large an array";
+    }
+    bias.data = zeros.data();
+    bias.stride[2] = kRowStride;
+    bias.stride[3] = kKeyStride;
+    const test::Outcome outcome = test::run(context.get(), problem);
+    ASSERT_TRUE(outcome.ok()) << outcome.text();
+    EXPECT_TRUE(test::same_bits(cases::dense_floats(problem.args.out), expected));
+}
 
 }  // namespace
