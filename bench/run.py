@@ -132,6 +132,7 @@ def main(arguments=None):
         import tuned  # needs the package
 
         return tuned.main([argument for argument in arguments if argument != "--tuned"])
+    os.environ.setdefault("HATTN_TUNING", "none")  # figures are the library's, whatever this machine's user has tuned
     if "--types" in arguments:
         import storage_types
 

@@ -258,22 +258,24 @@ def test_packs_of_an_entry_that_are_no_list(path, capsys):
     assert "an entry's packs is 3, but must be a list of names; remove it" in capsys.readouterr().err
 
 
+def result(number):
+    """With what reports are made of, which is not looked at here."""
+    return {"entry": stays(number), "title": number, **dict.fromkeys(("candidates", "fastest", "replaces_default", "threads", "work"))}
+
+
 def test_a_cut_off_line_takes_no_other_with_it(path):
-    """Of the measurements: a process may be killed while it writes."""
-
-    def result(number):
-        return {"entry": stays(number), "title": number}
-
+    """Of the measurements: a process may be killed while it writes. One that another program wrote is left out."""
     session.save(path, [result(1)])
     with open(session.results_path(path), "a") as file:
         file.write('{"stamp": ')
     session.save(path, [result(2)])
+    session.save(path, [{"entry": stays(3), "title": 3}])
     assert [found["title"] for found in session.read_results(path)] == [1, 2]
 
 
 def test_results_that_no_entry_came_of(path):
     """Are measurements of another file, as after its removal."""
-    session.save(path, [{"entry": stays(number), "title": number} for number in (1, 2)])
+    session.save(path, [result(1), result(2)])
     path.unlink()
     assert session.read_results(path) == []
     database.merge(path, [stays(2)])

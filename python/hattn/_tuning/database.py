@@ -12,7 +12,7 @@ import pathlib
 import stat
 import tempfile
 import warnings
-from typing import Any, Dict, Iterable, Iterator, List
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import hattn
 from hattn import _hattn
@@ -204,12 +204,15 @@ def _set_aside(path: pathlib.Path) -> pathlib.Path:
     return aside
 
 
-def merge(path: pathlib.Path, entries: Iterable[Entry], forget: bool = False) -> None:
+def merge(
+    path: pathlib.Path, entries: Iterable[Entry], forget: bool = False, then: Optional[Callable[[], None]] = None
+) -> None:
     """Adds entries to the file, in place of those of the same classes. Concurrent callers lose nothing.
 
     Args:
         entries: may have a member "packs", of whose kernels they have the tiles: names in the file's folder, or paths.
         forget: whether all that the file has goes. Else one that the library ignores is renamed, with a warning.
+        then: called at the end, still alone with the file.
 
     Raises:
         OSError: the file or its folder cannot be read or written.
@@ -221,6 +224,8 @@ def merge(path: pathlib.Path, entries: Iterable[Entry], forget: bool = False) ->
         before = [] if why or forget else _content(path)
         merged = {class_key(entry): {"packs": [], **entry} for entry in [*before, *entries]}
         _write(path, [merged[key] for key in sorted(merged)])
+        if then is not None:
+            then()
     if aside is not None:
         warnings.warn(f"{path}: was ignored: {why}; it is {aside} now", RuntimeWarning, stacklevel=2)
 

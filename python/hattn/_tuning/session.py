@@ -146,12 +146,14 @@ def save(path: pathlib.Path, results: List[Result], packs: Iterable[str] = (), f
     """
     for result in results:
         result["entry"]["packs"] = sorted(packs) if result["entry"]["choice"] else []
-    database.merge(path, [result["entry"] for result in results], forget)
-    # Alone, so that long lines of several processes do not come between each other.
-    with database.locked(path):
+
+    def add_measurements() -> None:
         if forget:
             results_path(path).unlink(missing_ok=True)
         _append(results_path(path), (json.dumps({"stamp": database.stamp(), "result": result}) for result in results))
+
+    # Alone, so that long lines of several processes do not come between each other, and none goes with those forgotten.
+    database.merge(path, [result["entry"] for result in results], forget, add_measurements)
 
 
 class Store:
