@@ -335,12 +335,15 @@ int64_t most_heads_per_call(const hattn_attention_args &args) {
     return std::ranges::any_of(with_heads, is_far) ? kMostFarHeads : kMaxTileHeads;
 }
 
-int64_t most_rows_per_call(const hattn_attention_args &args) {
+int64_t rows_per_call(const hattn_attention_args &args, int64_t rows) {
+    if (rows <= kMostFarRows) {
+        return rows;
+    }
     const auto is_far = [](const hattn_tensor *tensor) {
         return tensor->data && std::llabs(used_stride(*tensor, 2)) > kMaxRowStride / 2;
     };
     const hattn_tensor *const with_rows[] = {&args.q, &args.out, &args.lse, &args.bias, &args.mask};
-    return std::ranges::any_of(with_rows, is_far) ? kMostFarRows : 2 * kMostFarRows;
+    return std::ranges::any_of(with_rows, is_far) ? kMostFarRows : std::min(rows, 2 * kMostFarRows);
 }
 
 hattn_attention_args with_used_strides(hattn_attention_args args) {

@@ -36,7 +36,7 @@ int64_t rows_of(const Task &task) {  // of all its heads
 
 template<typename Visit>
 void for_each_part(const CallSite &site, const Task &task, Visit &&visit) {
-    for_each_part(task, most_heads_per_call(site.args), std::min(rows_of(task), most_rows_per_call(site.args)), visit);
+    for_each_part(task, most_heads_per_call(site.args), rows_per_call(site.args, rows_of(task)), visit);
 }
 
 const float *sinks_of(const Task &part, const Task &task, const float *sinks) {
