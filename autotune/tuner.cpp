@@ -48,8 +48,8 @@ ordered_json times_json(const Lap &lap, const std::vector<Setting> &settings) {
 // What a race says about its trials.
 struct Verdict {
     double noise = 0.0;     // of ratios, as a logarithm
-    size_t fastest = 0;     // trial; 0 is the default
-    bool replaces = false;  // whether it takes the default's place
+    size_t fastest = 0;     // trial, of those that may take the default's place if any may; 0 is the default
+    bool replaces = false;  // whether it does
 };
 
 Verdict judge(const std::vector<Lap> &laps) {
@@ -57,17 +57,24 @@ Verdict judge(const std::vector<Lap> &laps) {
     const Lap &again = laps.back();
     Verdict verdict;
     verdict.noise = std::abs(again.score()) + again.uncertainty();
+    const auto may_replace = [&](const Lap &lap) {
+        return lap.score() + lap.uncertainty() + verdict.noise < 0.0 && lap.score() < -std::log(kLeastGain) &&
+               lap.worst_ratio() < -std::log(kMostLoss);
+    };
+    const auto is_faster = [&](size_t trial, size_t than) {
+        return laps[trial].score() < (than == 0 ? 0.0 : laps[than].score());
+    };
+    size_t fastest = 0, winner = 0;
     for (size_t trial = 1; trial < trials; ++trial) {
-        const double best = verdict.fastest == 0 ? 0.0 : laps[verdict.fastest].score();
-        if (!laps[trial].dropped && laps[trial].score() < best) {
-            verdict.fastest = trial;
+        if (laps[trial].dropped) {
+            continue;
         }
+        fastest = is_faster(trial, fastest) ? trial : fastest;
+        winner = is_faster(trial, winner) && may_replace(laps[trial]) ? trial : winner;
     }
-    if (verdict.fastest > 0) {
-        const Lap &winner = laps[verdict.fastest];
-        verdict.replaces = winner.score() + winner.uncertainty() + verdict.noise < 0.0 &&
-                           winner.score() < -std::log(kLeastGain) && winner.worst_ratio() < -std::log(kMostLoss);
-    }
+    // One that loses where another does not may be faster than it by the mean.
+    verdict.fastest = winner > 0 ? winner : fastest;
+    verdict.replaces = winner > 0;
     return verdict;
 }
 
