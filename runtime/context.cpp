@@ -1,19 +1,17 @@
 #include "context.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 
-#include "HalideRuntime.h"
 #include "cpu_features.h"
+#include "float_environment.h"
 #include "kernel_registry.h"
 #include "status.h"
 #include "structs.h"
+#include "worker_pool.h"
 
 namespace hattn {
 
@@ -24,27 +22,11 @@ struct ParallelLoop {
     void *closure;
 };
 
-int run_halide_task(void *, int index, uint8_t *loop) {
-    const auto *parallel_loop = reinterpret_cast<const ParallelLoop *>(loop);
-    parallel_loop->work(parallel_loop->closure, index);
-    return 0;
-}
-
-// A child of fork() has none of the pool's threads, and nobody who would open the locks that they held.
-std::atomic<bool> has_thread_pool = false, lost_thread_pool = false;
-[[maybe_unused]] const int kForkHandler =
-    pthread_atfork(nullptr, nullptr, [] { lost_thread_pool = has_thread_pool.load(); });
-
-// The pool is shared by all contexts, so it only grows.
-void grow_thread_pool(int32_t threads) {
-    static std::mutex mutex;
-    static int32_t size = 0;
-    has_thread_pool = true;
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (threads > size) {
-        size = threads;
-        halide_set_num_threads(size);
-    }
+// On threads of the application, which may compute as it likes.
+void run_as_usual(void *loop, int32_t worker) {
+    const UsualArithmetic arithmetic;
+    const auto *parallel_loop = static_cast<const ParallelLoop *>(loop);
+    parallel_loop->work(parallel_loop->closure, worker);
 }
 
 // Entries whose kernels cannot be had leave the default, so a pack that is no good is worth a warning.
@@ -63,15 +45,10 @@ void load_tuned_kernels(hattn_context &context) {
 
 void Executor::run(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) const {
     if (parallel_for && workers > 1) {
-        parallel_for(user, workers, work, closure);
-    } else if (workers <= 1 || lost_thread_pool) {
-        for (int32_t worker = 0; worker < workers; ++worker) {
-            work(closure, worker);
-        }
-    } else {
-        grow_thread_pool(workers);
         ParallelLoop loop{work, closure};
-        halide_do_par_for(nullptr, run_halide_task, 0, workers, reinterpret_cast<uint8_t *>(&loop));
+        parallel_for(user, workers, run_as_usual, &loop);
+    } else {
+        run_on_workers(workers, work, closure);
     }
 }
 

@@ -14,7 +14,7 @@ namespace hattn {
 
 // Copied into plans, so that a plan outlives its context.
 struct Executor {
-    hattn_parallel_for parallel_for = nullptr;  // null: Halide's thread pool
+    hattn_parallel_for parallel_for = nullptr;  // null: the library's threads
     void *user = nullptr;
     int32_t threads = 1;
 

@@ -1,16 +1,19 @@
 #include "cpu_features.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
 
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -174,14 +177,73 @@ std::string cpu_model() {
     return cpu_model_in(info);
 }
 
-int available_cores() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) != 0) {
-        return 1;
+CpuSet process_cores() {
+    constexpr size_t kMostMasks = 1024;  // of 1024 cores each
+    CpuSet cores;
+    for (size_t masks = 1; masks <= kMostMasks; masks *= 2) {
+        cores.masks_.assign(masks, cpu_set_t{});
+        if (sched_getaffinity(getpid(), cores.bytes(), cores.masks_.data()) == 0) {
+            return cores;
+        }
+        if (errno != EINVAL) {  // EINVAL: the system knows more cores than that
+            break;
+        }
     }
-    const int count = CPU_COUNT(&set);
-    return count > 0 ? count : 1;
+    return {};
+}
+
+namespace {
+
+// "200000 100000", or "max 100000".
+double quota_of_version_2(const std::string &folder) {
+    std::ifstream file(folder + "/cpu.max");
+    double quota = 0.0, period = 0.0;
+    return file >> quota >> period && quota > 0.0 && period > 0.0 ? quota / period : 0.0;
+}
+
+double quota_of_version_1(const std::string &folder) {
+    double quota = 0.0, period = 0.0;
+    const bool is_there =
+        std::ifstream(folder + "/cpu.cfs_quota_us") >> quota && std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+    return is_there && quota > 0.0 && period > 0.0 ? quota / period : 0.0;  // -1: none
+}
+
+}  // namespace
+
+double cpu_quota_in(std::istream &groups, const std::string &root) {
+    double least = 0.0;
+    std::string line;
+    while (std::getline(groups, line)) {  // hierarchy:controllers:path
+        const size_t first = line.find(':'), second = line.find(':', first + 1);
+        if (first == std::string::npos || second == std::string::npos) {
+            continue;
+        }
+        const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+        const bool is_version_2 = controllers == ",,";
+        if (!is_version_2 && controllers.find(",cpu,") == std::string::npos) {
+            continue;
+        }
+        std::string path = line.substr(second + 1);
+        for (;;) {
+            path = path == "/" ? "" : path;
+            const double quota =
+                is_version_2 ? quota_of_version_2(root + path) : quota_of_version_1(root + "/cpu" + path);
+            least = quota > 0.0 && (least <= 0.0 || quota < least) ? quota : least;
+            if (path.empty()) {
+                break;
+            }
+            const size_t slash = path.rfind('/');
+            path.erase(slash == std::string::npos ? 0 : slash);
+        }
+    }
+    return least;
+}
+
+int available_cores() {
+    const int cores = std::max(process_cores().count(), 1);
+    std::ifstream groups("/proc/self/cgroup");
+    const double quota = cpu_quota_in(groups, "/sys/fs/cgroup");
+    return quota > 0.0 && quota < cores ? std::max(static_cast<int>(std::ceil(quota)), 1) : cores;
 }
 
 }  // namespace hattn

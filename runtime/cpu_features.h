@@ -1,8 +1,12 @@
 // What the CPU at hand can do, in the words that kernel targets use.
 #pragma once
 
+#include <sched.h>
+
+#include <cstddef>
 #include <istream>
 #include <string>
+#include <vector>
 
 namespace hattn {
 
@@ -19,7 +23,35 @@ bool request_cpu_features(const char *features);
 std::string cpu_model();
 std::string cpu_model_in(std::istream &info);  // in a text like /proc/cpuinfo
 
-// Cores this process may run on.
+// A set of cores, of as many as the system knows.
+class CpuSet {
+public:
+    bool is_empty() const {
+        return masks_.empty();
+    }
+    size_t bytes() const {
+        return masks_.size() * sizeof(cpu_set_t);
+    }
+    const cpu_set_t *get() const {
+        return masks_.data();
+    }
+    int count() const {
+        return is_empty() ? 0 : CPU_COUNT_S(bytes(), get());
+    }
+
+private:
+    friend CpuSet process_cores();
+    std::vector<cpu_set_t> masks_;
+};
+
+// Those that the process's first thread may run on: others may be bound to one of them. Empty if the system does not tell.
+CpuSet process_cores();
+
+// How many cores' time Linux lets a control group have, which is a limit of containers: the least of the group's, which is a
+// text like /proc/self/cgroup, and of those it is in; 0: no limit. `root`: where groups are mounted, /sys/fs/cgroup.
+double cpu_quota_in(std::istream &groups, const std::string &root);
+
+// How many threads of this process run at once: of its first thread's cores, no more than its quota of time allows.
 int available_cores();
 
 }  // namespace hattn

@@ -7,9 +7,9 @@
 
 #include "buffer.h"
 #include "convert.h"
+#include "float_environment.h"
 #include "kernel_call.h"
 #include "stored_keys.h"
-#include "subnormals.h"
 #include "tensor.h"
 
 namespace hattn {

@@ -1,4 +1,4 @@
-// One funnel from exceptions to statuses. Code behind the C boundary throws StatusError; `guarded` turns whatever is
+// One funnel from exceptions to statuses, in which the caller's arithmetic is the usual one. Code behind the C boundary throws StatusError; `guarded` turns whatever is
 // thrown into a status and the sentence for hattn_last_error().
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "float_environment.h"
 #include "hattn/hattn.h"
 
 namespace hattn {
@@ -48,6 +49,7 @@ const char *last_error() noexcept;
 
 template<typename Function>
 hattn_status guarded(Function &&function) noexcept {
+    const UsualArithmetic arithmetic;
     try {
         set_last_error("");
         function();

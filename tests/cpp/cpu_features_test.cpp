@@ -2,13 +2,16 @@
 #include "runtime/cpu_features.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 namespace {
@@ -117,5 +120,74 @@ TEST(CpuFeatures, AreGrantedWhereTheyAreThere) {
     EXPECT_EQ(request_cpu_features("avx512bf16 amx_bf16"), cpu_has_features("amx_bf16"));
 }
 #endif
+
+// A folder of control groups, gone at the end.
+class Groups {
+public:
+    Groups() {
+        char name[] = "/tmp/hattn-groups-XXXXXX";
+        root_ = mkdtemp(name);
+    }
+    ~Groups() {
+        std::filesystem::remove_all(root_);
+    }
+    void write(const std::string &path, const std::string &text) const {
+        std::filesystem::create_directories((root_ / path).parent_path());
+        std::ofstream(root_ / path) << text;
+    }
+    double quota(const std::string &groups) const {
+        std::istringstream text(groups);
+        return cpu_quota_in(text, root_);
+    }
+
+private:
+    std::filesystem::path root_;
+};
+
+TEST(CpuQuota, IsTheLeastOfAGroupAndThoseItIsIn) {
+    const Groups groups;
+    groups.write("a/cpu.max", "250000 100000\n");
+    groups.write("a/b/cpu.max", "max 100000\n");
+    groups.write("a/c/cpu.max", "100000 200000\n");
+    EXPECT_DOUBLE_EQ(groups.quota("0::/a/b\n"), 2.5);
+    EXPECT_DOUBLE_EQ(groups.quota("0::/a/c\n"), 0.5);
+    EXPECT_DOUBLE_EQ(groups.quota("0::/\n"), 0.0);
+    EXPECT_DOUBLE_EQ(groups.quota("0::/elsewhere\n"), 0.0);
+    EXPECT_DOUBLE_EQ(groups.quota(""), 0.0);
+    EXPECT_DOUBLE_EQ(groups.quota("nonsense\n0:\n0::\n0::a\n"), 0.0);
+}
+
+TEST(CpuQuota, OfAContainerIsThatOfItsRoot) {
+    const Groups groups;
+    groups.write("cpu.max", "150000 100000\n");
+    EXPECT_DOUBLE_EQ(groups.quota("0::/\n"), 1.5);
+    EXPECT_DOUBLE_EQ(groups.quota("0::/outside/of/it\n"), 1.5);
+}
+
+TEST(CpuQuota, OfVersionOne) {
+    const Groups groups;
+    groups.write("cpu/docker/cpu.cfs_quota_us", "300000\n");
+    groups.write("cpu/docker/cpu.cfs_period_us", "100000\n");
+    groups.write("cpu/free/cpu.cfs_quota_us", "-1\n");
+    groups.write("cpu/free/cpu.cfs_period_us", "100000\n");
+    EXPECT_DOUBLE_EQ(groups.quota("5:cpu,cpuacct:/docker\n4:cpuset:/free\n"), 3.0);
+    EXPECT_DOUBLE_EQ(groups.quota("5:cpuacct,cpu:/free\n"), 0.0);
+    EXPECT_DOUBLE_EQ(groups.quota("4:cpuset:/docker\n"), 0.0);
+}
+
+TEST(Cores, AreThoseOfTheProcessWhateverAThreadIsBoundTo) {
+    const int cores = available_cores();
+    EXPECT_GE(cores, 1);
+    EXPECT_LE(cores, process_cores().count());
+    int bound = 0;
+    std::thread([&] {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+        bound = available_cores();
+    }).join();
+    EXPECT_EQ(bound, cores);
+}
 
 }  // namespace

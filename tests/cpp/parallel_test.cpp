@@ -2,12 +2,21 @@
 #include "runtime/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <vector>
+
+#include "runtime/cpu_features.h"
 
 namespace {
 
@@ -41,28 +50,42 @@ TEST(Parallel, OneWorkerKnowsItsNextTask) {
     EXPECT_EQ(said.size(), 10u);
 }
 
-// A child has none of the threads that its parent's pool had, and some of these may have been in the middle of it.
-TEST(Parallel, ChildrenOfForkDoWithoutThePool) {
-    const auto sum = [] {
-        std::atomic<int64_t> total{0};
-        hattn::for_each_task(Executor{.threads = 4}, 100, false, [&](int64_t i, int32_t) { total += i; });
-        return total.load();
-    };
-    ASSERT_EQ(sum(), 4950);
+int64_t sum_with(int32_t threads) {
+    std::atomic<int64_t> total{0};
+    hattn::for_each_task(Executor{.threads = threads}, 100, false, [&](int64_t i, int32_t) { total += i; });
+    return total.load();
+}
+
+// What a child process ends with that calls the function.
+template<typename Function>
+int status_of_child(Function function) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        function();
+        _exit(99);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return status;
+}
+
+// A child has none of the threads that its parent's pool had, and some of these may have been in the middle of it. It
+// may end in both ways.
+TEST(Parallel, ChildrenOfForkHaveThreadsOfTheirOwn) {
+    ASSERT_EQ(sum_with(4), 4950);
     std::atomic<bool> done = false;
     std::thread busy([&] {
         while (!done) {
-            sum();
+            sum_with(4);
         }
     });
     for (int i = 0; i < 100; ++i) {
-        const pid_t child = fork();
-        if (child == 0) {
-            alarm(20);
-            _exit(sum() == 4950 ? 0 : 1);
-        }
-        int status = -1;
-        EXPECT_EQ(waitpid(child, &status, 0), child);
+        const int status = status_of_child([i] {
+            const int result = i % 3 == 2 || sum_with(4) == 4950 ? 0 : 1;
+            i % 2 ? exit(result) : _exit(result);
+        });
         EXPECT_EQ(status, 0) << "the child of fork " << i;
         if (status != 0) {
             break;
@@ -70,6 +93,123 @@ TEST(Parallel, ChildrenOfForkDoWithoutThePool) {
     }
     done = true;
     busy.join();
+}
+
+TEST(Parallel, AProcessEndsWhileThreadsCall) {
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_EQ(status_of_child([] {
+                      for (int n = 0; n < 3; ++n) {
+                          std::thread([] {
+                              for (;;) {
+                                  sum_with(4);
+                              }
+                          }).detach();
+                      }
+                      usleep(2000);
+                      exit(sum_with(4) == 4950 ? 0 : 1);
+                  }),
+                  0);
+    }
+}
+
+TEST(Parallel, FewerThreadsHelpWhereTheSystemGivesNoMore) {
+    if (getuid() != 0) {
+        GTEST_SKIP() << "only root can become a user that has no threads yet";
+    }
+    for (const rlim_t most : {1, 2, 4}) {
+        EXPECT_EQ(status_of_child([most] {
+                      const rlimit limit = {most, most};
+                      const bool limited = setrlimit(RLIMIT_NPROC, &limit) == 0 && setuid(64999) == 0;
+                      exit(limited && sum_with(8) == 4950 && sum_with(8) == 4950 ? 0 : 1);
+                  }),
+                  0)
+            << most;
+    }
+}
+
+// Runs loops until a thread of the pool has taken part in one.
+template<typename Task>
+void run_until_helped(const Task &task) {
+    std::atomic<bool> helped = false;
+    const std::thread::id caller = std::this_thread::get_id();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!helped && std::chrono::steady_clock::now() < deadline) {
+        hattn::for_each_task(Executor{.threads = 3}, 30, false, [&](int64_t, int32_t) {
+            if (std::this_thread::get_id() != caller) {
+                helped = true;
+                task();
+            }
+            usleep(100);
+        });
+    }
+    ASSERT_TRUE(helped);
+}
+
+TEST(Parallel, SignalsAreTheApplications) {
+    std::atomic<int> taken = 0, missed = 0;
+    run_until_helped([&] {
+        sigset_t blocked;
+        pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+        for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGALRM, SIGCHLD}) {
+            taken += sigismember(&blocked, signal) == 0;
+        }
+        for (const int signal : {SIGSEGV, SIGFPE, SIGPROF}) {
+            missed += sigismember(&blocked, signal) == 1;
+        }
+    });
+    EXPECT_EQ(taken, 0);
+    EXPECT_EQ(missed, 0);
+}
+
+// Whose first call is made by a thread that is bound to a core.
+TEST(Parallel, ThreadsRunOnAllCoresOfTheProcess) {
+    const int wanted = hattn::process_cores().count();
+    EXPECT_EQ(status_of_child([wanted] {
+                  std::atomic<int> cores = wanted;
+                  std::thread([&] {
+                      cpu_set_t one;
+                      CPU_ZERO(&one);
+                      CPU_SET(sched_getcpu(), &one);
+                      sched_setaffinity(0, sizeof(one), &one);
+                      run_until_helped([&] {
+                          cpu_set_t set;
+                          CPU_ZERO(&set);
+                          sched_getaffinity(0, sizeof(set), &set);
+                          cores = CPU_COUNT(&set);
+                      });
+                  }).join();
+                  exit(cores == wanted ? 0 : 1);
+              }),
+              0);
+}
+
+// Threads that wait for their own loop take no part in another's, which may be long.
+TEST(Parallel, CallersComputeWhatIsTheirs) {
+    constexpr int kCallers = 4;
+    std::vector<std::thread> callers;
+    std::array<std::atomic<std::thread::id>, kCallers> ids;
+    std::atomic<int> ready = 0, foreign = 0;
+    for (int self = 0; self < kCallers; ++self) {
+        callers.emplace_back([&, self] {
+            ids[static_cast<size_t>(self)] = std::this_thread::get_id();
+            ++ready;
+            while (ready < kCallers) {
+                std::this_thread::yield();
+            }
+            for (int round = 0; round < 200; ++round) {
+                hattn::for_each_task(Executor{.threads = 3}, 6, false, [&](int64_t, int32_t) {
+                    for (int other = 0; other < kCallers; ++other) {
+                        foreign += other != self && ids[static_cast<size_t>(other)] == std::this_thread::get_id();
+                    }
+                    usleep(10);
+                });
+            }
+        });
+    }
+    for (std::thread &caller : callers) {
+        caller.join();
+    }
+    EXPECT_EQ(foreign, 0);
 }
 
 }  // namespace

@@ -1,0 +1,220 @@
+#include "worker_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <new>
+
+#include "context.h"
+#include "cpu_features.h"
+#include "float_environment.h"
+
+namespace hattn {
+
+namespace {
+
+// Of a loop over workers, on the stack of whoever called.
+struct Job {
+    void (*work)(void *closure, int32_t worker);
+    void *closure;
+    int32_t workers;
+    std::atomic<int32_t> next{0};     // worker that nobody is yet
+    std::atomic<int32_t> helpers{0};  // threads of the pool that are in it; more come only while it is listed
+    Job *following = nullptr;
+
+    bool has_more() const {
+        return next.load(std::memory_order_relaxed) < workers;
+    }
+    // Is one worker after the other until all are taken.
+    void help() {
+        for (int32_t worker; (worker = next.fetch_add(1, std::memory_order_relaxed)) < workers;) {
+            work(closure, worker);
+        }
+    }
+};
+
+// Something that happens again and again. Waiting for it first looks whether it has, making room for other threads.
+class Event {
+public:
+    uint32_t now() const {
+        return count_.load(std::memory_order_acquire);
+    }
+    void happens(int32_t wakes) {
+        count_.fetch_add(1, std::memory_order_release);
+        for (int32_t i = 0; i < wakes; ++i) {
+            count_.notify_one();
+        }
+    }
+    void happens_for_all() {
+        count_.fetch_add(1, std::memory_order_release);
+        count_.notify_all();
+    }
+    void wait_since(uint32_t before) const {
+        constexpr int kLooks = 40;
+        for (int i = 0; i < kLooks; ++i) {
+            if (now() != before) {
+                return;
+            }
+            sched_yield();
+        }
+        count_.wait(before, std::memory_order_acquire);
+    }
+
+private:
+    std::atomic<uint32_t> count_{0};
+};
+
+class WorkerPool {
+public:
+    void run(Job &job) {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            grow(job.workers - 1);
+            job.following = jobs_;
+            jobs_ = &job;
+        }
+        wanted_.happens(std::min(job.workers - 1, kWakes));
+        job.help();
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            remove(job);
+        }
+        for (uint32_t before = left_.now(); job.helpers.load(std::memory_order_acquire) > 0; before = left_.now()) {
+            left_.wait_since(before);
+        }
+    }
+
+    // Waits for the threads, which end what they have begun. Whoever calls from then on has no help.
+    void stop() {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            stopped_ = true;
+        }
+        wanted_.happens_for_all();
+        for (int32_t i = 0; i < size_; ++i) {
+            pthread_join(threads_[i], nullptr);
+        }
+    }
+
+private:
+    static constexpr int32_t kWakes = 2;  // by each thread that comes, so that many are awake soon
+
+    static void *enter(void *pool) {
+        const UsualArithmetic arithmetic;  // that of whoever made the thread may be another
+        static_cast<WorkerPool *>(pool)->serve();
+        return nullptr;
+    }
+
+    void serve() {
+        for (;;) {
+            const uint32_t before = wanted_.now();
+            bool stopped = false;
+            if (Job *job = join_a_job(stopped)) {
+                if (job->has_more()) {
+                    wanted_.happens(kWakes);
+                }
+                job->help();
+                // What is behind this belongs to whoever called.
+                if (job->helpers.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                    left_.happens_for_all();
+                }
+            } else if (stopped) {
+                return;
+            } else {
+                wanted_.wait_since(before);
+            }
+        }
+    }
+
+    Job *join_a_job(bool &stopped) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        stopped = stopped_;
+        for (Job *job = stopped ? nullptr : jobs_; job; job = job->following) {
+            if (job->has_more()) {
+                job->helpers.fetch_add(1, std::memory_order_relaxed);
+                return job;
+            }
+        }
+        return nullptr;
+    }
+
+    void remove(Job &job) {
+        Job **link = &jobs_;
+        while (*link != &job) {
+            link = &(*link)->following;
+        }
+        *link = job.following;
+    }
+
+    // To so many threads, if the system has them.
+    void grow(int32_t wanted) {
+        if (stopped_ || size_ >= std::min(wanted, kMaxThreads)) {
+            return;
+        }
+        // Signals are the application's, to be taken by threads that it knows; not those of a thread's own making,
+        // whose handlers say where it was, nor those that profilers sample by.
+        sigset_t blocked, before;
+        sigfillset(&blocked);
+        for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+            sigdelset(&blocked, own);
+        }
+        pthread_attr_t attributes;
+        if (pthread_attr_init(&attributes) != 0) {
+            return;
+        }
+        const CpuSet cores = process_cores();
+        if (!cores.is_empty()) {
+            pthread_attr_setaffinity_np(&attributes, cores.bytes(), cores.get());
+        }
+        pthread_sigmask(SIG_SETMASK, &blocked, &before);
+        while (size_ < std::min(wanted, kMaxThreads) &&
+               pthread_create(&threads_[size_], &attributes, enter, this) == 0) {
+            ++size_;
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        pthread_attr_destroy(&attributes);
+    }
+
+    std::mutex mutex_;
+    Job *jobs_ = nullptr;
+    bool stopped_ = false;
+    int32_t size_ = 0;
+    Event wanted_, left_;
+    pthread_t threads_[kMaxThreads] = {};
+};
+
+// Never destroyed: threads of the application may call while the process ends.
+union PoolStorage {
+    constexpr PoolStorage() : pool() {}
+    ~PoolStorage() {}
+    WorkerPool pool;
+};
+constinit PoolStorage storage;
+
+// Joins the threads before the library's code goes.
+struct AtEnd {
+    ~AtEnd() {
+        storage.pool.stop();
+    }
+};
+[[maybe_unused]] const AtEnd kAtEnd;
+
+// A child has none of its parent's threads, and nobody who would open the lock that they held.
+[[maybe_unused]] const int kForkHandler = pthread_atfork(nullptr, nullptr, [] { new (&storage.pool) WorkerPool; });
+
+}  // namespace
+
+void run_on_workers(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) {
+    Job job{work, closure, workers};
+    if (workers > 1) {
+        storage.pool.run(job);
+    } else {
+        job.help();
+    }
+}
+
+}  // namespace hattn
