@@ -219,6 +219,8 @@ void check_packing(const Problem &p, const hattn_attention_args &args) {
             "cu_seqlens_k: is given, but the plan's packed_queries is ", p.packed_queries);
     require(!args.cu_seqlens_q || !args.q_lengths, HATTN_INVALID_ARGUMENT,
             "q_lengths: is given, but cu_seqlens_q is too");
+    require(!args.cu_seqlens_k || !args.block_table, HATTN_INVALID_ARGUMENT,
+            "block_table: is given, but cu_seqlens_k is too");
     require(!args.cu_seqlens_k || !args.kv_lengths, HATTN_INVALID_ARGUMENT,
             "kv_lengths: is given, but cu_seqlens_k is too");
 }

@@ -1,4 +1,4 @@
-// Introspection: hattn_info and hattn_plan_explain.
+// Introspection: hattn_info, hattn_plan_explain and hattn_plan_explain_sequence.
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -235,14 +235,18 @@ ordered_json explain_device_json(const hattn_plan &plan) {
                         why(device.entry, device.decider, device.family, device.cell)}};
 }
 
-ordered_json explain_json(const hattn_plan &plan) {
+// Of `batch` sequences of so many rows and keys.
+ordered_json explain_json(const hattn_plan &plan, int64_t batch, int64_t query_length, int64_t kv_length) {
     if (plan.device) {
         return explain_device_json(plan);
     }
-    const Problem &problem = plan.problem;
-    const int64_t rows = std::max<int64_t>(problem.query_length, 1);
-    const Choice choice = choose(plan.kernels, problem, rows, problem.kv_length);
-    const TuningCell cell = tuning_cell(problem, rows, problem.kv_length);
+    const int64_t rows = std::max<int64_t>(query_length, 1);
+    const Choice choice = choose(plan.kernels, plan.problem, rows, kv_length);
+    Problem problem = plan.problem;
+    problem.batch = batch;
+    problem.query_length = query_length;
+    problem.kv_length = kv_length;
+    const TuningCell cell = tuning_cell(problem, rows, kv_length);
     const TileShape shape = tile_shape(choice);
     const int64_t split = choice.split_keys;
     const int64_t units = problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
@@ -296,6 +300,23 @@ hattn_status hattn_plan_explain(const hattn_plan *plan, char *buffer, size_t cap
     return guarded([&] {
         require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
         require(size, HATTN_INVALID_ARGUMENT, "size: is null");
-        give_json(explain_json(*plan), buffer, capacity, size);
+        const Problem &whole = plan->problem;
+        give_json(explain_json(*plan, whole.batch, whole.query_length, whole.kv_length), buffer, capacity, size);
+    });
+}
+
+hattn_status hattn_plan_explain_sequence(const hattn_plan *plan, int64_t query_length, int64_t kv_length, char *buffer,
+                                         size_t capacity, size_t *size) {
+    using namespace hattn;
+    return guarded([&] {
+        require(plan, HATTN_INVALID_ARGUMENT, "plan: is null");
+        require(size, HATTN_INVALID_ARGUMENT, "size: is null");
+        const auto check = [](const char *name, int64_t length, int64_t most) {
+            require(length >= 0 && length <= most, HATTN_INVALID_ARGUMENT, name, ": is ", length,
+                    ", but must be from 0 to the plan's, ", most);
+        };
+        check("query_length", query_length, plan->problem.query_length);
+        check("kv_length", kv_length, plan->problem.kv_length);
+        give_json(explain_json(*plan, 1, query_length, kv_length), buffer, capacity, size);
     });
 }

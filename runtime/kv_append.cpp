@@ -88,14 +88,15 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
     for_each_task(cache.context->executor, cache.desc.batch * blocks, serial, write_block);
 }
 
-// What cannot be written leaves the cache as it was: shared pages are shared again, unless their copies have been made.
-void write_on_device(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
-                     std::span<const PageCopy> copies, const RowTurner *rope) {
+// What cannot be written, as on a device that fails, or with a caller's parallel_for that throws, leaves the cache as
+// it was: shared pages are shared again, unless their copies have been made.
+void write(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
+           std::span<const PageCopy> copies, const RowTurner *rope) {
     bool copied = false;
     try {
-        copy_on_device(cache, copies);
+        cache.device ? copy_on_device(cache, copies) : copy_pages(cache, copies);
         copied = true;
-        append_on_device(cache, k, v, added, rope);
+        cache.device ? append_on_device(cache, k, v, added, rope) : write_rows(cache, k, v, added, rope);
     } catch (...) {
         if (cache.paged()) {
             copied ? cache.pages.give_back(cache.lengths, added) : cache.pages.undo_extend(cache.lengths, added);
@@ -107,6 +108,9 @@ void write_on_device(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_t
 void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
             const hattn_rope *given) {
     check_appended(cache, k, v, added.ends != nullptr);
+    if (!added.lengths) {  // else rows that belong to nobody may be any number
+        check_tensor_extents(k, "k");
+    }
     if (added.ends) {
         check_ends(added.ends, "cu_seqlens", cache.desc.batch, added.rows, "k");
     }
@@ -120,12 +124,7 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
     if (cache.paged()) {
         copies = cache.pages.extend(cache.lengths, added);
     }
-    if (cache.device) {
-        write_on_device(cache, k, v, added, copies, rope ? &*rope : nullptr);
-    } else {
-        copy_pages(cache, copies);
-        write_rows(cache, k, v, added, rope ? &*rope : nullptr);
-    }
+    write(cache, k, v, added, copies, rope ? &*rope : nullptr);
     for (size_t b = 0; b < cache.lengths.size(); ++b) {
         cache.lengths[b] += static_cast<int32_t>(added.of(static_cast<int64_t>(b)));
         if (cache.ring()) {

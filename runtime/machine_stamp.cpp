@@ -40,6 +40,15 @@ int64_t cache_bytes(int wanted_level) {
 
 }  // namespace
 
+std::string machine_word(const MachineStamp &stamp) {
+    constexpr size_t kDigits = 8;
+    std::string text = stamp.cpu;
+    for (const int64_t number : {stamp.l1d_bytes, stamp.l2_bytes, stamp.l3_bytes, int64_t{stamp.cores}}) {
+        text += ' ' + std::to_string(number);
+    }
+    return hash_text(hash_bytes(text)).substr(0, kDigits);
+}
+
 const MachineStamp &machine_stamp() {
     static const MachineStamp stamp = {hattn_version(),
                                        hash_of_kernels(),

@@ -16,6 +16,9 @@ struct MachineStamp {
     bool operator==(const MachineStamp &) const = default;
 };
 
+// A word for the machine alone, of letters and digits, by which files of several are told apart.
+std::string machine_word(const MachineStamp &stamp);
+
 // Of the running library and machine; found out once.
 const MachineStamp &machine_stamp();
 

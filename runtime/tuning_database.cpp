@@ -24,7 +24,7 @@ std::string variable(const char *name) {
 std::string default_path() {
     const std::string cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
     const std::string folder = !cache.empty() ? cache : home.empty() ? "" : home + "/.cache";
-    return folder.empty() ? "" : folder + "/hattn/tuning.json";
+    return folder.empty() ? "" : folder + "/hattn/tuning-" + machine_word(machine_stamp()) + ".json";
 }
 
 TuningTable parse_shipped() {

@@ -33,7 +33,8 @@ struct TuningDatabase {
 };
 
 // given: a path, "none" for no file, "rule" for no tunings at all, or null or empty: $HATTN_TUNING, which may be the
-// same, then tuning.json in the user's cache directory. Whatever is wrong with a file, it is ignored.
+// same, then tuning-MACHINE.json in the user's cache directory, which machines may share. Whatever is wrong with a
+// file, it is ignored.
 std::shared_ptr<const TuningDatabase> open_tuning_database(const char *given);
 
 }  // namespace hattn

@@ -2,8 +2,8 @@
  *
  * Semantics are in docs/semantics.md. Three rules:
  *   - a function that can fail returns a hattn_status; hattn_last_error() gives the sentence that belongs to it;
- *   - on a status other than HATTN_OK nothing the caller owns has been written, but the *size that hattn_info() and
- *     hattn_plan_explain() want;
+ *   - on a status other than HATTN_OK nothing the caller owns has been written, but the *size that hattn_info(),
+ *     hattn_plan_explain() and hattn_plan_explain_sequence() want;
  *   - none aborts, prints or throws. Functions that destroy take null.
  *
  * Every public structure starts with `struct_size`; set it to sizeof(the structure), most easily through the
@@ -100,22 +100,22 @@ typedef struct hattn_tensor {
 
 /* ---- context ------------------------------------------------------------------------------------------------ */
 
-/* Calls task(closure, i) for every i in [0, count), in any order, on any threads, and returns after the last. */
+/* Calls task(closure, i) for every i in [0, count), in any order, on any threads, and returns after the last. May not throw. */
 typedef void (*hattn_parallel_for)(void *user, int32_t count, void (*task)(void *closure, int32_t index),
                                    void *closure);
 
 typedef struct hattn_context_desc {
     size_t struct_size;
-    int32_t threads;                 /* workers of one execute; 0: one per available core */
-    hattn_parallel_for parallel_for; /* null: Halide's thread pool */
+    int32_t threads;                 /* workers of one execute; 0: one per core that the process, by its first thread, may use and has time on */
+    hattn_parallel_for parallel_for; /* null: threads of the library, which all contexts share */
     void *parallel_for_user;
     /* Both null (the system's heap) or both set. allocate returns memory aligned to `alignment` or null. */
     void *(*allocate)(void *user, size_t bytes, size_t alignment);
     void (*deallocate)(void *user, void *memory);
     void *allocator_user;
     /* Where `hattn tune` left its measurements of this machine: a path, "none" for no file, "rule" for not even the tunings
-     * that come with the library; null: $HATTN_TUNING, which may be the same, then hattn/tuning.json in the user's cache
-     * directory. See hattn_context_warning() for a file that is damaged or of another machine. */
+     * that come with the library; null: $HATTN_TUNING, which may be the same, then hattn/tuning-MACHINE.json
+     * in the user's cache directory, which machines may share. See hattn_context_warning() for a file that is damaged or of another machine. */
     const char *tuning_database;
 } hattn_context_desc;
 #define HATTN_CONTEXT_DESC_INIT \
@@ -267,6 +267,10 @@ HATTN_API hattn_status hattn_device_queue(hattn_device device, int32_t device_id
 HATTN_API hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_args *args);
 /* JSON text: algorithm, kernel, target, tile parameters, tasks, workspace bytes, why. As hattn_info(). */
 HATTN_API hattn_status hattn_plan_explain(const hattn_plan *plan, char *buffer, size_t capacity, size_t *size);
+/* The same of a sequence of so many query rows and keys, from 0 to the plan's capacities: lengths may choose another algorithm, kernel
+ * and split for it. Of a plan on a device, whose sequences share one kernel, as hattn_plan_explain(). */
+HATTN_API hattn_status hattn_plan_explain_sequence(const hattn_plan *plan, int64_t query_length, int64_t kv_length,
+                                                   char *buffer, size_t capacity, size_t *size);
 
 /* Plan, allocate a workspace through the context, execute, wait. args->workspace is ignored. */
 HATTN_API hattn_status hattn_attention(hattn_context *context, const hattn_attention_desc *desc,

@@ -312,6 +312,13 @@ public:
         });
     }
 
+    /* The same of a sequence of so many query rows and keys. */
+    std::string explain(std::int64_t query_length, std::int64_t kv_length) const {
+        return detail::read_text(context_, [&](char *buffer, std::size_t capacity, std::size_t *size) {
+            return hattn_plan_explain_sequence(handle(), query_length, kv_length, buffer, capacity, size);
+        });
+    }
+
 private:
     hattn_context *context_;
     detail::Handle<hattn_plan, hattn_plan_destroy> handle_;

@@ -83,7 +83,7 @@ def attention(
             whose largest is Sk. Pages may be shared; entries past a sequence's last page are not read.
         k_scale, v_scale: float32, given exactly for int8 and int4, which stand for integer * scale: a number, [Hkv],
             [Hkv, D], or of every key one for each 32 elements, [B, Hkv, Sk, ceil(D / 32)] in the layout and storage of k.
-            With keys on a device, an array there of four dimensions, of which the first three may be 1 and the last 1 or D.
+            With keys on a device those of every key are an array there, and others may be on the host.
         algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
         threads: number of threads; default: one per core. Results do not depend on it.
         out: array to write to, [B, Hq, Sq, Dv] in the layout, float32, float16 or bfloat16 whatever q is; may not overlap an
@@ -163,11 +163,13 @@ def explain(
         q, k, v: as in attention(); shapes and dtypes matter, values do not.
         out: as in attention(); its dtype matters.
         return_lse: accepted, so that a call of attention() can be explained as it is; it changes nothing.
-        **options: every other option of attention(). Lengths do not change a plan, only the tasks of one execution.
-            A stream is not looked at.
+        **options: every other option of attention(). A stream is not looked at.
 
     Returns:
-        A dict with the algorithm, kernel, target, tile parameters, tasks, workspace bytes, and why they were chosen.
+        A dict with the algorithm, kernel, target, tile parameters, tasks, workspace bytes, and why they were chosen, for a
+        sequence of all rows of q and k; docs/tuning.md has a table of members. Where lengths are given, of queries, keys or
+        packed sequences, each sequence has what is chosen for its own: "sequences" is a list of such dicts then, each with the
+        rows and keys that it is for, and the count of sequences that have so many. Else it is empty.
 
     Raises:
         As attention(), for types, dtypes and options, for the heads and head dimensions of q, the heads of k, the lengths of
@@ -189,6 +191,10 @@ def explain(
     else:
         check_host(q=q, k=k, v=v, **operands)
     plan: Dict[str, Any] = json.loads(_hattn.explain(q, k, v, out, problem))
+    plan["sequences"] = [
+        {"count": count, "rows": rows, "keys": keys, **json.loads(text)}
+        for count, rows, keys, text in _hattn.explain_sequences(q, k, v, out, problem)
+    ]
     return plan
 
 

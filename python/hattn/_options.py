@@ -159,11 +159,15 @@ def dtype(name: str, value: Any) -> _hattn.DType:
 def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Any:
     """Scales of quantised keys or values as [1 or B or pages, heads, sequence, D or blocks] float32 in the layout of the keys.
 
-    value: a number, [Hkv], [Hkv, Dk] or four dimensions in the layout of the keys: with `of_keys` those of an array on a
-        device, which stays as it is.
+    value: a number, [Hkv], [Hkv, Dk] or four dimensions in the layout of the keys; with `of_keys` an array on a device may
+        be too, and stays there.
     """
-    if value is None or (of_keys and on_device(name, value)):
+    if value is None:
         return value
+    if of_keys and on_device(name, value):
+        heads_and_dim = (*value.shape, 1)[:2]
+        is_short = len(value.shape) in (1, 2) and hasattr(value, "reshape")
+        return value.reshape((1, 1, *heads_and_dim) if layout == "bshd" else (1, heads_and_dim[0], 1, heads_and_dim[1])) if is_short else value
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
         return np.full((1, 1, 1, 1), number(name, value), np.float32)
     array = _rectangular(name, as_numpy(name, value, "float32"), "[kv heads] or [kv heads, dim]")
@@ -241,6 +245,8 @@ def attention_options(
         raise NotImplementedError("return_scores: is given, but so is cu_seqlens_q, and packed queries have no score output yet")
     if cu_seqlens_k is not None and cu_seqlens_q is None:
         raise ValueError("cu_seqlens_k: is given, but cu_seqlens_q is None")
+    if cu_seqlens_k is not None and block_table is not None:
+        raise ValueError("block_table: is given, but cu_seqlens_k is too")
     per_sequence = {
         "q_lengths": q_lengths,
         "kv_lengths": kv_lengths,

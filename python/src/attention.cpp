@@ -160,8 +160,8 @@ void AttentionCall::add_arrays(const Problem &problem) {
 }
 
 void AttentionCall::add_block_table(const nb::object &table) {
-    arrays_.push_back(Array::readable(table, "block_table"));
-    const hattn_tensor pages = arrays_.back().broadcast_tensor(kInt32);
+    const Array array = Array::readable(table, "block_table");
+    const hattn_tensor pages = array.broadcast_tensor(kInt32);
     if (pages.extent[2] != desc_.batch)
         raise(PyExc_ValueError, "block_table: has " + std::to_string(pages.extent[2]) + " rows, but " + batch_name() +
                                     " is " + std::to_string(desc_.batch));
@@ -170,7 +170,9 @@ void AttentionCall::add_block_table(const nb::object &table) {
         raise(PyExc_ValueError, "k: extent[2] (page size) is " + std::to_string(desc_.page_size) +
                                     ", but with a block_table must be 16, 32, 64 or 128");
     desc_.kv_length = pages.extent[3] * desc_.page_size;
-    args_.block_table = static_cast<const int32_t *>(pages.data);
+    const auto *entries = static_cast<const int32_t *>(pages.data);
+    block_table_.assign(entries, entries + pages.extent[2] * pages.extent[3]);
+    args_.block_table = data_or_null(block_table_, true);
     args_.block_table_stride = pages.extent[3];
 }
 
@@ -209,6 +211,20 @@ void AttentionCall::set_out(nb::handle out) {
     const hattn_tensor given = Array::writable(out, "out").tensor(layout_, kFloats);
     desc_.out_dtype = given.dtype;
     halve_last_byte_of_values(given.extent[3]);
+}
+
+std::map<std::pair<int64_t, int64_t>, int64_t> AttentionCall::sequences() const {
+    std::map<std::pair<int64_t, int64_t>, int64_t> found;
+    const bool ragged = args_.q_lengths || args_.kv_lengths || args_.cu_seqlens_q || args_.cu_seqlens_k;
+    const auto length = [](size_t b, int64_t whole, const std::vector<int32_t> &lengths,
+                           const std::vector<int32_t> &ends) {
+        return !ends.empty() ? int64_t{ends[b + 1]} - ends[b] : !lengths.empty() ? lengths[b] : whole;
+    };
+    for (size_t b = 0; ragged && b < static_cast<size_t>(desc_.batch); ++b) {
+        ++found[{length(b, desc_.query_length, q_lengths_, cu_seqlens_q_),
+                 length(b, desc_.kv_length, kv_lengths_, cu_seqlens_k_)}];
+    }
+    return found;
 }
 
 nb::object AttentionCall::add_out(nb::handle out) {
@@ -255,16 +271,44 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     return outputs;
 }
 
-std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem) {
+namespace {
+
+// Calls tell(session, plan, call) with what attention() would do.
+template<typename Tell>
+auto with_plan(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem, Tell tell) {
     std::vector<Array> alive;
     const Keys keys = import_keys(k, v, problem.layout, alive);
     AttentionCall call(problem, q, keys);
     call.set_out(out);
     const std::shared_ptr<Session> session = Session::current();
     const PlanPointer plan = session->plan(call.desc());
-    return query_text(session->context(), [&plan](char *buffer, size_t capacity, size_t *size) {
-        return hattn_plan_explain(plan.get(), buffer, capacity, size);
-    });
+    return tell(session->context(), plan.get(), call);
+}
+
+}  // namespace
+
+std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem) {
+    return with_plan(q, k, v, out, problem,
+                     [](const hattn_context *context, const hattn_plan *plan, const AttentionCall &) {
+                         return query_text(context, [plan](char *buffer, size_t capacity, size_t *size) {
+                             return hattn_plan_explain(plan, buffer, capacity, size);
+                         });
+                     });
+}
+
+nb::list explain_sequences(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem) {
+    return with_plan(
+        q, k, v, out, problem, [](const hattn_context *context, const hattn_plan *plan, const AttentionCall &call) {
+            nb::list sequences;
+            for (const auto &[lengths, count] : call.sequences()) {
+                const auto [rows, keys] = lengths;
+                const std::string text = query_text(context, [&](char *buffer, size_t capacity, size_t *size) {
+                    return hattn_plan_explain_sequence(plan, rows, keys, buffer, capacity, size);
+                });
+                sequences.append(nb::make_tuple(count, rows, keys, text));
+            }
+            return sequences;
+        });
 }
 
 nb::tuple merge_states(const nb::list &outs, const nb::list &lses, nb::handle given_out, nb::handle given_lse,

@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -82,6 +84,8 @@ public:
     void set_out(nb::handle out);
 
     // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
+    // How many sequences have so many query rows and keys; empty where no lengths are given.
+    std::map<std::pair<int64_t, int64_t>, int64_t> sequences() const;
     // Returns (out, lse or None, scores or None).
     nb::tuple make_outputs(nb::handle out, bool return_lse);
 
@@ -102,7 +106,8 @@ private:
     hattn_attention_args args_;
     std::vector<Array> arrays_;  // kept alive while args_ is in use
     std::vector<float> alibi_slopes_, sinks_;
-    std::vector<int32_t> q_lengths_, kv_lengths_, causal_offsets_, cu_seqlens_q_, cu_seqlens_k_;
+    // Copies: what is checked is what is used, whatever other threads write meanwhile.
+    std::vector<int32_t> block_table_, q_lengths_, kv_lengths_, causal_offsets_, cu_seqlens_q_, cu_seqlens_k_;
     GivenQueue queue_;
 };
 
@@ -110,7 +115,10 @@ private:
 nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem, bool return_lse);
 
 // The plan's JSON text. Looks at shapes and dtypes only.
+// The text of the plan.
 std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem);
+// [(number of sequences, their rows, keys, text), ...] where lengths are given.
+nb::list explain_sequences(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem);
 
 // (out, lse) of states given as sequences of arrays [B, H, S, D] and [B, H, S]. out, lse: where results go, or None:
 // new NumPy arrays; queue: of a device, that all are on.

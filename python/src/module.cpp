@@ -153,6 +153,8 @@ NB_MODULE(_hattn, module) {
                nb::arg("out").none(), nb::arg("problem"), nb::arg("return_lse"));
     module.def("explain", &explain, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
                nb::arg("out").none(), nb::arg("problem"));
+    module.def("explain_sequences", &explain_sequences, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
+               nb::arg("out").none(), nb::arg("problem"));
     module.def("merge_states", &merge_states, nb::arg("outs"), nb::arg("lses"), nb::arg("out").none(),
                nb::arg("lse").none(), nb::arg("queue").none());
 }

@@ -110,8 +110,10 @@ TEST(StatusName, KnowsEveryStatus) {
     EXPECT_STREQ(hattn_status_name(unknown<hattn_status>(-1)), "unknown");
 }
 
-// hattn_info and hattn_plan_explain share their rules.
-class TextQuery : public testing::TestWithParam<bool> {
+// hattn_info, hattn_plan_explain and hattn_plan_explain_sequence share their rules.
+enum class Query { kInfo, kExplain, kExplainSequence };
+
+class TextQuery : public testing::TestWithParam<Query> {
 protected:
     void SetUp() override {
         context_ = make_context();
@@ -122,10 +124,21 @@ protected:
         plan_ = make_plan(context_.get(), desc);
     }
 
+    static hattn_status query(hattn_context *context, const hattn_plan *plan, char *buffer, size_t capacity,
+                              size_t *size) {
+        switch (GetParam()) {
+        case Query::kInfo:
+            return hattn_info(context, buffer, capacity, size);
+        case Query::kExplain:
+            return hattn_plan_explain(plan, buffer, capacity, size);
+        case Query::kExplainSequence:
+            break;
+        }
+        return hattn_plan_explain_sequence(plan, 2, 3, buffer, capacity, size);
+    }
+
     Outcome ask(char *buffer, size_t capacity, size_t *size) {
-        return outcome_of(GetParam() ? hattn_info(context_.get(), buffer, capacity, size)
-                                     : hattn_plan_explain(plan_.get(), buffer, capacity, size),
-                          context_.get());
+        return outcome_of(query(context_.get(), plan_.get(), buffer, capacity, size), context_.get());
     }
 
     ContextPtr context_;
@@ -162,13 +175,38 @@ TEST_P(TextQuery, NullPointers) {
     size_t size = 0;
     EXPECT_EQ(mismatch(ask(nullptr, 16, &size), {HATTN_INVALID_ARGUMENT, {"buffer"}}), "");
     EXPECT_EQ(mismatch(ask(buffer, sizeof(buffer), nullptr), {HATTN_INVALID_ARGUMENT, {"size"}}), "");
-    hattn_status status = GetParam() ? hattn_info(nullptr, buffer, sizeof(buffer), &size)
-                                     : hattn_plan_explain(nullptr, buffer, sizeof(buffer), &size);
-    EXPECT_EQ(mismatch(outcome_of(status), {HATTN_INVALID_ARGUMENT, {GetParam() ? "context" : "plan"}}), "");
+    const char *handle = GetParam() == Query::kInfo ? "context" : "plan";
+    hattn_status status = query(nullptr, nullptr, buffer, sizeof(buffer), &size);
+    EXPECT_EQ(mismatch(outcome_of(status), {HATTN_INVALID_ARGUMENT, {handle}}), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, TextQuery, testing::Bool(),
-                         [](const testing::TestParamInfo<bool> &query) { return query.param ? "info" : "explain"; });
+std::string name_of(const testing::TestParamInfo<Query> &query) {
+    constexpr const char *kNames[] = {"info", "explain", "explain_sequence"};
+    return kNames[static_cast<size_t>(query.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, TextQuery, testing::Values(Query::kInfo, Query::kExplain, Query::kExplainSequence),
+                         name_of);
+
+TEST(ExplainSequence, RefusesWhatThePlanHasNoRoomFor) {
+    const ContextPtr context = make_context();
+    hattn_attention_desc desc;
+    hattn_attention_desc_init(&desc);
+    desc.batch = desc.query_heads = desc.kv_heads = 1;
+    desc.query_length = 7;
+    desc.kv_length = 9;
+    desc.key_dim = desc.value_dim = 4;
+    const PlanPtr plan = make_plan(context.get(), desc);
+    const auto refused = [&](int64_t rows, int64_t keys, const Refusal &refusal) {
+        size_t size = 4711;
+        const hattn_status status = hattn_plan_explain_sequence(plan.get(), rows, keys, nullptr, 0, &size);
+        return mismatch(outcome_of(status, context.get()), refusal) + (size == 4711 ? "" : "size was written");
+    };
+    EXPECT_EQ(refused(8, 9, {HATTN_INVALID_ARGUMENT, {"query_length", "8", "7"}}), "");
+    EXPECT_EQ(refused(-1, 9, {HATTN_INVALID_ARGUMENT, {"query_length", "-1", "7"}}), "");
+    EXPECT_EQ(refused(7, 10, {HATTN_INVALID_ARGUMENT, {"kv_length", "10", "9"}}), "");
+    EXPECT_EQ(refused(7, -2, {HATTN_INVALID_ARGUMENT, {"kv_length", "-2", "9"}}), "");
+}
 
 TEST(NullHandles, AreHarmless) {
     hattn_context_destroy(nullptr);

@@ -79,6 +79,7 @@ std::vector<WrongPacking> wrong_arguments() {
          },
          {kInvalid, {"cu_seqlens_k", "packed_queries", "0"}}},
         {"q_lengths_too", [](P &p) { p.args.q_lengths = lengths; }, {kInvalid, {"q_lengths", "cu_seqlens_q"}}},
+        {"pages_too", [](P &p) { p.args.block_table = lengths; }, {kInvalid, {"block_table", "cu_seqlens_k"}}},
         {"kv_lengths_too", [](P &p) { p.args.kv_lengths = lengths; }, {kInvalid, {"kv_lengths", "cu_seqlens_k"}}},
         {"more_rows_than_planned",
          [](P &p) { p.desc.packed_queries = 7; },

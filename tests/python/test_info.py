@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hattn
-from helpers import random_qkv
+from helpers import assert_same_bits, random_qkv
 
 
 def test_version():
@@ -81,6 +81,33 @@ def test_explain_takes_the_options_of_attention(rng):
     assert set(options) == set(inspect.signature(hattn.attention).parameters) - {"q", "k", "v"}
     assert hattn.explain(q, k, v, **options)["algorithm"]
     hattn.attention(q, k, v, **options)
+
+
+def test_each_sequence_is_explained_as_it_is_computed(rng, monkeypatch):
+    """Lengths below what a plan has room for choose for themselves: as they would alone, and with those bits."""
+    monkeypatch.setenv("HATTN_TUNING", "rule")
+    q = rng.standard_normal((3, 8, 1, 64), np.float32)
+    k, v = rng.standard_normal((2, 3, 8, 4096, 64), np.float32)
+    lengths = [4096, 40, 40]
+    plan = hattn.explain(q, k, v, kv_lengths=lengths)
+    short, long = plan["sequences"]
+    assert [(row["count"], row["rows"], row["keys"]) for row in (short, long)] == [(2, 1, 40), (1, 1, 4096)]
+    assert long["kernel"] == plan["kernel"] and 3 * long["tasks"] == plan["tasks"]
+    alone = hattn.explain(q[1:2], k[1:2, :, :40], v[1:2, :, :40])
+    for name in ("algorithm", "kernel", "split_keys", "tile", "tasks", "decided_by", "class", "why"):
+        assert short[name] == alone[name], name
+    assert short["tasks"] < long["tasks"] and alone["sequences"] == []
+    outputs = hattn.attention(q, k, v, kv_lengths=lengths)
+    for b, length in enumerate(lengths):
+        row = long if length == 4096 else short
+        of_one = (array[b : b + 1, :, :length] for array in (k, v))
+        assert_same_bits(outputs[b : b + 1], hattn.attention(q[b : b + 1], *of_one, algorithm=row["algorithm"]))
+    packed = hattn.explain(
+        np.concatenate([q[b : b + 1] for b in range(3)], axis=2), k, v, cu_seqlens_q=[0, 1, 2, 3], kv_lengths=lengths
+    )
+    assert [(row["count"], row["rows"], row["keys"]) for row in packed["sequences"]] == [(2, 1, 40), (1, 1, 4096)]
+    with pytest.raises(ValueError, match="kv_length: is 4097, but must be from 0 to the plan's, 4096"):
+        hattn.explain(q, k, v, kv_lengths=[4097, 40, 40])
 
 
 def test_force(rng, monkeypatch):

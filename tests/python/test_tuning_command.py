@@ -1,6 +1,9 @@
 """The options of `hattn tune`: what is refused before anything is measured, and what is said."""
 
 import json
+import os
+import pathlib
+import re
 import subprocess
 import sys
 import warnings
@@ -24,6 +27,36 @@ def test_without_a_home(monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
     assert tune("--dry-run") == 1
     assert "HOME: is not set" in capsys.readouterr().err
+
+
+def test_machines_may_share_a_home(tmp_path):
+    """Each has a file by a name of its own, and leaves those of others alone."""
+    folder = tmp_path / ".cache" / "hattn"
+    folder.mkdir(parents=True)
+    (folder / "tuning-00000000.json").write_text("of another machine")
+    shape = {"query_heads": 1, "query_length": 1, "kv_length": 40, "key_dim": 16}
+    (tmp_path / "shapes.json").write_text(json.dumps([shape]))
+    variables = {name: value for name, value in os.environ.items() if name not in ("HATTN_TUNING", "XDG_CACHE_HOME")}
+
+    def hattn(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "hattn", *words],
+            env={**variables, "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    def in_use():
+        found = json.loads(hattn("info").stdout)["tuning_database"]
+        return pathlib.Path(found["path"]), found["state"]
+
+    path, state = in_use()
+    assert path.parent == folder and re.fullmatch(r"tuning-[0-9a-f]{8}\.json", path.name) and state == "missing"
+    tuned = hattn("tune", "--threads", "1", "--budget", "1s", "--shapes", str(tmp_path / "shapes.json"))
+    assert f"written to {path}" in tuned.stdout and "ignored" not in tuned.stderr
+    assert in_use() == (path, "in use")
+    assert (folder / "tuning-00000000.json").read_text() == "of another machine"
 
 
 @pytest.mark.parametrize(
