@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
+import numpy as np
+
 from hattn import _hattn
 from hattn._arrays import HOST_DEVICES, check_kind, detached, device_of, package_of
 
@@ -236,9 +238,29 @@ def compute(
     return made, lse
 
 
+def _place_scales(k: Any, problem: _hattn.Problem, given_stream: Any) -> None:
+    """Scales that all keys share, given as numbers or in host memory, become arrays beside k, of its library."""
+    sequence = 1 if problem.layout == _hattn.Layout.bshd else 2
+    library = _namespace(k)
+    for name in ("k_scale", "v_scale"):
+        scale = getattr(problem, name)
+        is_shared = isinstance(scale, np.ndarray) and scale.shape[0] == scale.shape[sequence] == 1
+        if not is_shared or not hasattr(library, "asarray"):
+            continue  # what lives elsewhere than k is refused
+        with _beside(k, given_stream) as streams:
+            try:
+                made = library.asarray(scale.tolist(), dtype=library.float32, device=k.device)
+            except TypeError:  # of its current device
+                made = library.asarray(scale.tolist(), dtype=library.float32)
+        if streams:
+            streams.keep_for_caller(made)
+        setattr(problem, name, made)
+
+
 def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any) -> Any:
     """hattn.attention() of arrays that all live on a device."""
     stream = stream_handle(given_stream)
+    _place_scales(k, problem, given_stream)
     check_together("q", q, k=k, v=v, out=out, **{name: getattr(problem, name) for name in OPERANDS})
     keys, values, value_dim = InStream(k, stream), InStream(v, stream), _value_dim(v, problem.v_scale)
 
@@ -285,6 +307,7 @@ def turned(x: Any, out: Any, given_stream: Any, leaves_rows: bool, turn: Callabl
 
 def keys_on_device(k: Any, v: Any, problem: _hattn.Problem, given_stream: Any) -> Tuple[Any, Any]:
     """k and v for a call whose queries are on the host; scales become what it takes too. The call waits."""
+    _place_scales(k, problem, given_stream)
     check_together("k", k, v=v, k_scale=problem.k_scale, v_scale=problem.v_scale)
     problem.queue = stream = stream_handle(given_stream)
     for name in ("k_scale", "v_scale"):

@@ -130,7 +130,9 @@ void KvCache::change(Change change) {
     hattn_status status = HATTN_OK;
     {
         const ReleasedGil released;
+        std::unique_lock gate(gate_);
         const std::unique_lock lock(mutex_);
+        gate.unlock();
         status = change(cache_.get());
     }
     check(status, context_.get());
@@ -141,6 +143,7 @@ hattn_status KvCache::read(Read read) const {
     std::shared_lock<std::shared_mutex> lock(mutex_, std::defer_lock);
     {
         const ReleasedGil released;
+        const std::lock_guard gate(gate_);
         lock.lock();
     }
     return read(cache_.get());

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <utility>
@@ -88,7 +89,10 @@ private:
     size_t next_read_ = 0;
     std::unique_ptr<hattn_kv_cache, CacheDeleter> cache_;
     int64_t batch_;
-    mutable std::shared_mutex mutex_;  // locked without the GIL only, so that the two cannot wait for each other
+    // Locked without the GIL only, so that the two cannot wait for each other. Whoever waits to change the cache holds
+    // the gate, which those that come to read it pass: else new ones would come as long as some read.
+    mutable std::mutex gate_;
+    mutable std::shared_mutex mutex_;
 };
 
 }  // namespace hattn_python

@@ -59,8 +59,7 @@ RopeCall::RopeCall(const RopeOptions *options, nb::handle positions, int64_t bat
     rope_.cos_table = add_table(options->cos, "cos", cos_, rope_.table_positions);
     rope_.sin_table = add_table(options->sin, "sin", sin_, rope_.table_positions);
     if (!positions.is_none()) {
-        positions_ = Array::readable(positions, "positions");
-        add_positions(batch, rows);
+        add_positions(Array::readable(positions, "positions"), batch, rows);
     }
 }
 
@@ -70,14 +69,16 @@ void RopeCall::check_tables(int64_t head_dim) const {
                                     std::to_string(head_dim) + " elements");
 }
 
-void RopeCall::add_positions(int64_t batch, int64_t rows) {
-    const hattn_tensor given = positions_.broadcast_tensor(kInt32);
+void RopeCall::add_positions(const Array &positions, int64_t batch, int64_t rows) {
+    const hattn_tensor given = positions.broadcast_tensor(kInt32);
     const int64_t sequences = given.extent[2];
     if (given.extent[3] != rows || (sequences != 1 && sequences != batch))
         raise(PyExc_ValueError, "positions: is for " + std::to_string(sequences) + " sequences of " +
                                     std::to_string(given.extent[3]) + " rows, but must be for 1 or " +
                                     std::to_string(batch) + " of " + std::to_string(rows));
-    rope_.positions = static_cast<const int32_t *>(given.data);
+    const auto *first = static_cast<const int32_t *>(given.data);
+    positions_.assign(first, first + sequences * rows);
+    rope_.positions = positions_.data();
     rope_.positions_stride = sequences == 1 ? 0 : rows;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <nanobind/nanobind.h>
 
@@ -38,11 +39,12 @@ public:
     }
 
 private:
-    void add_positions(int64_t batch, int64_t rows);
+    void add_positions(const Array &positions, int64_t batch, int64_t rows);
 
     bool given_;
     hattn_rope rope_;
-    Array cos_, sin_, positions_;
+    Array cos_, sin_;
+    std::vector<int32_t> positions_;  // a copy: what is checked is what is used
 };
 
 // Rows on their way from x to out, arrays of the layout.

@@ -150,13 +150,17 @@ std::string query_text(const hattn_context *context,
 
 namespace {
 
-// Once per sentence and process, whatever the filters for warnings are.
+// Once per sentence and process, whatever the filters for warnings are. To warn runs code of Python's, which lets other
+// threads go on, and which may come back here: without the lock.
 void warn_once(const std::string &sentence) {
     static std::mutex mutex;
     static std::set<std::string> given;
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (!sentence.empty() && given.insert(sentence).second &&
-        PyErr_WarnEx(PyExc_RuntimeWarning, sentence.c_str(), 1) != 0)
+    bool is_new = false;
+    if (!sentence.empty()) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        is_new = given.insert(sentence).second;
+    }
+    if (is_new && PyErr_WarnEx(PyExc_RuntimeWarning, sentence.c_str(), 1) != 0)
         throw nb::python_error();
 }
 

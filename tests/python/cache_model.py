@@ -209,7 +209,54 @@ class Operations:
             options = {"rope": hattn.Rope(**how), "positions": positions}
             kept_k = turned(k, np.broadcast_to(places if positions is None else positions, places.shape), **how)
         kept_k = kept_k.astype(np.float32)
-        self.attempt(self.model.append(kept_k, v, counts), lambda: self.cache.append(k, v, counts, **options))
+        given, form = self.random_form(counts, k, v)
+        if options:
+            options["positions"] = self.in_form(form, counts, options["positions"], rows)
+        lengths = {} if "cu_seqlens" in form else {"lengths": counts}
+        self.attempt(self.model.append(kept_k, v, counts), lambda: self.cache.append(*given, **lengths, **form, **options))
+
+    def random_form(self, counts, *arrays):
+        """[B, heads, S, D] of which so many rows count in any form that calls take, and the options that say which."""
+        form = {}
+        if self.rng.integers(3) == 0:
+            form["cu_seqlens"] = np.concatenate([[0], np.cumsum(counts)])
+            arrays = [
+                np.concatenate([array[b : b + 1, :, :n] for b, n in enumerate(counts)], axis=2) for array in arrays
+            ]
+        if self.rng.integers(2):
+            form["layout"] = "bshd"
+            arrays = [array.swapaxes(1, 2) for array in arrays]
+        return arrays, form
+
+    def in_form(self, form, counts, positions, rows):
+        """Positions [S] or [B, S] likewise."""
+        if positions is None or "cu_seqlens" not in form:
+            return positions
+        whole = np.broadcast_to(positions, (self.batch, rows))
+        return np.concatenate([whole[b, :n] for b, n in enumerate(counts)])
+
+    def turn(self):
+        """Queries at the places of the last keys."""
+        rows = int(self.rng.choice([1, 1, 2, 5]))
+        counts = self.rng.integers(0, rows + 1, self.batch) if self.rng.integers(2) else np.full(self.batch, rows)
+        x = self.rng.standard_normal((self.batch, 3, rows, KEY_DIM), np.float32)
+        positions, how = self.random_rope(rows)
+        places = (self.model.lengths - counts)[:, None] + np.arange(rows)
+        at = np.broadcast_to(places if positions is None else positions, places.shape)
+        (given,), form = self.random_form(counts, x)
+        lengths = {} if "cu_seqlens" in form else {"lengths": counts}
+        options = {**lengths, **form, "positions": self.in_form(form, counts, positions, rows)}
+        fits = positions is not None or bool(np.all(counts <= self.model.lengths))
+        made = []
+        self.attempt(fits, lambda: made.append(self.cache.apply_rope(given, hattn.Rope(**how), **options)))
+        if not fits:
+            return
+        seen = np.arange(rows) < counts[:, None]
+        expected = np.where(seen[:, None, :, None], turned(x, np.where(seen, at, 0), **how), 0)
+        if "cu_seqlens" in form:
+            expected = np.concatenate([expected[b : b + 1, :, :n] for b, n in enumerate(counts)], axis=2)
+        out = made[0].swapaxes(1, 2) if "layout" in form else made[0]
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
 
     def random_rope(self, rows):
         """(positions of rows, or None for their places; options of hattn.Rope)"""

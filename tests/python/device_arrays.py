@@ -52,6 +52,9 @@ class DeviceArray:
     def __array_namespace__(self):
         return _Namespace(self.where, self.memory)
 
+    def reshape(self, shape):
+        return DeviceArray(self.array.reshape(shape), self.where, self.data, self.byte_offset, self.memory)
+
 
 class _Namespace:
     """Makes arrays that say they live on a device."""
@@ -61,6 +64,8 @@ class _Namespace:
 
     def __init__(self, where, memory):
         self._where, self._memory = where, memory
+        if memory:
+            self.asarray = lambda values, dtype, device: memory.array(np.asarray(values, dtype))
 
     def zeros(self, shape, dtype, device):
         made = self.empty(shape, dtype, device)

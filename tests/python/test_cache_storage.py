@@ -26,7 +26,7 @@ from stored import TYPES
 def test_random_operations(rng, storage, dtype, turns):
     run = Operations(rng, storage, dtype, turns)
     for _ in range(300 if dtype == "float32" else 100):
-        getattr(run, rng.choice(["append", "truncate", "fork", "reset"], p=[0.66, 0.2, 0.13, 0.01]))()
+        getattr(run, rng.choice(["append", "truncate", "fork", "turn", "reset"], p=[0.6, 0.18, 0.12, 0.09, 0.01]))()
         run.assert_holds()
     run.reset()
     run.assert_holds()

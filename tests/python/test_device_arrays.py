@@ -311,6 +311,25 @@ def _types():
     on_gpu = {name: gpu.array(scale) for name, scale in scales.items()}
     out = hattn.attention(arrays[0], gpu.array(k), gpu.array(v), **on_gpu)
     assert_close(gpu.fetch(out).astype(np.float32), exact, rtol=2**-10, atol=2**-12)
+    by_channel = rng.random((2, 16), np.float32) / 64
+    for given, factor in (
+        (0.02, 0.02),
+        (gpu.array(by_channel[:, 0].copy()), by_channel[:, :1, None]),
+        (by_channel[:, 0].copy(), by_channel[:, :1, None]),
+        (gpu.array(by_channel), by_channel[:, None]),
+        (by_channel, by_channel[:, None]),
+        (by_channel[None, :, None], by_channel[:, None]),
+    ):
+        exact = oracle.attention(q.astype(np.float32), k * np.float32(factor), v * np.float32(factor)).out
+        for keys, values, options in ((k, v, {}), (k.swapaxes(1, 2).copy(), v.swapaxes(1, 2).copy(), {"layout": "bshd"})):
+            swap = (lambda array: array.swapaxes(1, 2)) if options else (lambda array: array)
+            if options and np.ndim(getattr(given, "array", given)) == 4:
+                continue  # which is in the layout
+            queries_there = gpu.array(swap(q).copy())
+            out = hattn.attention(
+                queries_there, gpu.array(keys), gpu.array(values), k_scale=given, v_scale=given, **options
+            )
+            assert_close(swap(gpu.fetch(out)).astype(np.float32), exact, rtol=2**-10, atol=2**-11)
     wide, scale = gpu.array(k.view(np.uint8)), gpu.array(np.ones((1, 1, 1, 1), np.float32))
     channels = gpu.array(np.ones((1, 1, 1, 31), np.float32))  # of values in bytes, two to one: 32 or, by the scales, 31
     for given, dim in ((scale, 32), (channels, 31)):

@@ -1,5 +1,6 @@
 """Python threads: the GIL is released while kernels run, and calls from several threads do not disturb each other."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -112,3 +113,126 @@ print("main ends")
     for _ in range(3):
         ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "main ends\n", "")
+
+
+@pytest.mark.parametrize("mode", ["printed", "logged", "nested"])
+def test_warnings_about_the_tuning_database(tmp_path, mode):
+    """To warn runs code of Python's: other threads go on meanwhile, and it may call the library itself."""
+    database = tmp_path / "tuning.json"
+    database.write_text("no database")
+    code = """
+import logging, sys, threading, time, warnings
+import numpy as np, hattn
+q = np.ones((1, 1, 4, 16), np.float32)
+mode = sys.argv[1]
+if mode == "logged":
+    logging.captureWarnings(True)
+if mode == "nested":
+    def shown(*arguments, **options):
+        time.sleep(0.01)
+        hattn.attention(q, q, q, threads=1)
+    warnings.showwarning = shown
+barrier = threading.Barrier(8)
+def first_call():
+    barrier.wait()
+    hattn.attention(q, q, q)
+threads = [threading.Thread(target=first_call) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("done")
+"""
+    for _ in range(3):
+        result = subprocess.run(
+            [sys.executable, "-c", code, mode],
+            env={**os.environ, "HATTN_TUNING": str(database)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert result.returncode == 0 and "done" in result.stdout, result.stderr
+        if mode == "printed":
+            assert result.stderr.count("RuntimeWarning") == 1
+
+
+def test_who_changes_a_cache_is_not_kept_waiting(rng):
+    """However many read it all the time."""
+    cache = hattn.KVCache(1, 4, 4096, 64)
+    rows = rng.standard_normal((1, 4, 2048, 64), np.float32)
+    cache.append(rows, rows)
+    query = rng.standard_normal((1, 4, 8, 64), np.float32)
+    done = threading.Event()
+    attended = []
+
+    def attend():
+        while not done.is_set():
+            cache.attend(query, threads=1)
+            attended.append(None)
+
+    readers = [threading.Thread(target=attend) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    row = rows[:, :, :1]
+    waited = 0
+    try:
+        for _ in range(10):
+            before = len(attended)
+            cache.append(row, row)
+            waited = max(waited, len(attended) - before)
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert cache.lengths.tolist() == [2058]
+    assert waited < 100, "calls of three readers that came before one append"
+
+
+def test_tables_that_change_during_a_call():
+    """What is checked is what is used: an error, or results, but no crash."""
+    code = """
+import threading, time, numpy as np, hattn
+keys = np.zeros((64, 2, 16, 32), np.float32)
+table = np.arange(64, dtype=np.int32)[None].copy()
+q = np.ones((1, 2, 64, 32), np.float32)
+done = False
+def spoil():
+    while not done:
+        table[0, 63] = 2000000000
+        table[0, 63] = 63
+thread = threading.Thread(target=spoil)
+thread.start()
+end, refused = time.monotonic() + 2, 0
+while time.monotonic() < end:
+    try:
+        hattn.attention(q, keys, keys, block_table=table, kv_lengths=[1024])
+    except ValueError as error:
+        assert "block_table" in str(error), error
+        refused += 1
+done = True
+thread.join()
+print("done")
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and "done" in result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("way", ["exit", "raise"])
+def test_children_of_fork_end_well(way):
+    """By sys.exit(), which runs what ends the library."""
+    code = """
+import os, sys, numpy as np, hattn
+q = np.random.default_rng(0).standard_normal((2, 8, 64, 32), np.float32)
+expected = hattn.attention(q, q, q, threads=4)
+child = os.fork()
+if child == 0:
+    assert np.array_equal(hattn.attention(q, q, q, threads=4), expected)
+    if sys.argv[1] == "raise":
+        raise SystemExit(0)
+    sys.exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+print("done")
+"""
+    result = subprocess.run([sys.executable, "-c", code, way], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and "done" in result.stdout, result.stderr
