@@ -45,6 +45,9 @@ public:
             if (round >= kLeastRounds && watch.seconds() > options_.seconds) {
                 break;
             }
+            if (round >= kUsualRounds && !(options_.is_open && options_.is_open(laps_))) {
+                break;
+            }
             for (size_t setting = 0; setting < settings_.size(); ++setting) {
                 run_setting(setting, round);
             }

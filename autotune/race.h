@@ -15,13 +15,7 @@ struct Setting {
     bool cold;  // inputs are in no cache
 };
 
-struct RaceOptions {
-    double seconds = 1.0;           // in all; at least kLeastRounds rounds are run
-    double cache_bytes = 0.0;       // that are taken to be in caches
-    double most_behind = 1.25;      // a trial that is so many times slower than the best one is dropped
-    std::function<void()> between;  // called between runs; may throw to end the race
-};
-inline constexpr int kLeastRounds = 3, kMostRounds = 40;
+inline constexpr int kLeastRounds = 3, kUsualRounds = 40, kMostRounds = 400;
 
 // Of one trial. Ratios are logarithms of its time over the mean of the default's two in the same round; of the
 // default's second run, over its first.
@@ -33,6 +27,16 @@ struct Lap {
     double uncertainty() const;  // of the score
     double worst_ratio() const;  // of all settings, the largest median
     double median_seconds(size_t setting) const;
+};
+
+struct RaceOptions {
+    double seconds = 1.0;           // in all; at least kLeastRounds rounds are run
+    double cache_bytes = 0.0;       // that are taken to be in caches
+    double most_behind = 1.25;      // a trial that is so many times slower than the best one is dropped
+    std::function<void()> between;  // called between runs; may throw to end the race
+    // Asked after kUsualRounds, and each round from then on: whether what race() would return leaves something open,
+    // for which it goes on to kMostRounds, if there is time. Null: nothing.
+    std::function<bool(const std::vector<Lap> &)> is_open;
 };
 
 // trials[0] is the default. A second run of it per round measures what ratios are worth: result[trials.size()].

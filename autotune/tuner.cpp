@@ -78,6 +78,15 @@ Verdict judge(const std::vector<Lap> &laps) {
     return verdict;
 }
 
+// Whether the default stays for want of certainty alone: more rounds may tell.
+bool is_open(const std::vector<Lap> &laps) {
+    const auto could_replace = [](const Lap &lap) {
+        return !lap.dropped && lap.score() - lap.uncertainty() < -std::log(kLeastGain) &&
+               lap.worst_ratio() < -std::log(kMostLoss);
+    };
+    return !judge(laps).replaces && std::any_of(laps.begin() + 1, laps.end() - 1, could_replace);
+}
+
 ordered_json entrants_json(const Field &field, const std::vector<Lap> &laps, const std::vector<Setting> &settings) {
     ordered_json list = ordered_json::array();
     size_t trial = 0;
@@ -163,7 +172,7 @@ ordered_json tune(const Bench &bench, const Request &request, const std::functio
     }
     Field field = make_field(bench, request, problems, between);
     const std::vector<Setting> settings = settings_of(request, field, between);
-    const RaceOptions options{request.seconds, bench.machine.cache_bytes, request.most_behind, between};
+    const RaceOptions options{request.seconds, bench.machine.cache_bytes, request.most_behind, between, is_open};
     const std::vector<Lap> laps = race(field.trials, settings, options);
     const Verdict verdict = judge(laps);
 

@@ -13,9 +13,6 @@ namespace hattn::generators {
 class KernelObject {
 public:
     void add(const KernelSpec &spec, const schedules::TargetRow &target);  // compiles it
-    bool is_empty() const {
-        return modules_.empty();
-    }
     // Throws std::runtime_error if it cannot.
     void write(const std::string &name, const std::string &path) const;
 

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -144,26 +143,24 @@ bool compiles(const std::string &name, const LeaveOut &leave_out, Compile compil
     return why.empty();
 }
 
-// One object per set of instructions.
+// An object each, by which progress is seen from outside.
 void compile_for_cpu(const std::vector<NamedKernel> &kernels, const fs::path &folder, const LeaveOut &leave_out,
                      Compiled &compiled) {
-    std::map<std::pair<std::string, bool>, KernelObject> objects;  // by target, and whether strict
     for (const NamedKernel &kernel : kernels) {
-        KernelObject &of_target = objects[{halide_target(kernel.spec, kernel.target), is_strict(kernel.spec)}];
-        if (compiles(kernel.spec.name(kernel.target.name), leave_out,
-                     [&] { of_target.add(kernel.spec, kernel.target); })) {
+        const std::string name = kernel.spec.name(kernel.target.name), object = folder / (name + ".o");
+        auto compile = [&] {
+            KernelObject of_kernel;
+            of_kernel.add(kernel.spec, kernel.target);
+            of_kernel.write(name, object);
+        };
+        if (compiles(name, leave_out, compile)) {
+            compiled.objects.push_back(object);
             compiled.of_cpu.push_back(describe(kernel));
-        }
-    }
-    for (const auto &[target, of_target] : objects) {
-        if (!of_target.is_empty()) {
-            compiled.objects.push_back(folder / ("kernels_" + std::to_string(compiled.objects.size()) + ".o"));
-            of_target.write("pack", compiled.objects.back());
         }
     }
 }
 
-// An object each.
+// Likewise.
 void compile_for_devices(const std::vector<NamedDeviceKernel> &kernels, const fs::path &folder,
                          const LeaveOut &leave_out, Compiled &compiled) {
     for (const NamedDeviceKernel &kernel : kernels) {

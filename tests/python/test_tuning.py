@@ -126,8 +126,9 @@ def test_entries_of_a_device_go_by_what_it_is(opencl):
     assert database.class_text({**of_device, "target": "cuda"}) != database.class_text({**later, "target": "cuda"})
 
 
-def test_ctrl_c_keeps_what_is_measured(path):
-    """A process that is interrupted after its first result leaves a database with it."""
+@pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_what_is_measured(path, ends):
+    """A process that is interrupted after its first result, or told to end, leaves a database with it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "hattn", "tune", "--threads", "1", "--budget", "10m"],
         env={**os.environ, "HATTN_TUNING": str(path)},
@@ -139,7 +140,7 @@ def test_ctrl_c_keeps_what_is_measured(path):
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.2)  # it counts a result after it is written
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ends)
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == measuring.INTERRUPTED
     assert "interrupted; what was measured is kept" in errors

@@ -81,6 +81,14 @@ def test_winners_outlive_the_others(kernelgen, rng, tmp_path, monkeypatch):
     assert plan["decided_by"] != "machine" and plan["pack"] is None
 
 
+def test_progress_is_by_the_kernel(kernelgen, tmp_path):
+    """While a pack of the CPU's kernels is compiled, which is in one file at the end."""
+    names = [name for name in deep.candidate_names(kernelgen) if name.startswith("flash")][:4]
+    told = []
+    assert deep.compile_pack(kernelgen, tmp_path / "some.so", names, told.append) == []
+    assert told == sorted(told) and set(told) & {1, 2, 3} and max(told) <= 4
+
+
 @pytest.mark.parametrize("failure", [OSError("No space left on device"), KeyboardInterrupt()])
 def test_winners_that_cannot_be_compiled(tmp_path, monkeypatch, failure):
     """What was measured is stored with the pack that it was measured with."""

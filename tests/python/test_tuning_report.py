@@ -105,6 +105,30 @@ def test_the_map_is_of_what_was_chosen(replaces, algorithm):
     assert matplotlib.colors.to_hex(colour) == report.COLOURS[algorithm]
 
 
+def test_axes_of_maps_have_numbers():
+    """At the sizes that were measured, as text is drawn: some ten of them, none on top of another."""
+    pyplot = report._pyplot()
+    results = []
+    for rows in (1, 4, 32):
+        for keys in (2**n for n in range(4, 17)):
+            result = result_with([("flash", 1.0, 2e-3)])
+            result["entry"]["class"].update(rows=rows, keys=keys)
+            results.append(result)
+    for chart in (report.crossover_chart, report.tile_chart):
+        figure = chart(pyplot, results)
+        figure.canvas.draw()
+        for axis, sizes in ((figure.axes[0].xaxis, {2**n for n in range(4, 17)}), (figure.axes[0].yaxis, {1, 4, 32})):
+            labels = [label for label in axis.get_ticklabels(which="both") if label.get_text()]
+            assert len(labels) >= 3 and {int(label.get_text()) for label in labels} <= sizes
+            boxes = [label.get_window_extent() for label in labels]
+            assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
+        pyplot.close(figure)
+
+
+def test_the_page_has_no_markup_of_text(page):
+    assert "mathdefault" not in page.read_text()
+
+
 def test_limits_are_of_the_threads_that_a_result_was_measured_with():
     pyplot = report._pyplot()
     machine = {"flops_per_second": 1e9, "threads": 8, "levels": [{"bytes": 1e9, "bytes_per_second": 1e12}]}

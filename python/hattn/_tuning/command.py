@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import re
+import signal
 import statistics
+import threading
+import time
 import warnings
-from typing import List, Optional
+from typing import Iterator, List, Optional
 
 import hattn
 from hattn import _hattn
 from hattn._tuning import database, deep, measuring, report, session, shape_files, shapes
 
-# That are timed per problem.
+# That are timed per problem: of what has little time, and of what has much.
 QUICK_CANDIDATES, DEEP_CANDIDATES = 8, 20
+_MUCH_TIME = 5.0  # seconds for a problem
 
 _MOST_SECONDS = 1e9
 
@@ -178,15 +183,29 @@ def _packs(arguments: argparse.Namespace, path: pathlib.Path) -> List[pathlib.Pa
     return packs if arguments.kernels is None else [*packs, arguments.kernels]
 
 
+@contextlib.contextmanager
+def _ends_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM is what Ctrl-C is meanwhile: what is measured is kept, nothing is left behind."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shapes.Problem]) -> int:
     """Measures what is asked for; returns the exit status."""
+    begin = time.monotonic()
     tries_more = arguments.deep or arguments.kernels is not None
     options = session.Options(
         seconds=arguments.budget,
         invariant=arguments.invariant,
         usual=arguments.usual,
         portable=arguments.portable,
-        most_candidates=DEEP_CANDIDATES if tries_more else QUICK_CANDIDATES,
         deep=tries_more,
     )
     tuner = measuring.tuner_of(arguments.threads)
@@ -199,6 +218,12 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
     if arguments.dry_run:
         _print_plan(problems, path)
         return 0
+    has_much_time = arguments.budget >= _MUCH_TIME * len(problems)
+    options = options._replace(
+        most_candidates=DEEP_CANDIDATES if tries_more or has_much_time else QUICK_CANDIDATES,
+        # What limits of the machine took; some is left for problems in any case.
+        spent=0.0 if arguments.deep else min(time.monotonic() - begin, arguments.budget / 2),
+    )
     store = session.Store(path, arguments.force)
     if arguments.deep:
         results, status = measuring.with_compiled(problems, store, arguments, options)
@@ -243,5 +268,5 @@ def run(arguments: argparse.Namespace) -> int:
             stacklevel=2,
         )
     problems = _problems(arguments)
-    with deep.loaded(*_packs(arguments, path)):
+    with _ends_as_by_ctrl_c(), deep.loaded(*_packs(arguments, path)):
         return _tune(arguments, path, problems)

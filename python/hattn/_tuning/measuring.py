@@ -85,9 +85,17 @@ def _compiling(names: List[str]) -> Any:
     return tqdm(total=len(names), unit="kernel", file=sys.stderr, dynamic_ncols=True)
 
 
+def _show(bar: Any, done: int) -> None:
+    """Shows how many are done, of which time goes by though nothing new may be."""
+    if done > bar.n:
+        bar.update(done - bar.n)
+    else:
+        bar.refresh()
+
+
 def _compile(kernelgen: pathlib.Path, pack: pathlib.Path, names: List[str]) -> None:
     with _compiling(names) as bar:
-        for line in deep.compile_pack(kernelgen, pack, names, lambda done: bar.update(done - bar.n)):
+        for line in deep.compile_pack(kernelgen, pack, names, lambda done: _show(bar, done)):
             bar.write(line, file=sys.stdout)
         bar.update(len(names) - bar.n)
 
@@ -100,7 +108,7 @@ def _keep_winners(
     print(f"compiling {counted(len(winners), 'kernel')} of winners, with and without hooks", flush=True)
     try:
         with _compiling(winners) as bar:
-            packs = deep.keep(kernelgen, store.path, winners, lambda done: bar.update(done - bar.n))
+            packs = deep.keep(kernelgen, store.path, winners, lambda done: _show(bar, done))
     except BaseException:
         store.add(waiting, deep.keep_file(pack, store.path))
         print("kept the pack that was measured with in its place: no other hooks than those that were measured", flush=True)

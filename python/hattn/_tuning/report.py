@@ -155,6 +155,14 @@ def _kind(result: Result) -> Tuple[str, str, int, int, str]:
     return target, entry["dtype"], entry["head"], entry["group"], ", ".join(entry["hooks"])
 
 
+def _tick(axis: Any, sizes: List[int]) -> None:
+    """Ticks at the sizes there are, of which a page has room for some ten, as numbers."""
+    there = sorted(set(sizes))
+    axis.set_ticks(there[:: math.ceil(len(there) / 10)])
+    axis.set_ticks([], minor=True)
+    axis.set_major_formatter("{x:.0f}")
+
+
 def _maps(pyplot: Any, results: List[Result], draw: Callable[[Any, float, float, Result], None]) -> Any:
     """A map of rows and keys per target, type, head size, group and hooks."""
     kinds = sorted({_kind(result) for result in results})
@@ -169,6 +177,9 @@ def _maps(pyplot: Any, results: List[Result], draw: Callable[[Any, float, float,
         axes.set_ylabel("rows")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
+        sizes = [result["entry"]["class"] for result in results if _kind(result) == kind]
+        _tick(axes.xaxis, [size["keys"] for size in sizes])
+        _tick(axes.yaxis, [size["rows"] for size in sizes])
         axes.margins(0.12)
         for result in results:
             if _kind(result) == kind:
