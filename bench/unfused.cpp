@@ -1,22 +1,35 @@
 // hattn-bench-unfused: decode in one kernel and in two, over rows, head sizes and groups.
 //
-//     hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N]
+//     hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N] [--rows=N] [--dim=N] [--group=N] [--traffic]
 //
 // Every problem is verified against the oracle before it is timed. The contestants take turns; times are of the fastest
 // run. Columns: which of split_kv and flash is faster, its time and that of unfused, and what going through memory with
 // the weights adds:
 //     modelled traffic    share of the weights in all that is moved, rows * Hq / (rows * Hq + Hkv * D): for one row
 //                         1 / (1 + Hkv/Hq * D), weights being written and read once, and so keys and values
-//     measured time       time of unfused over fused, less 1; negative where unfused is faster. No traffic is measured
+//     measured traffic    with --traffic, share of the lines that unfused moves into the first-level cache beyond those
+//                         of the fused kernel that moves the fewest, in one execute on one thread, as valgrind's
+//                         cachegrind counts them, which takes minutes
+//     measured time       time of unfused over fused, less 1; negative where unfused is faster
+// --rows, --dim and --group choose: default all of them.
+//
+//     hattn-bench-unfused --execute=ALGORITHM --times=N --rows=N --dim=N --group=N [--keys=N]
+//
+// executes and does nothing else: what --traffic counts.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "cache_lines.h"
+#include "hattn/hattn.hpp"
 #include "measured.h"
 #include "number_option.h"
+#include "problem.h"
 
 namespace {
 
@@ -26,6 +39,10 @@ struct Options {
     int threads = 0;  // 0: one per core
     int keys = 4096;
     int rounds = 9;
+    int rows = 0, dim = 0, group = 0;  // 0: all
+    int times = 0;
+    bool traffic = false;
+    std::string execute, program;
 };
 
 constexpr int kKvHeads = 4;
@@ -53,6 +70,48 @@ std::unique_ptr<Measured> verified(const BenchCase &bench_case, int threads) {
     return made;
 }
 
+// Of a plan for one thread, in one workspace.
+void execute(const Options &options) {
+    hattn_context_desc of_context = HATTN_CONTEXT_DESC_INIT;
+    of_context.threads = 1;
+    hattn::Context context(of_context);
+    hattn::cases::Problem problem(decode(options, options.rows, options.dim, options.group).problem);
+    problem.desc.algorithm = options.execute == "unfused" ? HATTN_ALGORITHM_UNFUSED
+                             : options.execute == "flash" ? HATTN_ALGORITHM_FLASH
+                                                          : HATTN_ALGORITHM_SPLIT_KV;
+    const hattn::Plan plan(context, problem.desc);
+    hattn::Workspace workspace(plan.workspace_size());
+    hattn_attention_args args = problem.args;
+    args.workspace = workspace.data();
+    args.workspace_size = workspace.size();
+    for (int time = 0; time < options.times; ++time) {
+        plan.execute(args);
+    }
+}
+
+// Of an execute that another one has gone before.
+double lines_of_execute(const Options &options, const char *algorithm, int rows, int dim, int group) {
+    const auto lines = [&](int times) {
+        return missed_lines({options.program, std::string("--execute=") + algorithm, "--times=" + std::to_string(times),
+                             "--rows=" + std::to_string(rows), "--dim=" + std::to_string(dim),
+                             "--group=" + std::to_string(group), "--keys=" + std::to_string(options.keys)});
+    };
+    const double once = lines(1);
+    return lines(2) - once;
+}
+
+// "12.3%", or "-" if nobody asks.
+std::string measured_traffic(const Options &options, int rows, int dim, int group) {
+    if (!options.traffic) {
+        return "-";
+    }
+    const auto lines = [&](const char *algorithm) { return lines_of_execute(options, algorithm, rows, dim, group); };
+    const double of_fused = std::min(lines("split_kv"), lines("flash")), of_unfused = lines("unfused");
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1f%%", 100.0 * (1.0 - of_fused / of_unfused));
+    return text;
+}
+
 void compare(const Options &options, int rows, int dim, int group) {
     BenchCase problem = decode(options, rows, dim, group);
     std::array<std::unique_ptr<Measured>, 3> contestants;
@@ -72,8 +131,9 @@ void compare(const Options &options, int rows, int dim, int group) {
     }
     const size_t fused = seconds[0] <= seconds[1] ? 0 : 1;
     const double weights = static_cast<double>(rows) * group;
-    std::printf("| %2d | %3d | %d | %8s | %8.3f | %8.3f | %15.1f%% | %+12.1f%% |\n", rows, dim, group,
+    std::printf("| %2d | %3d | %d | %8s | %8.3f | %8.3f | %15.1f%% | %16s | %+12.1f%% |\n", rows, dim, group,
                 algorithms[fused], seconds[fused] * 1e3, seconds[2] * 1e3, 100.0 * weights / (weights + dim),
+                measured_traffic(options, rows, dim, group).c_str(),
                 100.0 * (seconds[2] / seconds[fused] - 1.0));
     std::fflush(stdout);
 }
@@ -81,14 +141,23 @@ void compare(const Options &options, int rows, int dim, int group) {
 Options parse_options(int argc, char **argv) {
     constexpr int64_t kMost = 1 << 20;
     Options options;
+    options.program = argv[0];
     const struct {
         std::string prefix;
         int *value;
-    } known[] = {{"--threads=", &options.threads}, {"--keys=", &options.keys}, {"--rounds=", &options.rounds}};
+    } numbers[] = {{"--threads=", &options.threads}, {"--keys=", &options.keys}, {"--rounds=", &options.rounds},
+                   {"--rows=", &options.rows},       {"--dim=", &options.dim},   {"--group=", &options.group},
+                   {"--times=", &options.times}};
+    const std::string kExecute = "--execute=";
     for (int a = 1; a < argc; ++a) {
         const std::string argument = argv[a];
-        bool found = false;
-        for (const auto &[prefix, value] : known) {
+        bool found = argument == "--traffic";
+        options.traffic = options.traffic || found;
+        if (argument.starts_with(kExecute)) {
+            options.execute = argument.substr(kExecute.size());
+            found = true;
+        }
+        for (const auto &[prefix, value] : numbers) {
             if (argument.starts_with(prefix)) {
                 *value = static_cast<int>(
                     whole_number_option(prefix.substr(0, prefix.size() - 1), argv[a] + prefix.size(), kMost));
@@ -96,11 +165,26 @@ Options parse_options(int argc, char **argv) {
             }
         }
         if (!found) {
-            throw std::invalid_argument("unknown argument \"" + argument +
-                                        "\"; usage: hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N]");
+            throw std::invalid_argument(
+                "unknown argument \"" + argument +
+                "\"; usage: hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N] [--rows=N] "
+                "[--dim=N] [--group=N] [--traffic]");
+        }
+    }
+    if (!options.execute.empty()) {
+        if (options.execute != "split_kv" && options.execute != "flash" && options.execute != "unfused") {
+            refuse_option("--execute", options.execute, "split_kv, flash or unfused");
+        }
+        if (options.times == 0 || options.rows == 0 || options.dim == 0 || options.group == 0) {
+            throw std::invalid_argument("--execute: needs --times, --rows, --dim and --group");
         }
     }
     return options;
+}
+
+// Those of a list that are asked for.
+std::vector<int> asked_for(int one, std::vector<int> all) {
+    return one > 0 ? std::vector<int>{one} : all;
 }
 
 }  // namespace
@@ -108,12 +192,17 @@ Options parse_options(int argc, char **argv) {
 int main(int argc, char **argv) {
     try {
         const Options options = parse_options(argc, argv);
+        if (!options.execute.empty()) {
+            execute(options);
+            return 0;
+        }
         std::printf("B1 Hkv%d causal, %d keys, float32\n\n", kKvHeads, options.keys);
-        std::printf("| rows | D | Hq/Hkv | fused is | fused ms | unfused ms | modelled traffic | measured time |\n"
-                    "|---|---|---|---|---|---|---|---|\n");
-        for (int rows : {1, 2, 4, 8, 16, 32}) {
-            for (int dim : {64, 128}) {
-                for (int group : {1, 4, 8}) {
+        std::printf("| rows | D | Hq/Hkv | fused is | fused ms | unfused ms | modelled traffic | measured traffic | "
+                    "measured time |\n"
+                    "|---|---|---|---|---|---|---|---|---|\n");
+        for (int rows : asked_for(options.rows, {1, 2, 4, 8, 16, 32})) {
+            for (int dim : asked_for(options.dim, {64, 128})) {
+                for (int group : asked_for(options.group, {1, 4, 8})) {
                     compare(options, rows, dim, group);
                 }
             }

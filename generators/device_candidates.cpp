@@ -246,11 +246,12 @@ std::vector<DeviceKernelSpec> candidates(const DeviceTarget &target, KernelKind 
 }
 
 std::vector<NamedDeviceKernel> sample_candidates(const DeviceTarget &target, KernelKind kind) {
-    constexpr size_t kStep = 13;  // prime, so that no value of a list is always missed
+    // Primes, so that no value of a list is always missed. Of OpenCL there are few.
+    const size_t step = target.compiled_when_loaded ? 5 : 13;
     const std::vector<HookMask> hooks = hook_sets();
     std::vector<NamedDeviceKernel> samples;
     const std::vector<DeviceKernelSpec> all = candidates(target, kind);
-    for (size_t i = 0; i < all.size(); i += kStep) {
+    for (size_t i = 0; i < all.size(); i += step) {
         DeviceKernelSpec spec = all[i];
         spec.hooks = hooks[samples.size() % hooks.size()];
         spec.hooks = why_illegal(target, spec).empty() ? spec.hooks : 0;

@@ -106,15 +106,16 @@ def test_matrices_are_loaded_once_for_several_products(name):
     assert row["waits"] == (1 if hides_keys else 3 if copied_queries else 2)  # one for queries where there is no chunk
 
 
-# What is known to be spilled, in bytes of loads in the text: float32 flash over heads of 128 whose rows lie in columns
-# lacks registers for hooks (decision 0044), others for a word that is used behind the loop over chunks alone (0092).
+# What is known to be spilled, in bytes of loads in the text for each capability, and no more: float32 flash over heads of
+# 128 whose rows lie in columns lacks registers for hooks (decision 0044), others for a word that is used behind the loop
+# over chunks alone (0092). docs/devices.md lists them.
 SPILLED = {
-    "split_kv_cuda_r2k64s16t2h128": 4,
-    "flash_cuda_r128k64s4t4h96_bfloat16": 4,
-    "flash_cuda_r128k64s4t4h96_float16": 4,
-    "flash_cuda_r64k64s16t8h128_softcap": 40,
-    "flash_cuda_r64k64s16t8h128_bias_alibi_mask": 120,
-    "flash_cuda_r64k64s16t8h128_softcap_bias_alibi_mask": 120,
+    "split_kv_cuda_r2k64s16t2h128": {"sm_90": 4},
+    "flash_cuda_r128k64s4t4h96_bfloat16": {"sm_90": 4},
+    "flash_cuda_r128k64s4t4h96_float16": {"sm_90": 4},
+    "flash_cuda_r64k64s16t8h128_softcap": {"sm_90": 16},
+    "flash_cuda_r64k64s16t8h128_bias_alibi_mask": {"sm_80": 44, "sm_90": 8},
+    "flash_cuda_r64k64s16t8h128_softcap_bias_alibi_mask": {"sm_80": 44, "sm_90": 56},
 }
 
 
@@ -123,5 +124,5 @@ SPILLED = {
 def test_ptxas_spills_nothing(ptx, name, capability):
     _, report = assembled(name, ptx_of(ptx(name), capability), capability, ASSEMBLED)
     spilled = int(re.search(r"(\d+) bytes spill loads", report)[1])
-    assert spilled <= SPILLED.get(name, 0), report
+    assert spilled <= SPILLED.get(name, {}).get(capability, 0), report
     assert registers(report) * ROWS[name]["threads"] <= REGISTERS, report
