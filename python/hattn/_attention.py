@@ -173,9 +173,9 @@ def explain(
 
     Raises:
         As attention(), for types, dtypes and options, for the heads and head dimensions of q, the heads of k, the lengths of
-        sinks, slopes and vectors of lengths, and for what is not supported. Not looked at are values, the extents and strides
-        of bias, mask, scales and out, the batch and head dimension of k, all of v but its head dimension, and whether scales
-        are there: attention() may refuse those.
+        sinks, slopes and vectors of lengths, for lengths that q and k have no room for, and for what is not supported. Not looked
+        at are other values, the extents and strides of bias, mask, scales and out, the batch and head dimension of k, all of v
+        but its head dimension, and whether scales are there: attention() may refuse those.
     """
     flag("return_lse", return_lse)
     options.pop("stream", None)

@@ -296,12 +296,21 @@ def test_what_explain_does_not_look_at(rng):
         {"k": k.astype(np.int8)},
         {"bias": f32(3)},
         {"out": f32(1, HEADS, QUERIES, DIM)},
-        {"kv_lengths": [99, 1]},
     ):
         given = {"q": q, "k": k, "v": v, **replaced}
         assert hattn.explain(**given)["algorithm"]
         with pytest.raises(ValueError):
             hattn.attention(**given)
+
+
+@pytest.mark.parametrize("lengths", [{"kv_lengths": [99, 1]}, {"kv_lengths": [1, -1]}, {"q_lengths": [1, 77]}])
+def test_explain_looks_at_lengths(rng, lengths):
+    """Which choose what is computed."""
+    arrays = random_qkv(rng, BATCH, HEADS, 2, QUERIES, KEYS, DIM)
+    (wrong,) = (entry for entries in lengths.values() for entry in entries if entry != 1)
+    for call in (hattn.explain, hattn.attention):
+        with pytest.raises(ValueError, match=f"is {wrong}, but must be"):
+            call(*arrays, **lengths)
 
 
 def test_attention_backward_is_not_there_yet():

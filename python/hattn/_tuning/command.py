@@ -11,7 +11,6 @@ import re
 import signal
 import statistics
 import threading
-import time
 import warnings
 from typing import Iterator, List, Optional
 
@@ -199,7 +198,6 @@ def _ends_as_by_ctrl_c() -> Iterator[None]:
 
 def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shapes.Problem]) -> int:
     """Measures what is asked for; returns the exit status."""
-    begin = time.monotonic()
     tries_more = arguments.deep or arguments.kernels is not None
     options = session.Options(
         seconds=arguments.budget,
@@ -219,11 +217,7 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
         _print_plan(problems, path)
         return 0
     has_much_time = arguments.budget >= _MUCH_TIME * len(problems)
-    options = options._replace(
-        most_candidates=DEEP_CANDIDATES if tries_more or has_much_time else QUICK_CANDIDATES,
-        # What limits of the machine took; some is left for problems in any case.
-        spent=0.0 if arguments.deep else min(time.monotonic() - begin, arguments.budget / 2),
-    )
+    options = options._replace(most_candidates=DEEP_CANDIDATES if tries_more or has_much_time else QUICK_CANDIDATES)
     store = session.Store(path, arguments.force)
     if arguments.deep:
         results, status = measuring.with_compiled(problems, store, arguments, options)

@@ -37,7 +37,6 @@ class Options(NamedTuple):
     portable: bool = False
     most_candidates: int = 8  # that are timed per problem
     deep: bool = False  # with kernels that the library does not have
-    spent: float = 0.0  # of the seconds, before the first problem
 
 
 def results_path(path: pathlib.Path) -> pathlib.Path:
@@ -174,7 +173,7 @@ def run(
     problems: List[Problem], path: Optional[pathlib.Path], tuner: "_hattn.Tuner", options: Options
 ) -> Iterator[Union[Result, Failure]]:
     """Yields a result per problem until the budget is spent. With a path, each is saved there first."""
-    begin = time.monotonic() - options.spent
+    begin = time.monotonic()
     shapes_left = sum(len(problem.shapes) for problem in problems)
     for problem in problems:
         left = options.seconds - (time.monotonic() - begin)
