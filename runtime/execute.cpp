@@ -30,7 +30,6 @@ struct Execution {
     const hattn_plan &plan;
     const hattn_attention_args &args;
     Task *tasks;
-    int32_t *order;  // of sequences
     float *states;
     float *weights;
     const float *no_sinks;  // -inf for every head
@@ -233,7 +232,6 @@ Execution lay_out(const hattn_plan &plan, const hattn_attention_args &args) {
     return {plan,
             args,
             reinterpret_cast<Task *>(base + layout.tasks_offset),
-            reinterpret_cast<int32_t *>(base + layout.order_offset),
             reinterpret_cast<float *>(base + layout.states_offset),
             reinterpret_cast<float *>(base + layout.weights_offset),
             no_sinks,
@@ -251,7 +249,7 @@ void execute(const hattn_plan &plan, const hattn_attention_args &args, bool wait
         return;
     }
     const Execution run = lay_out(plan, args);
-    TaskWriter writer(plan, args, run.tasks, run.order);
+    TaskWriter writer(plan, args, run.tasks);
     while (writer.next_wave()) {
         while (writer.next_batch()) {
             if (writer.has_unfused()) {

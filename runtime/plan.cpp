@@ -135,7 +135,6 @@ WorkspaceLayout lay_out_workspace(const Problem &problem, const KernelSet &kerne
     };
     layout.tasks_offset =
         place((layout.task_capacity + most_merges(layout.task_capacity)) * static_cast<int64_t>(sizeof(Task)));
-    layout.order_offset = place(checked_multiply(problem.batch, static_cast<int64_t>(sizeof(int32_t)), "workspace"));
     layout.states_offset = place(layout.state_floats * kElementBytes);
     layout.weights_offset = place(layout.weight_floats * kElementBytes);
     layout.sinks_offset = place(problem.query_heads * kElementBytes);

@@ -21,7 +21,7 @@ struct WorkspaceLayout {
     int64_t weight_floats = 0;   // pool of weights of one batch of unfused tasks
     int64_t segment_floats = 0;  // per worker: an unwanted lse, and one or two partial states
     int64_t scratch_bytes = 0;   // per worker: intermediates of a kernel
-    size_t tasks_offset = 0, order_offset = 0, states_offset = 0, weights_offset = 0, sinks_offset = 0, lse_offset = 0,
+    size_t tasks_offset = 0, states_offset = 0, weights_offset = 0, sinks_offset = 0, lse_offset = 0,
            workers_offset = 0;
     size_t worker_stride = 0;
     size_t bytes = 0;

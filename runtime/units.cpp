@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 #include <tuple>
-#include <utility>
 
 #include "checked.h"
 #include "status.h"
@@ -33,31 +31,12 @@ int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
     return floats;
 }
 
-TaskWriter::TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks, int32_t *order)
-    : plan_(plan),
-      args_(args),
-      capacity_(plan.layout.task_capacity),
-      tasks_(tasks),
-      merges_(tasks + capacity_),
-      order_(order) {
-    put_in_order();
-}
-
-void TaskWriter::put_in_order() {
-    std::iota(order_, order_ + plan_.problem.batch, 0);
-    if (!args_.q_lengths && !args_.kv_lengths && !args_.cu_seqlens_q) {
-        return;  // all are as long
-    }
-    const auto key = [this](int32_t index) {
-        const Sequence sequence(plan_.problem, args_, index);
-        return std::pair(-sequence.query_length * sequence.kv_length, index);
-    };
-    std::sort(order_, order_ + plan_.problem.batch, [&](int32_t a, int32_t b) { return key(a) < key(b); });
-}
+TaskWriter::TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks)
+    : plan_(plan), args_(args), capacity_(plan.layout.task_capacity), tasks_(tasks), merges_(tasks + capacity_) {}
 
 bool TaskWriter::next_wave() {
     task_count_ = merge_count_ = states_used_ = batch_begin_ = batch_end_ = 0;
-    while (place_ < plan_.problem.batch) {
+    while (batch_ < plan_.problem.batch) {
         if (units_ < 0) {
             start_sequence();
         }
@@ -67,10 +46,10 @@ bool TaskWriter::next_wave() {
             }
         }
         if (unit_ < units_) {
-            require(task_count_ > 0, HATTN_INTERNAL_ERROR, "no room for any part of sequence ", batch());
+            require(task_count_ > 0, HATTN_INTERNAL_ERROR, "no room for any part of sequence ", batch_);
             break;
         }
-        ++place_;
+        ++batch_;
         unit_ = 0;
         units_ = -1;
     }
@@ -105,7 +84,7 @@ bool TaskWriter::next_batch() {
 
 void TaskWriter::start_sequence() {
     const Problem &problem = plan_.problem;
-    const Sequence sequence(problem, args_, batch());
+    const Sequence sequence(problem, args_, batch_);
     const bool padded = sequence.query_length < sequence.queries.count;
     work_ = sequence.query_length * sequence.kv_length;
     attention_units_ = 0;
@@ -122,7 +101,7 @@ void TaskWriter::start_sequence() {
 // Returns false if the unit does not fit into this wave any more.
 bool TaskWriter::add_unit() {
     const Problem &problem = plan_.problem;
-    const Sequence sequence(problem, args_, batch());
+    const Sequence sequence(problem, args_, batch_);
     if (unit_ >= attention_units_) {
         if (task_count_ == capacity_) {
             return false;
@@ -132,7 +111,7 @@ bool TaskWriter::add_unit() {
         task = Task{};
         task.kind = TaskKind::kFill;
         task.past_length = true;
-        task.batch = static_cast<int32_t>(batch());
+        task.batch = static_cast<int32_t>(batch_);
         task.head = static_cast<int32_t>(head);
         task.heads = 1;
         task.row = static_cast<int32_t>(sequence.query_length);
@@ -152,7 +131,7 @@ bool TaskWriter::add_attention(const Sequence &sequence, int64_t head, int64_t h
     const KeyRange keys = sequence.visible(row, rows);
     Task task{};
     task.kind = keys.empty() ? TaskKind::kFill : TaskKind::kAttention;
-    task.batch = static_cast<int32_t>(batch());
+    task.batch = static_cast<int32_t>(batch_);
     task.work = work_;
     task.head = static_cast<int32_t>(head);
     task.heads = static_cast<int32_t>(heads);

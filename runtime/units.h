@@ -31,9 +31,8 @@ inline int64_t state_floats(int64_t rows, int64_t states, int64_t value_dim) {
 // The tasks of one execute, wave by wave, in memory that the caller provides.
 class TaskWriter {
 public:
-    // `tasks` holds the plan's task_capacity tasks of the first phase, and as many merges behind them, `order` a number
-    // for each sequence.
-    TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks, int32_t *order);
+    // `tasks` holds the plan's task_capacity tasks of the first phase, and as many merges behind them.
+    TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks);
 
     // Prepares the next wave; false when there is none left.
     bool next_wave();
@@ -62,11 +61,6 @@ public:
     }
 
 private:
-    // Longest sequences first, so that what is left for the last wave is short.
-    void put_in_order();
-    int64_t batch() const {
-        return order_[place_];
-    }
     void start_sequence();
     bool add_unit();
     bool add_attention(const Sequence &sequence, int64_t head, int64_t heads, int64_t row, int64_t rows);
@@ -76,12 +70,11 @@ private:
     const hattn_attention_args &args_;
     const int64_t capacity_;
     Task *tasks_, *merges_;
-    int32_t *order_;  // of sequences
     int64_t task_count_ = 0, merge_count_ = 0, states_used_ = 0;
     int64_t batch_begin_ = 0, batch_end_ = 0, weights_used_ = 0;
 
     // Where the next wave starts.
-    int64_t place_ = 0, unit_ = 0;
+    int64_t batch_ = 0, unit_ = 0;
     // Of the sequence at hand.
     int64_t work_ = 0;
     int64_t units_ = -1, attention_units_ = 0, row_blocks_ = 0, head_blocks_ = 0;
