@@ -26,10 +26,8 @@
 #include <vector>
 
 #include "cache_lines.h"
-#include "hattn/hattn.hpp"
 #include "measured.h"
 #include "number_option.h"
-#include "problem.h"
 
 namespace {
 
@@ -70,22 +68,13 @@ std::unique_ptr<Measured> verified(const BenchCase &bench_case, int threads) {
     return made;
 }
 
-// Of a plan for one thread, in one workspace.
+// On one thread.
 void execute(const Options &options) {
-    hattn_context_desc of_context = HATTN_CONTEXT_DESC_INIT;
-    of_context.threads = 1;
-    hattn::Context context(of_context);
-    hattn::cases::Problem problem(decode(options, options.rows, options.dim, options.group).problem);
-    problem.desc.algorithm = options.execute == "unfused" ? HATTN_ALGORITHM_UNFUSED
-                             : options.execute == "flash" ? HATTN_ALGORITHM_FLASH
-                                                          : HATTN_ALGORITHM_SPLIT_KV;
-    const hattn::Plan plan(context, problem.desc);
-    hattn::Workspace workspace(plan.workspace_size());
-    hattn_attention_args args = problem.args;
-    args.workspace = workspace.data();
-    args.workspace_size = workspace.size();
+    BenchCase problem = decode(options, options.rows, options.dim, options.group);
+    problem.algorithm = options.execute;
+    const std::unique_ptr<Measured> contestant = measured(problem, 1);
     for (int time = 0; time < options.times; ++time) {
-        plan.execute(args);
+        contestant->run();
     }
 }
 

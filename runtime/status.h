@@ -1,5 +1,5 @@
-// One funnel from exceptions to statuses, in which the caller's arithmetic is the usual one. Code behind the C boundary throws StatusError; `guarded` turns whatever is
-// thrown into a status and the sentence for hattn_last_error().
+// One funnel from exceptions to statuses. Code behind the C boundary throws StatusError; `guarded` turns whatever is
+// thrown into a status and the sentence for hattn_last_error(), and computes by the usual arithmetic.
 #pragma once
 
 #include <exception>

@@ -162,17 +162,20 @@ class Streams:
         return self._cuda.ExternalStream(self._handle, device=self._device_id)
 
 
-def _new(like: Any, shape: Tuple[int, ...], dtype: str, kind: str = "empty") -> Any:
-    """A new array beside `like`, from the library that `like` comes from; kind: the function that makes it."""
+def _new(like: Any, content: Any, dtype: str, kind: str = "empty") -> Any:
+    """A new array beside `like`, from the library that `like` comes from.
+
+    kind: the function that makes it, of a shape, or with "asarray" of numbers.
+    """
     library = _namespace(like)
     try:
         make, element = getattr(library, kind), getattr(library, dtype)
     except AttributeError:
         raise NotImplementedError(f"out: must be given, since {library.__name__} makes no arrays") from None
     try:
-        return make(shape, dtype=element, device=like.device)
+        return make(content, dtype=element, device=like.device)
     except TypeError:  # of its current device
-        return make(shape, dtype=element)
+        return make(content, dtype=element)
 
 
 @contextlib.contextmanager
@@ -241,17 +244,13 @@ def compute(
 def _place_scales(k: Any, problem: _hattn.Problem, given_stream: Any) -> None:
     """Scales that all keys share, given as numbers or in host memory, become arrays beside k, of its library."""
     sequence = 1 if problem.layout == _hattn.Layout.bshd else 2
-    library = _namespace(k)
     for name in ("k_scale", "v_scale"):
         scale = getattr(problem, name)
         is_shared = isinstance(scale, np.ndarray) and scale.shape[0] == scale.shape[sequence] == 1
-        if not is_shared or not hasattr(library, "asarray"):
+        if not is_shared or not hasattr(_namespace(k), "asarray"):
             continue  # what lives elsewhere than k is refused
         with _beside(k, given_stream) as streams:
-            try:
-                made = library.asarray(scale.tolist(), dtype=library.float32, device=k.device)
-            except TypeError:  # of its current device
-                made = library.asarray(scale.tolist(), dtype=library.float32)
+            made = _new(k, scale.tolist(), "float32", "asarray")
         if streams:
             streams.keep_for_caller(made)
         setattr(problem, name, made)

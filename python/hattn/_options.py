@@ -156,6 +156,12 @@ def dtype(name: str, value: Any) -> _hattn.DType:
     return _DTYPES[dtype_name(name, value)]
 
 
+def _shape_of_scales(shape: Sequence[int], layout: str) -> Tuple[int, int, int, int]:
+    """That in the layout of the keys of scales [], [heads] or [heads, dim]."""
+    heads, dim = (*shape, 1, 1)[:2]
+    return (1, 1, heads, dim) if layout == "bshd" else (1, heads, 1, dim)
+
+
 def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = True) -> Any:
     """Scales of quantised keys or values as [1 or B or pages, heads, sequence, D or blocks] float32 in the layout of the keys.
 
@@ -165,9 +171,8 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
     if value is None:
         return value
     if of_keys and on_device(name, value):
-        heads_and_dim = (*value.shape, 1)[:2]
         is_short = len(value.shape) in (1, 2) and hasattr(value, "reshape")
-        return value.reshape((1, 1, *heads_and_dim) if layout == "bshd" else (1, heads_and_dim[0], 1, heads_and_dim[1])) if is_short else value
+        return value.reshape(_shape_of_scales(value.shape, layout)) if is_short else value
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
         return np.full((1, 1, 1, 1), number(name, value), np.float32)
     array = _rectangular(name, as_numpy(name, value, "float32"), "[kv heads] or [kv heads, dim]")
@@ -175,10 +180,8 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
         array = np.array([number(name, entry) for entry in array.ravel().tolist()], np.float32).reshape(array.shape)
     if array.dtype != np.float32:
         raise TypeError(f"{name}: dtype is {array.dtype}, but must be float32")
-    shapes = {0: (1, 1, 1, 1), 1: (1, -1, 1, 1), 2: (1, array.shape[0] if array.ndim else 1, 1, -1)}
-    if array.ndim in shapes:
-        array = array.reshape(shapes[array.ndim]) if array.size else array.reshape((1, 0, 1, 1))
-        return array.swapaxes(1, 2) if layout == "bshd" else array
+    if array.ndim <= 2:
+        return array.reshape(_shape_of_scales(array.shape if array.size else (0,), layout))
     if array.ndim != 4:
         raise ValueError(f"{name}: rank is {array.ndim}, but must be 0, 1, 2 or 4: a number, [kv heads], [kv heads, dim]...")
     return array

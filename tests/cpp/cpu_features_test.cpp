@@ -125,8 +125,8 @@ TEST(CpuFeatures, AreGrantedWhereTheyAreThere) {
 class Groups {
 public:
     Groups() {
-        char name[] = "/tmp/hattn-groups-XXXXXX";
-        root_ = mkdtemp(name);
+        std::string name = testing::TempDir() + "hattn-groups-XXXXXX";
+        root_ = mkdtemp(name.data());
     }
     ~Groups() {
         std::filesystem::remove_all(root_);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 
 #include "support/cache_model.h"
@@ -138,33 +137,6 @@ TEST_F(CacheErrors, MoreRowsThanAnythingCounts) {
         EXPECT_EQ(refused(hattn_kv_append(cache_.cache(), &k, &v, nullptr),
                           {HATTN_OVERFLOW, {"k", "extent[2]", std::to_string(rows), "536870912"}}),
                   "");
-    }
-}
-
-// The callback may not throw; if it does, no page is lost.
-TEST_F(CacheErrors, CallbackThatThrows) {
-    hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
-    desc.threads = 2;
-    desc.parallel_for = [](void *, int32_t, void (*)(void *, int32_t), void *) {
-        throw std::runtime_error("no threads");
-    };
-    hattn_context *created = nullptr;
-    ASSERT_EQ(hattn_context_create(&desc, &created), HATTN_OK);
-    const test::ContextPtr context(created);
-    hattn_kv_cache_desc paged = test::cache_desc(4, 4, 512, 64, 64);
-    paged.page_size = 16;
-    paged.page_count = 200;
-    const test::CachePtr cache = test::make_cache(context.get(), paged);
-    cases::TensorData rows = cases::make_tensor(HATTN_FLOAT32, {4, 4, 200, 64});
-    for (int i = 0; i < 3; ++i) {
-        EXPECT_EQ(test::mismatch(
-                      test::outcome_of(hattn_kv_append(cache.get(), &rows.view, &rows.view, nullptr), context.get()),
-                      {HATTN_INTERNAL_ERROR, {"no threads"}}),
-                  "");
-        int64_t used = -1, available = -1;
-        ASSERT_EQ(hattn_kv_cache_pages(cache.get(), &used, &available), HATTN_OK);
-        EXPECT_EQ(used, 0);
-        EXPECT_EQ(available, 200);
     }
 }
 

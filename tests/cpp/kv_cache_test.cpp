@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <ranges>
+#include <stdexcept>
 #include <string>
 
 #include "compare.h"
@@ -14,6 +15,7 @@
 #include "packed_problem.h"
 #include "support/cache_model.h"
 #include "support/heap_counter.h"
+#include "support/refusal.h"
 #include "support/run.h"
 
 namespace {
@@ -315,6 +317,33 @@ TEST_F(KvCache, RandomSequences) {
             ASSERT_EQ(cache.difference(), "") << "step " << step;
             Attend(cache, random.integer(1, 6), random.integer(1, 4), seed * 100).check(context_.get(), cache);
         }
+    }
+}
+
+// The callback may not throw; if it does, no page is lost.
+TEST(KvCachePages, AreNotLostToACallbackThatThrows) {
+    hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
+    desc.threads = 2;
+    desc.parallel_for = [](void *, int32_t, void (*)(void *, int32_t), void *) {
+        throw std::runtime_error("no threads");
+    };
+    hattn_context *created = nullptr;
+    ASSERT_EQ(hattn_context_create(&desc, &created), HATTN_OK);
+    const test::ContextPtr context(created);
+    hattn_kv_cache_desc paged = test::cache_desc(4, 4, 512, 64, 64);
+    paged.page_size = 16;
+    paged.page_count = 200;
+    const test::CachePtr cache = test::make_cache(context.get(), paged);
+    cases::TensorData rows = cases::make_tensor(HATTN_FLOAT32, {4, 4, 200, 64});
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(test::mismatch(
+                      test::outcome_of(hattn_kv_append(cache.get(), &rows.view, &rows.view, nullptr), context.get()),
+                      test::Refusal{HATTN_INTERNAL_ERROR, {"no threads"}}),
+                  "");
+        int64_t used = -1, available = -1;
+        ASSERT_EQ(hattn_kv_cache_pages(cache.get(), &used, &available), HATTN_OK);
+        EXPECT_EQ(used, 0);
+        EXPECT_EQ(available, 200);
     }
 }
 

@@ -13,6 +13,12 @@ import hattn
 from helpers import assert_same_bits, random_qkv
 
 
+def finished(code, *arguments, **variables):
+    """A process that runs the code, with environment variables, once it has ended, which takes no minute."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=60)
+
+
 def test_gil_is_released_while_kernels_run(rng):
     arrays = random_qkv(rng, batch=1, heads=8, kv_heads=8, queries=768, keys=768, key_dim=64)
     hattn.attention(*arrays, threads=1)
@@ -111,7 +117,7 @@ time.sleep(0.2)
 print("main ends")
 """
     for _ in range(3):
-        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        ended = finished(script)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "main ends\n", "")
 
 
@@ -144,13 +150,7 @@ for thread in threads:
 print("done")
 """
     for _ in range(3):
-        result = subprocess.run(
-            [sys.executable, "-c", code, mode],
-            env={**os.environ, "HATTN_TUNING": str(database)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        result = finished(code, mode, HATTN_TUNING=str(database))
         assert result.returncode == 0 and "done" in result.stdout, result.stderr
         if mode == "printed":
             assert result.stderr.count("RuntimeWarning") == 1
@@ -213,7 +213,7 @@ done = True
 thread.join()
 print("done")
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = finished(code)
     assert result.returncode == 0 and "done" in result.stdout, result.stderr
 
 
@@ -234,5 +234,5 @@ _, status = os.waitpid(child, 0)
 assert status == 0, status
 print("done")
 """
-    result = subprocess.run([sys.executable, "-c", code, way], capture_output=True, text=True, timeout=60)
+    result = finished(code, way)
     assert result.returncode == 0 and "done" in result.stdout, result.stderr
