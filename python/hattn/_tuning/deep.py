@@ -137,6 +137,7 @@ def compile_pack(
     Args:
         progress: told from time to time how many are compiled.
     """
+    done = 0
     # Where the generator has its files too, so that none stay whatever ends it.
     with tempfile.TemporaryDirectory(prefix="hattn-pack-") as folder:
         listed = pathlib.Path(folder, "names.txt")
@@ -154,7 +155,9 @@ def compile_pack(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     output, errors = process.communicate(timeout=0.5)
                     break
-                progress(min(len(list(pathlib.Path(folder).glob("*/*.o"))), len(names)))
+                # At the end it takes its files away.
+                done = max(done, min(len(list(pathlib.Path(folder).glob("*/*.o"))), len(names)))
+                progress(done)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
