@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +10,9 @@
 #include "handles.h"
 
 namespace hattn::test {
+
+// A function of its own, since compiling the parser takes as long as compiling many a test.
+nlohmann::json parse_json(const std::string &text);
 
 // query(buffer, capacity, &size) is hattn_info or hattn_plan_explain. Throws std::runtime_error with the library's
 // message.
@@ -21,7 +25,7 @@ nlohmann::json json_of(Query query) {
     if (!outcome.ok()) {
         throw std::runtime_error(outcome.text());
     }
-    return nlohmann::json::parse(text.data());
+    return parse_json(text.data());
 }
 
 inline nlohmann::json info_of(hattn_context *context) {

@@ -16,6 +16,9 @@ TuningFile::TuningFile(const std::string &text)
     std::ofstream(path_) << text;
 }
 
+TuningFile::TuningFile(const nlohmann::json &document) : TuningFile(document.dump()) {
+}
+
 TuningFile::~TuningFile() {
     std::filesystem::remove(path_);
 }

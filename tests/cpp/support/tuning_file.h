@@ -14,7 +14,7 @@ namespace hattn::test {
 class TuningFile {
 public:
     explicit TuningFile(const std::string &text);
-    explicit TuningFile(const nlohmann::json &document) : TuningFile(document.dump()) {}
+    explicit TuningFile(const nlohmann::json &document);
     ~TuningFile();
     TuningFile(const TuningFile &) = delete;
     TuningFile &operator=(const TuningFile &) = delete;
