@@ -38,7 +38,7 @@ PROGRAMS = (
     "emulated_cuda/emulated_types_test",
     "emulated_cuda/matrix_kernels_test",
 )
-PYTHON_TESTS = ("tests/python/test_devices.py", "tests/python/test_device_arrays.py")
+PYTHON_TESTS = tuple(f"tests/python/test_{name}.py" for name in ("devices", "device_arrays", "cuda_memory"))
 # Where drivers are beside the folders that the dynamic linker looks in.
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib64/nvidia")
 

@@ -33,8 +33,8 @@ def with_capabilities(names):
     return [(name, capability) for name in names for capability in capabilities_of(name)]
 
 
-# All for tensor cores, and of those in float32 some, without hooks.
-RECORDED = re.compile(r"(?:flash|split_kv)_cuda_r\d+k\d+s\d+t\d+h(?:64|128|256|\d+_b?float16\w*)$")
+# All with a loop over chunks of keys.
+RECORDED = re.compile(r"(?:flash|split_kv)_cuda_r")
 _LOCAL = ("LDL", "STL")
 _COUNTED = ("HMMA", "HGMMA", "FFMA", "MUFU", "LDSM", "LDS", "STS", "LDG", "LDGSTS", "STG", "BAR", *_LOCAL)
 _BY_WIDTH = ("LDS", "STS", "LDG", "LDGSTS", "STG")

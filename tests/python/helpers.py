@@ -82,3 +82,9 @@ def device_row(name):
     import hattn
 
     return next((row for row in hattn.info()["devices"] if row["name"] == name), None)
+
+
+def random_states(rng, count=3):
+    """Outputs and log-sum-exps of as many partial attentions, lists."""
+    outs = [rng.standard_normal((2, 3, 5, 16), np.float32) for _ in range(count)]
+    return outs, [rng.standard_normal((2, 3, 5), np.float32) * 5 for _ in range(count)]
