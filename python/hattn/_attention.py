@@ -9,14 +9,16 @@ import numpy as np
 
 from hattn import _devices, _hattn
 from hattn._arrays import check_host, output_kind, same_kind
-from hattn._options import attention_options, check_names, flag
+from hattn._options import ANY_WINDOW, attention_options, check_names, flag
 
 
 def results(like: Any, given_out: Any, outputs: Tuple[np.ndarray, Optional[np.ndarray], Optional[np.ndarray]]) -> Any:
     """out, or a tuple of out and what was asked for beside it, as the kind of `like`."""
-    out = output_kind(like, outputs[0]) if given_out is None else given_out
-    extra = tuple(same_kind(like, output) for output in outputs[1:] if output is not None)
-    return (out, *extra) if extra else out
+    made, lse, scores = outputs
+    out = output_kind(like, made) if given_out is None else given_out
+    if lse is None and scores is None:
+        return out
+    return (out, *(same_kind(like, output) for output in (lse, scores) if output is not None))
 
 
 def attention(
@@ -28,7 +30,7 @@ def attention(
     scale: Optional[float] = None,
     causal: bool = False,
     causal_offset: Union[None, int, Any] = None,
-    window: Sequence[int] = (-1, -1),
+    window: Sequence[int] = ANY_WINDOW,
     softcap: float = 0.0,
     sinks: Optional[Any] = None,
     bias: Optional[Any] = None,
@@ -144,11 +146,11 @@ def attention(
     if on_device == "q":
         made, lse = _devices.attention(q, k, v, out, problem, wants_lse, stream)
         return made if lse is None else (made, lse)
-    check_host(q=q, out=out, bias=bias, mask=mask)
+    check_host(out=out, bias=bias, mask=mask)
     if on_device == "k":
         k, v = _devices.keys_on_device(k, v, problem, stream)
     else:
-        check_host(k=k, v=v, k_scale=k_scale, v_scale=v_scale)
+        check_host(v=v, k_scale=k_scale, v_scale=v_scale)
         if stream is not None:
             raise ValueError("stream: is given, but q lives on the host")
     return results(q, out, _hattn.attention(q, k, v, out, problem, wants_lse))

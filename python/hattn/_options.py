@@ -23,6 +23,8 @@ _DEVICES = {name: getattr(_hattn.Device, name) for name in ("cpu", "opencl", "cu
 # Largest and smallest magnitude that float32 tells from infinity and from zero.
 _FLOAT32_RANGE = (1.5e-45, 3.4028234e38)
 
+ANY_WINDOW = (-1, -1)  # the default
+
 _LARGEST_OFFSET = 2**29  # either way, see docs/semantics.md
 
 _Choice = TypeVar("_Choice")
@@ -197,6 +199,8 @@ def _set_masks(problem: _hattn.Problem, causal: Any, causal_offset: Any, window:
             )
     elif causal_offset is not None:
         problem.causal_offsets = lengths("causal_offset", causal_offset)
+    if window is ANY_WINDOW:
+        return
     try:
         left, right = window
     except (TypeError, ValueError):
@@ -211,7 +215,7 @@ def attention_options(
     scale: Optional[float] = None,
     causal: bool = False,
     causal_offset: Union[None, int, Any] = None,
-    window: Sequence[int] = (-1, -1),
+    window: Sequence[int] = ANY_WINDOW,
     softcap: float = 0.0,
     sinks: Optional[Any] = None,
     bias: Optional[Any] = None,
@@ -230,11 +234,16 @@ def attention_options(
     return_scores: Optional[str] = None,
 ) -> _hattn.Problem:
     """The options of hattn.attention() that describe the problem, checked."""
-    check_host(sinks=sinks, alibi_slopes=alibi_slopes)
+    if sinks is not None or alibi_slopes is not None:
+        check_host(sinks=sinks, alibi_slopes=alibi_slopes)
+    # What is not set has its default: to check and set all takes as long as a small call.
     problem = _hattn.Problem()
-    problem.layout = choose_layout(layout)
-    problem.algorithm = _choice("algorithm", algorithm, ALGORITHMS)
-    problem.softcap = number("softcap", softcap)
+    if layout != "bhsd":
+        problem.layout = choose_layout(layout)
+    if algorithm != "auto":
+        problem.algorithm = _choice("algorithm", algorithm, ALGORITHMS)
+    if type(softcap) is not float or softcap != 0:
+        problem.softcap = number("softcap", softcap)
     _set_masks(problem, causal, causal_offset, window)
     if scale is not None:
         problem.scale = number("scale", scale)
@@ -261,13 +270,14 @@ def attention_options(
             setattr(problem, name, lengths(name, value))
     if block_table is not None:
         problem.block_table = int32_array("block_table", block_table, (2,), "[batch, pages]", clips=True)
-    problem.k_scale = scale_array("k_scale", k_scale, layout)
-    problem.v_scale = scale_array("v_scale", v_scale, layout)
-    problem.v_scale_of_channels = np.ndim(v_scale) == 2  # [kv heads, dim]
-    problem.sinks = sinks
-    problem.bias = bias
-    problem.mask = mask
-    problem.alibi_slopes = alibi_slopes
+    if k_scale is not None:
+        problem.k_scale = scale_array("k_scale", k_scale, layout)
+    if v_scale is not None:
+        problem.v_scale = scale_array("v_scale", v_scale, layout)
+        problem.v_scale_of_channels = np.ndim(v_scale) == 2  # [kv heads, dim]
+    for name, array in {"sinks": sinks, "bias": bias, "mask": mask, "alibi_slopes": alibi_slopes}.items():
+        if array is not None:
+            setattr(problem, name, array)
     return problem
 
 

@@ -148,21 +148,58 @@ nb::object bits_of(nb::handle object) {
     return nb::object(object.attr("view")(uint16));
 }
 
+// A tensor of PyTorch in host memory as a DLPack capsule, which its C++ makes; of anything else, and of what that does
+// not take, no object. A tensor's __dlpack__() is code in Python that takes ten times as long: it looks at streams, and
+// at whether a gradient is wanted, which was looked at before.
+nb::object capsule_of(nb::handle object) {
+    static const nb::handle torch_name = nb::str("torch").release();
+    static nb::handle tensor, to_dlpack;
+    if (!tensor.is_valid()) {
+        const auto torch = nb::steal(PyImport_GetModule(torch_name.ptr()));
+        if (!torch.is_valid())
+            return nb::object();
+        const auto dlpack = nb::steal(PyImport_GetModule(nb::str("torch.utils.dlpack").ptr()));
+        if (!dlpack.is_valid() || !nb::hasattr(torch, "Tensor"))
+            return nb::object();
+        to_dlpack = nb::getattr(dlpack, "to_dlpack").release();
+        tensor = nb::getattr(torch, "Tensor").release();
+    }
+    if (!object.type().is(tensor) || !nb::getattr(object, "is_cpu").is(nb::handle(Py_True)))
+        return nb::object();
+    auto capsule = nb::steal(PyObject_CallOneArg(to_dlpack.ptr(), object.ptr()));
+    if (!capsule.is_valid())
+        PyErr_Clear();
+    return capsule;
+}
+
+// What nanobind makes a view of.
+struct Source {
+    explicit Source(nb::handle object) : array(capsule_of(object)) {
+        if (array.is_valid())
+            return;
+        is_bfloat16 = is_numpy_bfloat16(object);
+        array = is_bfloat16 ? bits_of(object) : nb::borrow(object);
+    }
+
+    nb::object array;
+    bool is_bfloat16 = false;  // of NumPy
+};
+
 }  // namespace
 
 Array Array::readable(nb::handle object, const char *name) {
     View view;
-    const bool is_bfloat16 = is_numpy_bfloat16(object);
-    if (!nb::try_cast(is_bfloat16 ? bits_of(object) : nb::borrow(object), view))
+    const Source source(object);
+    if (!nb::try_cast(source.array, view))
         raise_not_imported(object, name);
-    return Array(std::move(view), name, is_bfloat16);
+    return Array(std::move(view), name, source.is_bfloat16);
 }
 
 Array Array::writable(nb::handle object, const char *name, bool bits) {
     nb::ndarray<> view;
-    const bool is_bfloat16 = is_numpy_bfloat16(object);
-    if (nb::try_cast(is_bfloat16 ? bits_of(object) : nb::borrow(object), view))
-        return Array(View(view), name, bits || is_bfloat16);
+    const Source source(object);
+    if (nb::try_cast(source.array, view))
+        return Array(View(view), name, bits || source.is_bfloat16);
     readable(object, name);
     raise(PyExc_ValueError, std::string(name) + ": the array is read-only");
 }

@@ -83,9 +83,11 @@ public:
     // open.
     void set_out(nb::handle out);
 
-    // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
-    // How many sequences have so many query rows and keys; empty where no lengths are given.
+    // How many sequences have so many query rows and keys; empty where no lengths are given. Throws what attention()
+    // throws for lengths.
     std::map<std::pair<int64_t, int64_t>, int64_t> sequences() const;
+
+    // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
     // Returns (out, lse or None, scores or None).
     nb::tuple make_outputs(nb::handle out, bool return_lse);
 
@@ -114,8 +116,7 @@ private:
 // (out, lse or None, scores or None)
 nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem, bool return_lse);
 
-// The plan's JSON text. Looks at shapes and dtypes only.
-// The text of the plan.
+// The plan's JSON text.
 std::string explain(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem);
 // [(number of sequences, their rows, keys, text), ...] where lengths are given.
 nb::list explain_sequences(nb::handle q, nb::handle k, nb::handle v, nb::handle out, const Problem &problem);
