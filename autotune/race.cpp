@@ -41,12 +41,16 @@ public:
     std::vector<Lap> run() {
         warm_up();
         bench::Stopwatch watch;
+        int asks_at = kUsualRounds;  // and whenever rounds have doubled: the more looks, the more winners by chance
         for (int round = 0; round < kMostRounds; ++round) {
             if (round >= kLeastRounds && watch.seconds() > options_.seconds) {
                 break;
             }
-            if (round >= kUsualRounds && !(options_.is_open && options_.is_open(laps_))) {
-                break;
+            if (round == asks_at) {
+                if (!options_.is_open || !options_.is_open(laps_)) {
+                    break;
+                }
+                asks_at *= 2;
             }
             for (size_t setting = 0; setting < settings_.size(); ++setting) {
                 run_setting(setting, round);

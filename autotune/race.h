@@ -34,8 +34,8 @@ struct RaceOptions {
     double cache_bytes = 0.0;       // that are taken to be in caches
     double most_behind = 1.25;      // a trial that is so many times slower than the best one is dropped
     std::function<void()> between;  // called between runs; may throw to end the race
-    // Asked after kUsualRounds, and each round from then on: whether what race() would return leaves something open,
-    // for which it goes on to kMostRounds, if there is time. Null: nothing.
+    // Asked after kUsualRounds, and after twice as many each time: whether what race() would return leaves something
+    // open, for which it goes on to kMostRounds, if there is time. Null: nothing.
     std::function<bool(const std::vector<Lap> &)> is_open;
 };
 

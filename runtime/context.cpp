@@ -46,6 +46,7 @@ void load_tuned_kernels(hattn_context &context) {
 void Executor::run(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) const {
     if (parallel_for && workers > 1) {
         ParallelLoop loop{work, closure};
+        const CallersArithmetic arithmetic;  // it may do other things of the application's meanwhile
         parallel_for(user, workers, run_as_usual, &loop);
     } else {
         run_on_workers(workers, work, closure);

@@ -13,42 +13,80 @@ namespace hattn {
 // To nearest, subnormal numbers as they are, nothing trapped: as a process begins, as long as this lives.
 class UsualArithmetic {
 public:
-#if defined(__x86_64__)
-    UsualArithmetic() : before_(_mm_getcsr()) {
-        if ((before_ & ~kFlags) != kUsual) {
-            _mm_setcsr(kUsual);
-        }
+    UsualArithmetic() : before_(arithmetic()), outer_(innermost_) {
+        set_arithmetic(before_, kUsual);
+        innermost_ = this;
     }
     ~UsualArithmetic() {
-        if ((before_ & ~kFlags) != kUsual) {
-            _mm_setcsr(before_);
-        }
+        innermost_ = outer_;
+        set_arithmetic(kUsual, before_);
     }
-#elif defined(__aarch64__)
-    UsualArithmetic() {
-        asm volatile("mrs %0, fpcr" : "=r"(before_));
-        if (before_ != 0) {
-            asm volatile("msr fpcr, %0" : : "r"(uint64_t{0}));
-        }
-    }
-    ~UsualArithmetic() {
-        if (before_ != 0) {
-            asm volatile("msr fpcr, %0" : : "r"(before_));
-        }
-    }
-#else
-    UsualArithmetic() {}
-#endif
     UsualArithmetic(const UsualArithmetic &) = delete;
     UsualArithmetic &operator=(const UsualArithmetic &) = delete;
 
 private:
+    friend class CallersArithmetic;
+
 #if defined(__x86_64__)
-    static constexpr unsigned kFlags = 0x3F, kUsual = 0x1F80;  // what has happened; masks of exceptions
-    const unsigned before_;
+    using Word = unsigned;
+    static constexpr Word kFlags = 0x3F, kUsual = 0x1F80;  // what has happened; masks of exceptions
+
+    static Word arithmetic() {
+        return _mm_getcsr();
+    }
+    static void set_arithmetic(Word from, Word to) {
+        if ((from & ~kFlags) != (to & ~kFlags)) {
+            _mm_setcsr(to);
+        }
+    }
 #elif defined(__aarch64__)
-    uint64_t before_;
+    using Word = uint64_t;
+    static constexpr Word kUsual = 0;
+
+    static Word arithmetic() {
+        Word word;
+        asm volatile("mrs %0, fpcr" : "=r"(word));
+        return word;
+    }
+    static void set_arithmetic(Word from, Word to) {
+        if (from != to) {
+            asm volatile("msr fpcr, %0" : : "r"(to));
+        }
+    }
+#else
+    using Word = int;
+    static constexpr Word kUsual = 0;
+
+    static Word arithmetic() {
+        return kUsual;
+    }
+    static void set_arithmetic(Word, Word) {}
 #endif
+
+    static inline thread_local const UsualArithmetic *innermost_ = nullptr;
+
+    const Word before_;
+    const UsualArithmetic *const outer_;
+};
+
+// That of whoever called the library, as long as this lives, for code of theirs.
+class CallersArithmetic {
+public:
+    CallersArithmetic() {
+        if (usual_) {
+            UsualArithmetic::set_arithmetic(UsualArithmetic::kUsual, usual_->before_);
+        }
+    }
+    ~CallersArithmetic() {
+        if (usual_) {
+            UsualArithmetic::set_arithmetic(usual_->before_, UsualArithmetic::kUsual);
+        }
+    }
+    CallersArithmetic(const CallersArithmetic &) = delete;
+    CallersArithmetic &operator=(const CallersArithmetic &) = delete;
+
+private:
+    const UsualArithmetic *const usual_ = UsualArithmetic::innermost_;
 };
 
 // Subnormal results count as 0 while kernels run, for each of which CPUs of Intel take some 150 cycles otherwise: weights of

@@ -313,10 +313,10 @@ hattn_status hattn_plan_explain_sequence(const hattn_plan *plan, int64_t query_l
         require(size, HATTN_INVALID_ARGUMENT, "size: is null");
         const auto check = [](const char *name, int64_t length, int64_t most) {
             require(length >= 0 && length <= most, HATTN_INVALID_ARGUMENT, name, ": is ", length,
-                    ", but must be from 0 to the plan's, ", most);
+                    ", but must be from 0 to the ", most == kMaxExtent ? "largest, " : "plan's, ", most);
         };
         check("query_length", query_length, plan->problem.query_length);
-        check("kv_length", kv_length, plan->problem.kv_length);
+        check("kv_length", kv_length, plan->problem.ring ? kMaxExtent : plan->problem.kv_length);
         give_json(explain_json(*plan, 1, query_length, kv_length), buffer, capacity, size);
     });
 }

@@ -88,8 +88,18 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
     for_each_task(cache.context->executor, cache.desc.batch * blocks, serial, write_block);
 }
 
+// Some of the rows that a ring was to have in place of older ones may have been written.
+void forget_replaced(hattn_kv_cache &cache, const RowCounts &added) {
+    for (size_t b = 0; b < cache.lengths.size(); ++b) {
+        const int64_t length = cache.lengths[b];
+        const int64_t replaced = length + added.of(static_cast<int64_t>(b)) - cache.page_rows();
+        cache.kept_from[b] = std::max(cache.kept_from[b], static_cast<int32_t>(std::min(replaced, length)));
+    }
+}
+
 // What cannot be written, as on a device that fails, or with a caller's parallel_for that throws, leaves the cache as
-// it was: shared pages are shared again, unless their copies have been made.
+// it was: shared pages are shared again, unless their copies have been made. But keys of a ring that were to be
+// replaced are gone.
 void write(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
            std::span<const PageCopy> copies, const RowTurner *rope) {
     bool copied = false;
@@ -100,6 +110,9 @@ void write(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, 
     } catch (...) {
         if (cache.paged()) {
             copied ? cache.pages.give_back(cache.lengths, added) : cache.pages.undo_extend(cache.lengths, added);
+        }
+        if (cache.ring()) {
+            forget_replaced(cache, added);
         }
         throw;
     }

@@ -3,9 +3,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <mutex>
 #include <new>
 
@@ -68,6 +72,29 @@ private:
     std::atomic<uint32_t> count_{0};
 };
 
+// As the process's first thread is, and not as whoever made the thread: on which cores, how urgently. What the system
+// does not allow stays as it is.
+void schedule_as_process() {
+    const pid_t first = getpid();
+    sched_param parameters;
+    const int policy = sched_getscheduler(first);
+    if (policy >= 0 && sched_getparam(first, &parameters) == 0) {
+        sched_setscheduler(0, policy, &parameters);
+    }
+    errno = 0;
+    const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(first));
+    if (nice != -1 || errno == 0) {
+        setpriority(PRIO_PROCESS, 0, nice);
+    }
+    try {
+        const CpuSet cores = process_cores();
+        if (!cores.is_empty()) {
+            sched_setaffinity(0, cores.bytes(), cores.get());
+        }
+    } catch (const std::bad_alloc &) {
+    }
+}
+
 class WorkerPool {
 public:
     void run(Job &job) {
@@ -101,9 +128,13 @@ public:
     }
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     static constexpr int32_t kWakes = 2;  // by each thread that comes, so that many are awake soon
+    static constexpr std::chrono::seconds kPause{1};  // before the system is asked again for threads that it refused
 
     static void *enter(void *pool) {
+        schedule_as_process();
         const UsualArithmetic arithmetic;  // that of whoever made the thread may be another
         static_cast<WorkerPool *>(pool)->serve();
         return nullptr;
@@ -152,37 +183,32 @@ private:
 
     // To so many threads, if the system has them.
     void grow(int32_t wanted) {
-        if (stopped_ || size_ >= std::min(wanted, kMaxThreads)) {
+        wanted = std::min(wanted, kMaxThreads);
+        if (stopped_ || size_ >= wanted || Clock::now() < asks_again_) {
             return;
         }
         // Signals are the application's, to be taken by threads that it knows; not those of a thread's own making,
         // whose handlers say where it was, nor those that profilers sample by.
         sigset_t blocked, before;
         sigfillset(&blocked);
-        for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+        for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF}) {
             sigdelset(&blocked, own);
         }
-        pthread_attr_t attributes;
-        if (pthread_attr_init(&attributes) != 0) {
-            return;
-        }
-        const CpuSet cores = process_cores();
-        if (!cores.is_empty()) {
-            pthread_attr_setaffinity_np(&attributes, cores.bytes(), cores.get());
-        }
         pthread_sigmask(SIG_SETMASK, &blocked, &before);
-        while (size_ < std::min(wanted, kMaxThreads) &&
-               pthread_create(&threads_[size_], &attributes, enter, this) == 0) {
+        while (size_ < wanted && pthread_create(&threads_[size_], nullptr, enter, this) == 0) {
             ++size_;
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        pthread_attr_destroy(&attributes);
+        if (size_ < wanted) {
+            asks_again_ = Clock::now() + kPause;
+        }
     }
 
     std::mutex mutex_;
     Job *jobs_ = nullptr;
     bool stopped_ = false;
     int32_t size_ = 0;
+    Clock::time_point asks_again_{};
     Event wanted_, left_;
     pthread_t threads_[kMaxThreads] = {};
 };

@@ -267,8 +267,9 @@ HATTN_API hattn_status hattn_device_queue(hattn_device device, int32_t device_id
 HATTN_API hattn_status hattn_plan_execute(const hattn_plan *plan, const hattn_attention_args *args);
 /* JSON text: algorithm, kernel, target, tile parameters, tasks, workspace bytes, why. As hattn_info(). */
 HATTN_API hattn_status hattn_plan_explain(const hattn_plan *plan, char *buffer, size_t capacity, size_t *size);
-/* The same of a sequence of so many query rows and keys, from 0 to the plan's capacities: lengths may choose another algorithm, kernel
- * and split for it. Of a plan on a device, whose sequences share one kernel, as hattn_plan_explain(). */
+/* The same of a sequence of so many query rows and keys, from 0 to the plan's capacities, of a ring any keys: lengths
+ * may choose another algorithm, kernel and split for it. Of a plan on a device, whose sequences share one kernel, as
+ * hattn_plan_explain(). */
 HATTN_API hattn_status hattn_plan_explain_sequence(const hattn_plan *plan, int64_t query_length, int64_t kv_length,
                                                    char *buffer, size_t capacity, size_t *size);
 

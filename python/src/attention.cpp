@@ -38,6 +38,33 @@ int64_t longest(const std::vector<int32_t> &ends, int64_t rows) {
     return std::min(most, rows);
 }
 
+// As an execute of the library refuses them: ends of sequences of `most` rows in an array of `rows`, and lengths of up
+// to `most`.
+void check_ends(const std::vector<int32_t> &ends, const std::string &name, int64_t rows, const char *array,
+                int64_t most, const char *limit) {
+    const auto entry = [&](size_t b) { return name + "[" + std::to_string(b) + "]: is " + std::to_string(ends[b]); };
+    if (ends.front() != 0)
+        raise(PyExc_ValueError, entry(0) + ", but must be 0");
+    for (size_t b = 1; b < ends.size(); ++b) {
+        if (ends[b] < ends[b - 1])
+            raise(PyExc_ValueError, entry(b) + ", but the entry before is " + std::to_string(ends[b - 1]));
+        if (const int64_t count = int64_t{ends[b]} - ends[b - 1]; count > most)
+            raise(PyExc_ValueError, name + ": sequence " + std::to_string(b - 1) + " has " + std::to_string(count) +
+                                        " rows, but " + limit + " is " + std::to_string(most));
+    }
+    if (ends.back() != rows)
+        raise(PyExc_ValueError, entry(ends.size() - 1) + ", but " + array + " has " + std::to_string(rows) + " rows");
+}
+
+void check_lengths(const std::vector<int32_t> &lengths, const char *name, int64_t most, const char *limit) {
+    for (size_t b = 0; b < lengths.size(); ++b) {
+        if (lengths[b] < 0 || lengths[b] > most)
+            raise(PyExc_ValueError, std::string(name) + "[" + std::to_string(b) + "]: is " +
+                                        std::to_string(lengths[b]) + ", but must be from 0 to " + limit + ", " +
+                                        std::to_string(most));
+    }
+}
+
 Keys import_keys(nb::handle k, nb::handle v, Layout layout, std::vector<Array> &alive) {
     alive.push_back(Array::readable(k, "k"));
     alive.push_back(Array::readable(v, "v"));
@@ -214,6 +241,13 @@ void AttentionCall::set_out(nb::handle out) {
 }
 
 std::map<std::pair<int64_t, int64_t>, int64_t> AttentionCall::sequences() const {
+    constexpr const char *kQueryLength = "the query length of q", *kKvLength = "the kv length of k";
+    if (args_.cu_seqlens_q)
+        check_ends(cu_seqlens_q_, "cu_seqlens_q", args_.q.extent[2], "q", desc_.query_length, kQueryLength);
+    if (args_.cu_seqlens_k)
+        check_ends(cu_seqlens_k_, "cu_seqlens_k", args_.k.extent[2], "k", desc_.kv_length, kKvLength);
+    check_lengths(q_lengths_, "q_lengths", desc_.query_length, kQueryLength);
+    check_lengths(kv_lengths_, "kv_lengths", desc_.kv_length, kKvLength);
     std::map<std::pair<int64_t, int64_t>, int64_t> found;
     const bool ragged = args_.q_lengths || args_.kv_lengths || args_.cu_seqlens_q || args_.cu_seqlens_k;
     const auto length = [](size_t b, int64_t whole, const std::vector<int32_t> &lengths,

@@ -208,6 +208,26 @@ TEST(ExplainSequence, RefusesWhatThePlanHasNoRoomFor) {
     EXPECT_EQ(refused(7, -2, {HATTN_INVALID_ARGUMENT, {"kv_length", "-2", "9"}}), "");
 }
 
+// Sequences outgrow a ring.
+TEST(ExplainSequence, TakesAsManyKeysOfARingAsAnExecute) {
+    const ContextPtr context = make_context();
+    hattn_attention_desc desc;
+    hattn_attention_desc_init(&desc);
+    desc.batch = desc.query_heads = desc.kv_heads = desc.query_length = 1;
+    desc.kv_length = 64;
+    desc.key_dim = desc.value_dim = 4;
+    desc.ring = desc.causal = 1;
+    desc.window_left = 31;
+    const PlanPtr plan = make_plan(context.get(), desc);
+    const auto explained = [&](int64_t keys) {
+        size_t size = 0;
+        return outcome_of(hattn_plan_explain_sequence(plan.get(), 1, keys, nullptr, 0, &size), context.get());
+    };
+    EXPECT_EQ(explained(100000).status, HATTN_CAPACITY_EXCEEDED);  // of the buffer
+    EXPECT_EQ(mismatch(explained((1 << 29) + 1), {HATTN_INVALID_ARGUMENT, {"kv_length", "536870913", "536870912"}}),
+              "");
+}
+
 TEST(NullHandles, AreHarmless) {
     hattn_context_destroy(nullptr);
     hattn_plan_destroy(nullptr);

@@ -347,4 +347,54 @@ TEST(KvCachePages, AreNotLostToACallbackThatThrows) {
     }
 }
 
+// Some of what replaces older keys of a ring may have been written.
+TEST(KvCacheRings, ForgetKeysThatACallbackWasToReplace) {
+    bool throws = false;
+    hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
+    desc.threads = 2;
+    desc.parallel_for_user = &throws;
+    desc.parallel_for = [](void *user, int32_t count, void (*work)(void *, int32_t), void *closure) {
+        if (*static_cast<bool *>(user)) {
+            throw std::runtime_error("no threads");
+        }
+        for (int32_t i = 0; i < count; ++i) {
+            work(closure, i);
+        }
+    };
+    hattn_context *created = nullptr;
+    ASSERT_EQ(hattn_context_create(&desc, &created), HATTN_OK);
+    const test::ContextPtr context(created);
+    hattn_kv_cache_desc ring = test::cache_desc(4, 16, 64, 64, 64);
+    ring.window = 64;
+    const test::CachePtr cache = test::make_cache(context.get(), ring);
+    cases::TensorData rows = cases::make_tensor(HATTN_FLOAT32, {4, 16, 64, 64});
+    ASSERT_EQ(hattn_kv_append(cache.get(), &rows.view, &rows.view, nullptr), HATTN_OK)
+        << hattn_last_error(context.get());
+
+    const auto may_see = [&](int64_t keys) {
+        cases::Case spec;
+        spec.name = "sees";
+        spec.batch = 4;
+        spec.query_heads = spec.kv_heads = 16;
+        spec.query_length = 1;
+        spec.kv_length = 64;
+        spec.key_dim = spec.value_dim = 64;
+        spec.causal = true;
+        spec.window_left = keys - 1;
+        cases::Problem problem(spec);
+        problem.args.k = problem.args.v = HATTN_TENSOR_INIT;
+        return hattn_kv_cache_bind(cache.get(), &problem.desc, &problem.args);
+    };
+    EXPECT_EQ(may_see(64), HATTN_OK);
+    throws = true;
+    cases::TensorData more = cases::make_tensor(HATTN_FLOAT32, {4, 16, 20, 64});
+    EXPECT_EQ(hattn_kv_append(cache.get(), &more.view, &more.view, nullptr), HATTN_INTERNAL_ERROR);
+    EXPECT_EQ(may_see(64), HATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(may_see(45), HATTN_INVALID_ARGUMENT);
+    EXPECT_EQ(may_see(44), HATTN_OK);
+    throws = false;
+    EXPECT_EQ(hattn_kv_append(cache.get(), &more.view, &more.view, nullptr), HATTN_OK);
+    EXPECT_EQ(may_see(64), HATTN_OK);
+}
+
 }  // namespace

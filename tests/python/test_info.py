@@ -106,8 +106,28 @@ def test_each_sequence_is_explained_as_it_is_computed(rng, monkeypatch):
         np.concatenate([q[b : b + 1] for b in range(3)], axis=2), k, v, cu_seqlens_q=[0, 1, 2, 3], kv_lengths=lengths
     )
     assert [(row["count"], row["rows"], row["keys"]) for row in packed["sequences"]] == [(2, 1, 40), (1, 1, 4096)]
-    with pytest.raises(ValueError, match="kv_length: is 4097, but must be from 0 to the plan's, 4096"):
-        hattn.explain(q, k, v, kv_lengths=[4097, 40, 40])
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ((3, 1), {"kv_lengths": [9, 40, 41]}, r"kv_lengths\[2\]: is 41, but must be from 0 to the kv length of k, 40"),
+        ((3, 1), {"q_lengths": [0, -1, 1]}, r"q_lengths\[1\]: is -1, but must be from 0 to the query length of q, 1"),
+        ((1, 5), {"cu_seqlens_q": [0, 2, 4, 6]}, r"cu_seqlens_q\[3\]: is 6, but q has 5 rows"),
+        ((1, 5), {"cu_seqlens_q": [1, 2, 4, 5]}, r"cu_seqlens_q\[0\]: is 1, but must be 0"),
+        ((1, 5), {"cu_seqlens_q": [0, 3, 2, 5]}, r"cu_seqlens_q\[2\]: is 2, but the entry before is 3"),
+        ((1, 5), {"cu_seqlens_q": [0, 1, 2, 5], "kv_lengths": [1, 2, 99]}, r"kv_lengths\[2\]: is 99, but must be"),
+        ((1, 5), {"cu_seqlens_q": [0, 5], "cu_seqlens_k": [0, 39]}, r"cu_seqlens_k\[1\]: is 39, but k has 40 rows"),
+        ((1, 5), {"cu_seqlens_q": [0, 5], "cu_seqlens_k": [0, 60]}, "cu_seqlens_k: sequence 0 has 60 rows, but the kv length of k is 40"),
+    ],
+)
+def test_lengths_that_nobody_takes(rng, rows, options, message):
+    """explain() refuses them as attention() does."""
+    q = rng.standard_normal((rows[0], 2, rows[1], 8), np.float32)
+    k = rng.standard_normal((1 if "cu_seqlens_k" in options else 3, 2, 40, 8), np.float32)
+    for function in (hattn.attention, hattn.explain):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            function(q, k, k, **options)
 
 
 def test_force(rng, monkeypatch):
