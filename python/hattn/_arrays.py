@@ -33,6 +33,18 @@ def _check_torch(name: str, tensor: Any) -> None:
             raise ValueError(f"{name}: is_{bit}() is true, so that its memory holds other numbers; use resolve_{bit}()")
 
 
+def plainly_on_host(array: Any) -> bool:
+    """Whether it is quick to see that an array is in host memory, whose numbers are its own: check_host() passes it then."""
+    if type(array) is np.ndarray:
+        return True
+    torch = sys.modules.get("torch")
+    return (
+        type(array) is getattr(torch, "Tensor", None)
+        and array.is_cpu
+        and not (array.requires_grad or array.is_neg() or array.is_conj())
+    )
+
+
 def check_kind(name: str, array: Any) -> None:
     """Raises TypeError or ValueError for an array that means something else than what its memory holds."""
     if array is None or type(array) is np.ndarray:
@@ -64,7 +76,7 @@ def on_device(name: str, array: Any) -> bool:
 def check_host(**arrays: Any) -> None:
     """As check_kind(), and raises NotImplementedError for a tensor on a device, before its memory is asked for."""
     for name, array in arrays.items():
-        if array is None or type(array) is np.ndarray:
+        if array is None or plainly_on_host(array):
             continue
         check_kind(name, array)
         if on_device(name, array):

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 import numpy as np
 
 from hattn import _hattn
-from hattn._arrays import HOST_DEVICES, check_kind, detached, device_of, package_of
+from hattn._arrays import HOST_DEVICES, check_kind, detached, device_of, package_of, plainly_on_host
 
 # Device types of DLPack, kDLCUDA and kDLOpenCL, as the names of options.
 _DEVICES = {2: "cuda", 4: "opencl"}
@@ -26,7 +26,7 @@ Place = Tuple[_hattn.Device, int]  # a device and its number
 
 def home(name: str, array: Any) -> Optional[Place]:
     """The device that an array lives on; None: the host. Raises NotImplementedError for others."""
-    if type(array) is np.ndarray:
+    if plainly_on_host(array):
         return None
     check_kind(name, array)
     where = device_of(name, array)

@@ -87,3 +87,11 @@ def test_ratio(monkeypatch):
 def test_inputs_that_are_none():
     finished = run("accuracy.py", "--filter", "nonsense")
     assert finished.returncode == 2 and '"nonsense" matches none of: normal, S = 128' in finished.stderr
+
+
+def test_calls_from_python_are_timed():
+    finished = run("python_calls.py", "--rounds", "1")
+    assert finished.returncode == 0, finished.stderr
+    times = dict(re.fullmatch(r"(\S.*?) +([\d.]+) us", line).groups() for line in finished.stdout.splitlines())
+    assert {"hattn.attention, NumPy", "KVCache.attend, NumPy"} <= times.keys()
+    assert all(0 < float(time) < 1e5 for time in times.values())

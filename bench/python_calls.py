@@ -1,0 +1,56 @@
+"""What a small call takes from Python: one head, one row, 16 keys of 64 elements, so that there is hardly anything to compute.
+
+    python bench/python_calls.py [--rounds 20]
+
+Microseconds a call, the best of several rounds in which all take turns; PyTorch's, and of its tensors, where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import timeit
+from typing import Callable, Dict
+
+import numpy as np
+
+import hattn
+
+CALLS = 2000  # of a round
+
+
+def calls() -> Dict[str, Callable[[], object]]:
+    q, k = np.ones((1, 1, 1, 64), np.float32), np.ones((1, 1, 16, 64), np.float32)
+    cache = hattn.KVCache(1, 1, 64, 64)
+    cache.append(k, k)
+    found: Dict[str, Callable[[], object]] = {
+        "hattn.attention, NumPy": lambda: hattn.attention(q, k, k),
+        "KVCache.attend, NumPy": lambda: cache.attend(q),
+    }
+    try:
+        import torch
+    except ImportError:
+        return found
+    tq, tk = torch.from_numpy(q), torch.from_numpy(k)
+    return {
+        **found,
+        "hattn.attention, PyTorch": lambda: hattn.attention(tq, tk, tk),
+        "KVCache.attend, PyTorch": lambda: cache.attend(tq),
+        "torch scaled_dot_product_attention": lambda: torch.nn.functional.scaled_dot_product_attention(tq, tk, tk),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    rounds = parser.parse_args().rounds
+    found = calls()
+    seconds = {name: timeit.timeit(call, number=1) for name, call in found.items()}
+    for _ in range(rounds):
+        for name, call in found.items():
+            seconds[name] = min(seconds[name], timeit.timeit(call, number=CALLS) / CALLS)
+    for name, of_call in seconds.items():
+        print(f"{name:36} {of_call * 1e6:6.1f} us")
+
+
+if __name__ == "__main__":
+    main()
