@@ -1,28 +1,28 @@
 """What a small call takes from Python: one head, one row, 16 keys of 64 elements, so that there is hardly anything to compute.
 
-    python bench/python_calls.py [--rounds 20]
+    python bench/python_calls.py [--rounds 20] [--build DIR]
 
 Microseconds a call, the best of several rounds in which all take turns; PyTorch's, and of its tensors, where it is installed.
 """
-
-from __future__ import annotations
-
 import argparse
+import sys
 import timeit
-from typing import Callable, Dict
+from pathlib import Path
 
 import numpy as np
 
-import hattn
-
+ROOT = Path(__file__).resolve().parent.parent
 CALLS = 2000  # of a round
 
 
-def calls() -> Dict[str, Callable[[], object]]:
+def calls():
+    """Functions by what they are."""
+    import hattn
+
     q, k = np.ones((1, 1, 1, 64), np.float32), np.ones((1, 1, 16, 64), np.float32)
     cache = hattn.KVCache(1, 1, 64, 64)
     cache.append(k, k)
-    found: Dict[str, Callable[[], object]] = {
+    found = {
         "hattn.attention, NumPy": lambda: hattn.attention(q, k, k),
         "KVCache.attend, NumPy": lambda: cache.attend(q),
     }
@@ -39,13 +39,15 @@ def calls() -> Dict[str, Callable[[], object]]:
     }
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR")
+    options = parser.parse_args()
+    sys.path.insert(0, str(options.build / "python"))
     found = calls()
     seconds = {name: timeit.timeit(call, number=1) for name, call in found.items()}
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         for name, call in found.items():
             seconds[name] = min(seconds[name], timeit.timeit(call, number=CALLS) / CALLS)
     for name, of_call in seconds.items():
