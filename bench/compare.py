@@ -5,6 +5,7 @@ import random
 import time
 
 import numpy as np
+
 from peer import rows_that_see
 
 PEERS = ("onnxruntime", "torch")

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+
 from cases import BenchError
 
 _NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}  # of bfloat16 the bits

@@ -8,6 +8,7 @@ import os
 from contextlib import contextmanager
 
 import numpy as np
+
 from peer import SMALL_SCORES, additive, is_ragged, score_count
 
 

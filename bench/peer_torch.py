@@ -5,6 +5,7 @@ limits that do not start at the first key are dense masks, as users of the funct
 keys, so that narrower ones get zeros in advance.
 """
 import numpy as np
+
 from peer import SMALL_SCORES, additive, is_ragged, score_count, sees
 
 

@@ -4,6 +4,7 @@ Each of its kernels, with grouped heads and with keys repeated in advance, is a 
 is timed by events in PyTorch's current stream, the default one, as hattn's is.
 """
 import numpy as np
+
 from cases import BenchError
 from peer import SMALL_SCORES
 

@@ -14,6 +14,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+
 from report import TITLES  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -33,7 +33,14 @@ PER_HEAD = {"int8 per head": "int8", "int4 per head": "int4"}  # with one for al
 ALLOWED = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2, "int8": 5e-3, "int4": 5e-3}
 PEER_NAMES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
 PEER_TYPES = {"PyTorch": ("float32", "float16", "bfloat16"), "ONNX Runtime": ("float32", "float16")}
-CASES = {"prefill 512": (512, 512), "prefill 2048": (2048, 2048), "prefill 4096": (4096, 4096), "decode 512": (1, 512), "decode 8192 Hq64": (1, 8192), "decode 32768": (1, 32768)}  # queries, keys
+CASES = {  # queries, keys
+    "prefill 512": (512, 512),
+    "prefill 2048": (2048, 2048),
+    "prefill 4096": (4096, 4096),
+    "decode 512": (1, 512),
+    "decode 8192 Hq64": (1, 8192),
+    "decode 32768": (1, 32768),
+}
 MORE_HEADS = {"decode 8192 Hq64": 64}  # query heads of cases with more than HEADS
 # (case, type, at least so many times what: of the limits "dot products", of pairs, "matrices" or "reading", or the speed of a
 # contender). None: no goal, but to be told.

@@ -1,6 +1,7 @@
 """The attention of the decoder and its RoPE, computed by hattn."""
-import hattn
 import numpy as np
+
+import hattn
 
 
 class HattnAttention:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder is the package `smollm2`
-from smollm2 import InputError  # noqa: E402; the modules over NumPy come in after its threads are configured
+from smollm2 import InputError  # noqa: E402 # the modules over NumPy come in after its threads are configured
 
 TOLERANCE = 1e-3  # largest allowed difference of any logit; the logits' standard deviation is about 6
 PAGE_SIZE = 16    # keys per page of the paged caches

@@ -15,7 +15,7 @@ def logits(model, ids, positions):
     embedding = model.tensor("token_embd.weight")
     x = embedding[np.asarray(ids)].astype(np.float64)
     for block in range(config.layers):
-        def weight(name):
+        def weight(name, block=block):
             return model.tensor(f"blk.{block}.{name}.weight").astype(np.float64)
 
         h = normalise(x, weight("attn_norm"), config.rms_epsilon)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -200,6 +200,13 @@ def explain(
     return plan
 
 
+def _list_of(name: str, arrays: Any) -> List[Any]:
+    try:
+        return list(arrays)
+    except TypeError:
+        raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
+
+
 def merge_states(
     outs: Sequence[Any],
     lses: Sequence[Any],
@@ -228,21 +235,16 @@ def merge_states(
 
     Source: Ye et al., FlashInfer (2025).
     """
-    states = []
-    for name, arrays in (("outs", outs), ("lses", lses)):
-        try:
-            states.append(list(arrays))
-        except TypeError:
-            raise TypeError(f"{name}: expected a sequence of arrays, got {type(arrays).__name__}") from None
-    if states[0] and _devices.home("outs", states[0][0]) is not None:
-        return _devices.merge_states(*states, out, lse, stream)
-    for name, arrays in (("outs", states[0]), ("lses", states[1]), ("out", [out]), ("lse", [lse])):
+    states, state_lses = _list_of("outs", outs), _list_of("lses", lses)
+    if states and _devices.home("outs", states[0]) is not None:
+        return _devices.merge_states(states, state_lses, out, lse, stream)
+    for name, arrays in (("outs", states), ("lses", state_lses), ("out", [out]), ("lse", [lse])):
         for array in arrays:
             check_host(**{name: array})
     if stream is not None:
         raise ValueError("stream: is given, but outs live on the host")
-    merged, merged_lse = _hattn.merge_states(*states, out, lse, None)
-    like = states[0][0]
+    merged, merged_lse = _hattn.merge_states(states, state_lses, out, lse, None)
+    like = states[0]
     made = output_kind(like, merged) if out is None else out
     return made, same_kind(like, merged_lse) if lse is None else lse
 

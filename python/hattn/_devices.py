@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
@@ -76,6 +75,7 @@ def stream_handle(stream: Any) -> Optional[int]:
     """A CUstream or cl_command_queue as a number."""
     if stream is None:
         return None
+    handle: Optional[int]
     if isinstance(stream, int) and not isinstance(stream, bool):
         handle = stream
     else:
@@ -286,8 +286,8 @@ def merge_states(outs: Sequence[Any], lses: Sequence[Any], out: Any, lse: Any, g
         made = _new(first, tuple(first.shape), _dtype_name(first)) if out is None else out
         made_lse = _new(first, tuple(first.shape[:3]), "float32") if lse is None else lse
     to, to_lse = InStream(made, stream), InStream(made_lse, stream)
-    given = [[InStream(array, stream) for array in arrays] for arrays in (outs, lses)]
-    _hattn.merge_states(*given, to, to_lse, stream)
+    given, given_lses = ([InStream(array, stream) for array in arrays] for arrays in (outs, lses))
+    _hattn.merge_states(given, given_lses, to, to_lse, stream)
     if streams:
         streams.keep_for_caller(*(array for array, own in ((made, out), (made_lse, lse)) if own is None))
     return made, made_lse

@@ -68,7 +68,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--scale", type=float, help="default: 1/sqrt(head dimension)")
     run.add_argument("--causal", action="store_true", help="a query sees no key behind its own position")
     run.add_argument("--causal-offset", type=int, help="default: key length - query length")
-    run.add_argument("--window", type=int, nargs=2, default=(-1, -1), metavar=("LEFT", "RIGHT"), help="keys that a query sees before and behind its position; -1: all")
+    run.add_argument(
+        "--window", type=int, nargs=2, default=(-1, -1), metavar=("LEFT", "RIGHT"),
+        help="keys that a query sees before and behind its position; -1: all",
+    )
     run.add_argument("--softcap", type=float, default=0.0, help="c of c * tanh(score / c); default: none")
     run.add_argument("--algorithm", default="auto", choices=ALGORITHMS, help="default: the planner's choice")
     run.add_argument("--threads", type=int, help="default: one per core")

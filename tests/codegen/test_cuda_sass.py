@@ -12,7 +12,7 @@ import sass
 from cuda_kernels import GOLDEN as PTX_GOLDEN
 from cuda_kernels import ptx_of
 from cuda_sass import RECORDED, assemble, assembled, chunk_loop, golden, measure, measured, registers, with_capabilities
-from test_cuda_kernels import ASSEMBLED, SPILLED, ptx  # noqa: F401: a fixture
+from test_cuda_kernels import ASSEMBLED, SPILLED, ptx  # noqa: F401 # a fixture
 from test_inner_loops import KERNELGEN
 
 MISSING = [name for name in ("ptxas", "nvdisasm") if cuda_tools.find(name) is None]

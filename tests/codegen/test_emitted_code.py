@@ -4,6 +4,7 @@ import re
 from collections import Counter
 
 import pytest
+
 from assembly import INSTRUCTION_SETS
 from kernel_assembly import built_assembly, kernelgen
 

@@ -6,7 +6,10 @@ import pytest
 
 from kernel_assembly import kernel_names, kernelgen
 
-NAMES = re.compile(r"(stored_|bfloat16_)?flash_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k(?P<keys>\d+)v\d+u(?P<u>\d+)d\d+(?P<hooks>_bias|_mask|_bias_alibi_mask)$")
+NAMES = re.compile(
+    r"(stored_|bfloat16_)?flash_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k(?P<keys>\d+)v\d+u(?P<u>\d+)d\d+"
+    r"(?P<hooks>_bias|_mask|_bias_alibi_mask)$"
+)
 LINE_BYTES = 64
 ELEMENT_BYTES = {"bias": 4, "mask": 1}
 PRODUCE = re.compile(r"^ *produce (?P<operand>bias|mask)_tile_fetched \{$")
@@ -40,7 +43,8 @@ def test_asks_are_spread_over_blocks_of_keys(name, tmp_path):
     assert {operand for _, operand in asks} == set(match["hooks"].split("_")) - {"", "alibi"}
     blocks = keys // unroll
     for at, operand in asks:
-        assert any(re.match(r"for \(logits\S*\.k_block", block) for block in blocks_around(lines, at)), f"{name} asks for a {operand} outside of its blocks of keys"
+        within = any(re.match(r"for \(logits\S*\.k_block", block) for block in blocks_around(lines, at))
+        assert within, f"{name} asks for a {operand} outside of its blocks of keys"
         of_block = lines_within(lines, at)
         assert sum("prefetch" in line for line in of_block) == -(-keys * ELEMENT_BYTES[operand] // LINE_BYTES)
         loops = [loop[1] for line in of_block if (loop := re.search(r"for \(\S+, 0, (.*)\) \{", line))]

@@ -29,7 +29,9 @@ from kernel_assembly import (
     kernel_names,
 )
 
-UNFUSED_NAME = re.compile(r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$")
+UNFUSED_NAME = re.compile(
+    r"unfused_(?P<kind>scores|values)_(?P<target>x86_avx\w+?|arm_neon)_r(?P<rows>\d+)k\d+v(?P<v>\d+)u(?P<u>\d+)d(?P<d>\d+)(?P<hooks>\w*)$"
+)
 UNFUSED_HOOK_SETS = (*HOOK_SETS, "_bias_mask")
 LINE_BYTES = 64  # of a mask, a byte for each key
 

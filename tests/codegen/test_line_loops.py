@@ -133,7 +133,8 @@ def test_values(name, of_blocks, emit):
 
     def is_clean(loop, asked):
         shuffles = {kind: loop.count(rf"\bvpunpck[lh]{kind}\b") for kind in interleaved} == interleaved
-        return loop.count(PRODUCT) == products and shuffles and loop.count(isa.kept) == asked and not loop.count(isa.spill) and loop.count(weights) >= rows * DIGITS
+        clean = shuffles and not loop.count(isa.spill) and loop.count(weights) >= rows * DIGITS
+        return clean and loop.count(PRODUCT) == products and loop.count(isa.kept) == asked
 
     for asked in (KEYS - VALUES_ASKED_WITH_SCORES, 0)[:parts]:
         expect(name, loops, lambda loop, asked=asked: is_clean(loop, asked), f"clean loop of {products} products that asks for {asked} lines")

@@ -111,8 +111,9 @@ def test_kernels_for_amx(name, emit):
     """Both products are those of matrices, four sums in a loop that loads sides for them, see schedules/x86/matrix_tiles.h:
     two by two for one product each, in tiles of 16 rows two or four that share one side, and for the six of sums of three
     terms seven by two, for the four and three of two terms fewer, since each pair of terms shares one with the pair before;
-    none is kept in memory, none fell back to vectors. Of terms there are rooms after eight products, of two after four as well. Numbers that change places do so by the vector, see
-    simd/turned_stores.h, but for those past the last whole step of a head, which are loaded number by number too."""
+    none is kept in memory, none fell back to vectors. Of terms there are rooms after eight products, of two after four as well.
+    Numbers that change places do so by the vector, see simd/turned_stores.h, but for those past the last whole step of a head,
+    which are loaded number by number too."""
     isa = INSTRUCTION_SETS["x86_avx512"]
     text = emit(name, isa)
     assert not re.search(r"\bvdpbf16ps\b", text), f"{name} multiplies pairs"

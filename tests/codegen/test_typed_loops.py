@@ -105,10 +105,12 @@ def expect_integer_keys_by_row(name, match, runs, isa):
             return run.count(isa.kept) in (lines, lines + 1)
 
         expect_block(name, runs, scores, lambda run: not run.fmas and asks(run) and not run.count(isa.vector_stack), f"clean run over {head} elements")
+
         # The first of several products with scales is none to add to.
-        expect_block(
-            name, runs, scores, lambda run: run.fmas + run.count(r"\bvmulps\b") == run.count(INTO_FLOAT32) == sums and asks(run), f"run with scales over {head} elements"
-        )
+        def has_scales(run, sums=sums, asks=asks):
+            return run.fmas + run.count(r"\bvmulps\b") == run.count(INTO_FLOAT32) == sums and asks(run)
+
+        expect_block(name, runs, scores, has_scales, f"run with scales over {head} elements")
 
 
 @pytest.mark.parametrize("name", [name for name in kernel_names(TYPED_NAME, ("",)) if multiplies_integers(name)])

@@ -8,6 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
+
 from helpers import device_row
 from tuning_entries import SMALL
 

@@ -6,7 +6,7 @@ import pytest
 import hattn
 import oracle
 import stored
-from helpers import RTOL, ATOL, assert_same_bits
+from helpers import ATOL, RTOL, assert_same_bits
 from stored import kept
 
 BATCH, KV_HEADS, HEADS, DIM = 2, 2, 4, 40

@@ -162,7 +162,7 @@ def test_caches_of_other_types(rng, device, storage):
             cache.append(k, v.astype(np.float16), lengths=[rows, rows // 2])
         assert_same_bits(there.attend(q, causal=True), host.attend(q, causal=True, device=device))
     with pytest.raises(NotImplementedError, match="scales: the cache is on a device"):
-        there.scales
+        _ = there.scales
     there.fork(0, 1)
     host.fork(0, 1)
     assert_same_bits(there.attend(q, causal=True), host.attend(q, causal=True, device=device))

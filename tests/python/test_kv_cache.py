@@ -3,7 +3,6 @@
 import copy
 import pickle
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -269,7 +268,10 @@ def test_caches_are_not_copied(filled):
             copied(cache)
 
 
-@pytest.mark.parametrize("algorithm, window, query_heads", [("auto", 512, 1), ("split_kv", 512, 1), ("flash", 2048, 1), ("flash", 2048, 64), ("unfused", 1024, 8)])
+@pytest.mark.parametrize(
+    "algorithm, window, query_heads",
+    [("auto", 512, 1), ("split_kv", 512, 1), ("flash", 2048, 1), ("flash", 2048, 64), ("unfused", 1024, 8)],
+)
 @pytest.mark.parametrize("more", [488, 16, 1])
 def test_ring_as_long_as_the_window(algorithm, window, query_heads, more):
     """The keys of a window that fills the ring start in the middle of a granule, so that they take more than the ring's granules."""

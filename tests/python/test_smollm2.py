@@ -12,7 +12,7 @@ from helpers import assert_same_bits
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.append(str(EXAMPLES))
-from smollm2 import InputError, demo, reference  # noqa: E402; found through the line above
+from smollm2 import InputError, demo, reference  # noqa: E402 # found through the line above
 from smollm2.attention import HattnAttention  # noqa: E402
 from smollm2.chat import SYSTEM, Chat  # noqa: E402
 from smollm2.model import Decoder, Model, Weights, find_model_file  # noqa: E402

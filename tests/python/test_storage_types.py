@@ -9,7 +9,7 @@ import pytest
 import hattn
 import oracle
 import stored
-from helpers import RTOL, ATOL, BareTensor, assert_same_bits, pack
+from helpers import ATOL, RTOL, BareTensor, assert_same_bits, pack
 
 TARGETS = [target["name"] for target in hattn.info()["targets"] if target["runnable"]]
 # Who made a CPU that a kernel is made for, in the words of /proc/cpuinfo.

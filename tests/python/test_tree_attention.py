@@ -13,7 +13,7 @@ from helpers import assert_close, assert_same_bits, random_qkv
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tree_attention"
 sys.path.append(str(EXAMPLE))
-from tree_attention import path_to, tree_mask, verify_tree  # noqa: E402; found through the line above
+from tree_attention import path_to, tree_mask, verify_tree  # noqa: E402 # found through the line above
 
 HEADS, KV_HEADS, DIM = 4, 2, 32
 TREES = {
