@@ -37,6 +37,25 @@ extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() {
 
 namespace {
 
+// A system that gives the library no threads, and how often it was asked.
+std::atomic<bool> refuses_threads = false;
+std::atomic<int> refusals = 0;
+
+}  // namespace
+
+// What the library calls for pthread_create(), by the linker's --wrap.
+extern "C" int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+extern "C" int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*enter)(void *),
+                                     void *argument) {
+    if (refuses_threads) {
+        ++refusals;
+        return EAGAIN;
+    }
+    return __real_pthread_create(thread, attributes, enter, argument);
+}
+
+namespace {
+
 using hattn::Executor;
 
 TEST(Parallel, EveryTaskOnceAndNextOnesBehindIt) {
@@ -167,6 +186,20 @@ TEST(Parallel, FewerThreadsHelpWhereTheSystemGivesNoMore) {
                   0)
             << most;
     }
+}
+
+TEST(Parallel, ThreadsThatWereRefusedAreAskedForNowAndThen) {
+    EXPECT_EQ(status_of_child([] {
+                  refuses_threads = true;
+                  bool computes = true;
+                  for (int i = 0; i < 200; ++i) {
+                      computes = computes && sum_with(4) == 4950;
+                  }
+                  const int asked = refusals;
+                  refuses_threads = false;
+                  exit(computes && asked > 0 && asked < 20 && is_helped() ? 0 : 1);
+              }),
+              0);
 }
 
 TEST(Parallel, SignalsAreTheApplications) {
