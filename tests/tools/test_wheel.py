@@ -27,9 +27,9 @@ pytestmark = pytest.mark.skipif(not MODULE.exists(), reason="the release tree ha
 def build(directory, module, options=None, **environment):
     """Runs pip; the wheel is then in the directory."""
     options = {"HATTN_KERNEL_DIR": BUILD / "kernels", "HATTN_PYTHON_MODULE": module, **(options or {})}
-    defines = [f"-Ccmake.define.{name}={value}" for name, value in options.items()]
+    defines = [f"--config-settings=cmake.define.{name}={value}" for name, value in options.items()]
     command = [sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    command += ["--wheel-dir", directory, f"-Cbuild-dir={directory}/build", *defines]
+    command += ["--wheel-dir", directory, f"--config-settings=build-dir={directory}/build", *defines]
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
 
 
