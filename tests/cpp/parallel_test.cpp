@@ -35,6 +35,8 @@ extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() {
     return leaves_leaks_unseen ? 1 : 0;
 }
 
+extern "C" __attribute__((weak)) void __asan_init();
+
 namespace {
 
 // A system that gives the library no threads, and how often it was asked.
@@ -129,6 +131,12 @@ int status_of_child(Function function) {
     return status;
 }
 
+// AddressSanitizer's heap, where it is linked, may be locked for ever in a child, by a thread of the parent's: new
+// threads wait for it.
+bool children_have_threads() {
+    return !__asan_init;
+}
+
 // A child has none of the threads that its parent's pool had, and some of these may have been in the middle of it. It
 // may end in both ways.
 TEST(Parallel, ChildrenOfForkHaveThreadsOfTheirOwn) {
@@ -141,7 +149,7 @@ TEST(Parallel, ChildrenOfForkHaveThreadsOfTheirOwn) {
     });
     for (int i = 0; i < 100; ++i) {
         const int status = status_of_child([i] {
-            const int result = i % 3 == 2 || (sum_with(4) == 4950 && is_helped()) ? 0 : 1;
+            const int result = i % 3 == 2 || (sum_with(4) == 4950 && (!children_have_threads() || is_helped())) ? 0 : 1;
             i % 2 ? exit(result) : _exit(result);
         });
         EXPECT_EQ(status, 0) << "the child of fork " << i;
