@@ -88,12 +88,12 @@ void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_
     for_each_task(cache.context->executor, cache.desc.batch * blocks, serial, write_block);
 }
 
-// Some of the rows that a ring was to have in place of older ones may have been written.
-void forget_replaced(hattn_kv_cache &cache, const RowCounts &added) {
-    for (size_t b = 0; b < cache.lengths.size(); ++b) {
-        const int64_t length = cache.lengths[b];
-        const int64_t replaced = length + added.of(static_cast<int64_t>(b)) - cache.page_rows();
-        cache.kept_from[b] = std::max(cache.kept_from[b], static_cast<int32_t>(std::min(replaced, length)));
+// Rows of a sequence up to `end` have taken the place of older ones in a ring; or some of those behind its length may
+// have, if they could not all be written.
+void forget_replaced(hattn_kv_cache &cache, size_t b, int64_t end) {
+    if (cache.ring()) {
+        const int64_t replaced = std::min<int64_t>(end - cache.page_rows(), cache.lengths[b]);
+        cache.kept_from[b] = std::max(cache.kept_from[b], static_cast<int32_t>(replaced));
     }
 }
 
@@ -111,8 +111,8 @@ void write(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, 
         if (cache.paged()) {
             copied ? cache.pages.give_back(cache.lengths, added) : cache.pages.undo_extend(cache.lengths, added);
         }
-        if (cache.ring()) {
-            forget_replaced(cache, added);
+        for (size_t b = 0; b < cache.lengths.size(); ++b) {
+            forget_replaced(cache, b, cache.lengths[b] + added.of(static_cast<int64_t>(b)));
         }
         throw;
     }
@@ -140,10 +140,7 @@ void append(hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v,
     write(cache, k, v, added, copies, rope ? &*rope : nullptr);
     for (size_t b = 0; b < cache.lengths.size(); ++b) {
         cache.lengths[b] += static_cast<int32_t>(added.of(static_cast<int64_t>(b)));
-        if (cache.ring()) {
-            cache.kept_from[b] =
-                std::max(cache.kept_from[b], cache.lengths[b] - static_cast<int32_t>(cache.page_rows()));
-        }
+        forget_replaced(cache, b, cache.lengths[b]);
     }
 }
 

@@ -59,8 +59,6 @@ def device_of(name: str, array: Any) -> Optional[Tuple[int, int]]:
     """DLPack's type and number of the device that an array lives on; None: it does not say, and is in host memory."""
     if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
         return None
-    if _is_torch(array) and array.is_cpu:  # a tenth of the time in which DLPack says so
-        return HOST_DEVICES[0], 0
     try:
         device_type, device_id = array.__dlpack_device__()
     except Exception as error:  # of any kind: PyTorch's for tensors without memory, which DLPack has no device for

@@ -266,7 +266,7 @@ TEST(Tuner, EndsBeforeProblemsAreMade) {
 }
 
 TEST(Tuner, RefusesShapesThatAreNone) {
-    EXPECT_THROW(read_request(json::parse(R"({"shapes": []})")), std::invalid_argument);
+    EXPECT_THROW(read_request(json::object({{"shapes", json::array()}})), std::invalid_argument);
     EXPECT_THROW(read_request(request_for(0, 300)), std::invalid_argument);
     json uneven = request_for(1, 300);
     uneven["shapes"][0]["query_heads"] = 3;

@@ -170,14 +170,13 @@ TEST(FloatEnvironment, CallbacksHaveTheCallers) {
             noted.calls += 2;
         }
     };
-    hattn_context *context = nullptr;
-    ASSERT_EQ(hattn_context_create(&desc, &context), HATTN_OK);
-    const test::ContextPtr owner(context);
+    const test::ContextPtr context = test::new_context("", &desc).context;
+    ASSERT_TRUE(context);
     test::Prepared prepared(many_tasks("called"));
     bool stayed = false;
     {
         const OtherArithmetic other;
-        EXPECT_TRUE(test::run(context, prepared.problem, HATTN_ALGORITHM_AUTO).ok());
+        EXPECT_TRUE(test::run(context.get(), prepared.problem, HATTN_ALGORITHM_AUTO).ok());
         stayed = is_other_arithmetic();
     }
     EXPECT_TRUE(stayed);

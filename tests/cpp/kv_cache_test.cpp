@@ -327,9 +327,8 @@ TEST(KvCachePages, AreNotLostToACallbackThatThrows) {
     desc.parallel_for = [](void *, int32_t, void (*)(void *, int32_t), void *) {
         throw std::runtime_error("no threads");
     };
-    hattn_context *created = nullptr;
-    ASSERT_EQ(hattn_context_create(&desc, &created), HATTN_OK);
-    const test::ContextPtr context(created);
+    const test::ContextPtr context = test::new_context("", &desc).context;
+    ASSERT_TRUE(context);
     hattn_kv_cache_desc paged = test::cache_desc(4, 4, 512, 64, 64);
     paged.page_size = 16;
     paged.page_count = 200;
@@ -361,9 +360,8 @@ TEST(KvCacheRings, ForgetKeysThatACallbackWasToReplace) {
             work(closure, i);
         }
     };
-    hattn_context *created = nullptr;
-    ASSERT_EQ(hattn_context_create(&desc, &created), HATTN_OK);
-    const test::ContextPtr context(created);
+    const test::ContextPtr context = test::new_context("", &desc).context;
+    ASSERT_TRUE(context);
     hattn_kv_cache_desc ring = test::cache_desc(4, 16, 64, 64, 64);
     ring.window = 64;
     const test::CachePtr cache = test::make_cache(context.get(), ring);
