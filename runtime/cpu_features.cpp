@@ -12,7 +12,6 @@
 #endif
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -178,18 +177,11 @@ std::string cpu_model() {
 }
 
 CpuSet process_cores() {
-    constexpr size_t kMostMasks = 1024;  // of 1024 cores each
     CpuSet cores;
-    for (size_t masks = 1; masks <= kMostMasks; masks *= 2) {
-        cores.masks_.assign(masks, cpu_set_t{});
-        if (sched_getaffinity(getpid(), cores.bytes(), cores.masks_.data()) == 0) {
-            return cores;
-        }
-        if (errno != EINVAL) {  // EINVAL: the system knows more cores than that
-            break;
-        }
+    if (sched_getaffinity(getpid(), cores.bytes(), cores.masks_.data()) != 0) {
+        return {};
     }
-    return {};
+    return cores;
 }
 
 namespace {

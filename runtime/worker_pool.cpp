@@ -73,7 +73,7 @@ private:
 };
 
 // As the process's first thread is, and not as whoever made the thread: on which cores, how urgently. What the system
-// does not allow stays as it is.
+// does not allow stays as it is. Takes nothing from the heap: an execute may be under way, which does not either.
 void schedule_as_process() {
     const pid_t first = getpid();
     sched_param parameters;
@@ -86,12 +86,9 @@ void schedule_as_process() {
     if (nice != -1 || errno == 0) {
         setpriority(PRIO_PROCESS, 0, nice);
     }
-    try {
-        const CpuSet cores = process_cores();
-        if (!cores.is_empty()) {
-            sched_setaffinity(0, cores.bytes(), cores.get());
-        }
-    } catch (const std::bad_alloc &) {
+    const CpuSet cores = process_cores();
+    if (!cores.is_empty()) {
+        sched_setaffinity(0, cores.bytes(), cores.get());
     }
 }
 

@@ -17,12 +17,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "runtime/cpu_features.h"
+#include "support/heap_counter.h"
 
 namespace {
 
@@ -268,6 +270,13 @@ TEST(Parallel, ThreadsAreAsUrgentAsTheProcess) {
                   exit(nice == wanted && policy == sched_getscheduler(getpid()) ? 0 : 1);
               }),
               0);
+}
+
+// They may begin in the middle of an execute, which takes nothing.
+TEST(Parallel, ThreadsBeginWithoutTheHeap) {
+    std::atomic<uint64_t> taken = 1;
+    ASSERT_TRUE(is_helped([&] { taken = hattn::test::heap_allocations_of_thread(); }));
+    EXPECT_EQ(taken, 0u);
 }
 
 // Such as in a sandbox.

@@ -5,13 +5,25 @@
 #include <cstddef>
 
 namespace {
+
 std::atomic<uint64_t> allocations{0};
+thread_local uint64_t allocations_of_thread = 0;
+
+[[maybe_unused]] void count_one() {
+    ++allocations;
+    ++allocations_of_thread;
 }
+
+}  // namespace
 
 namespace hattn::test {
 
 uint64_t heap_allocations() {
     return allocations;
+}
+
+uint64_t heap_allocations_of_thread() {
+    return allocations_of_thread;
 }
 
 }  // namespace hattn::test
@@ -28,22 +40,22 @@ void *__libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void *memory);
 
 void *malloc(size_t bytes) {
-    ++allocations;
+    count_one();
     return __libc_malloc(bytes);
 }
 
 void *calloc(size_t count, size_t bytes) {
-    ++allocations;
+    count_one();
     return __libc_calloc(count, bytes);
 }
 
 void *realloc(void *memory, size_t bytes) {
-    ++allocations;
+    count_one();
     return __libc_realloc(memory, bytes);
 }
 
 void *memalign(size_t alignment, size_t bytes) {
-    ++allocations;
+    count_one();
     return __libc_memalign(alignment, bytes);
 }
 
