@@ -5,6 +5,7 @@
 Microseconds a call, the best of several rounds in which all take turns; PyTorch's, and of its tensors, where it is installed.
 """
 import argparse
+import os
 import sys
 import timeit
 from pathlib import Path
@@ -44,6 +45,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR")
     options = parser.parse_args()
+    os.environ.setdefault("HATTN_TUNING", "none")  # as run.py
     sys.path.insert(0, str(options.build / "python"))
     found = calls()
     seconds = {name: timeit.timeit(call, number=1) for name, call in found.items()}

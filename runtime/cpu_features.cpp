@@ -176,12 +176,16 @@ std::string cpu_model() {
     return cpu_model_in(info);
 }
 
-CpuSet process_cores() {
+CpuSet CpuSet::of(pid_t thread) {
     CpuSet cores;
-    if (sched_getaffinity(getpid(), cores.bytes(), cores.masks_.data()) != 0) {
+    if (sched_getaffinity(thread, cores.bytes(), cores.masks_.data()) != 0) {
         return {};
     }
     return cores;
+}
+
+CpuSet process_cores() {
+    return CpuSet::of(getpid());
 }
 
 namespace {

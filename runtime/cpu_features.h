@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/types.h>
 
 #include <array>
 #include <cstddef>
@@ -28,6 +29,9 @@ std::string cpu_model_in(std::istream &info);  // in a text like /proc/cpuinfo
 // the heap.
 class CpuSet {
 public:
+    // Those that a thread may run on, 0: the calling one. Empty if the system does not tell.
+    static CpuSet of(pid_t thread);
+
     bool is_empty() const {
         return count() == 0;
     }
@@ -40,13 +44,15 @@ public:
     int count() const {
         return CPU_COUNT_S(bytes(), get());
     }
+    bool operator==(const CpuSet &other) const {
+        return CPU_EQUAL_S(bytes(), get(), other.get());
+    }
 
 private:
-    friend CpuSet process_cores();
     std::array<cpu_set_t, 16> masks_{};  // of 1024 cores each
 };
 
-// Those that the process's first thread may run on: others may be bound to one of them. Empty if the system does not tell.
+// Those that the process's first thread may run on: others may be bound to one of them.
 CpuSet process_cores();
 
 // How many cores' time Linux lets a control group have, which is a limit of containers: the least of the group's, which is a

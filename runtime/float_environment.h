@@ -13,12 +13,10 @@ namespace hattn {
 // To nearest, subnormal numbers as they are, nothing trapped: as a process begins, as long as this lives.
 class UsualArithmetic {
 public:
-    UsualArithmetic() : before_(arithmetic()), outer_(innermost_) {
+    UsualArithmetic() : before_(arithmetic()) {
         set_arithmetic(before_, kUsual);
-        innermost_ = this;
     }
     ~UsualArithmetic() {
-        innermost_ = outer_;
         set_arithmetic(kUsual, before_);
     }
     UsualArithmetic(const UsualArithmetic &) = delete;
@@ -63,10 +61,29 @@ private:
     static void set_arithmetic(Word, Word) {}
 #endif
 
+    const Word before_;
+};
+
+// Likewise, of a thread that has called the library. Threads that only help it have no such thing: where a variable of
+// threads lies in a library that was loaded late, the first look at it takes from the heap.
+class CallArithmetic {
+public:
+    CallArithmetic() {
+        innermost_ = &usual_;
+    }
+    ~CallArithmetic() {
+        innermost_ = outer_;
+    }
+    CallArithmetic(const CallArithmetic &) = delete;
+    CallArithmetic &operator=(const CallArithmetic &) = delete;
+
+private:
+    friend class CallersArithmetic;
+
     static inline thread_local const UsualArithmetic *innermost_ = nullptr;
 
-    const Word before_;
-    const UsualArithmetic *const outer_;
+    const UsualArithmetic *const outer_ = innermost_;
+    const UsualArithmetic usual_;
 };
 
 // That of whoever called the library, as long as this lives, for code of theirs.
@@ -86,7 +103,7 @@ public:
     CallersArithmetic &operator=(const CallersArithmetic &) = delete;
 
 private:
-    const UsualArithmetic *const usual_ = UsualArithmetic::innermost_;
+    const UsualArithmetic *const usual_ = CallArithmetic::innermost_;
 };
 
 // Subnormal results count as 0 while kernels run, for each of which CPUs of Intel take some 150 cycles otherwise: weights of

@@ -132,8 +132,8 @@ int64_t kept_rows(const hattn_kv_cache &cache, int64_t length) {
 }
 
 void fork(hattn_kv_cache &cache, int64_t from, int64_t to, int64_t length) {
+    shorten(cache, to, 0);  // of what it had, nothing is left where copying fails half-way
     if (cache.paged()) {
-        shorten(cache, to, 0);
         cache.pages.share(from, to, length);
     } else if (length > 0) {
         const PageCopy rows{to, static_cast<int32_t>(from), static_cast<int32_t>(to), kept_rows(cache, length)};

@@ -49,7 +49,7 @@ const char *last_error() noexcept;
 
 template<typename Function>
 hattn_status guarded(Function &&function) noexcept {
-    const UsualArithmetic arithmetic;
+    const CallArithmetic arithmetic;
     try {
         set_last_error("");
         function();

@@ -72,6 +72,34 @@ private:
     std::atomic<uint32_t> count_{0};
 };
 
+// Signals are the application's, to be taken by threads that it knows; not those of a thread's own making, whose
+// handlers say where it was, nor those that profilers sample by. Not taken by the calling thread, as long as this
+// lives, if `wanted`, nor by threads that it makes.
+class BlockedSignals {
+public:
+    explicit BlockedSignals(bool wanted) : wanted_(wanted) {
+        if (wanted_) {
+            sigset_t blocked;
+            sigfillset(&blocked);
+            for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF}) {
+                sigdelset(&blocked, own);
+            }
+            pthread_sigmask(SIG_SETMASK, &blocked, &before_);
+        }
+    }
+    ~BlockedSignals() {
+        if (wanted_) {
+            pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+        }
+    }
+    BlockedSignals(const BlockedSignals &) = delete;
+    BlockedSignals &operator=(const BlockedSignals &) = delete;
+
+private:
+    const bool wanted_;
+    sigset_t before_;
+};
+
 // As the process's first thread is, and not as whoever made the thread: on which cores, how urgently. What the system
 // does not allow stays as it is. Takes nothing from the heap: an execute may be under way, which does not either.
 void schedule_as_process() {
@@ -86,8 +114,9 @@ void schedule_as_process() {
     if (nice != -1 || errno == 0) {
         setpriority(PRIO_PROCESS, 0, nice);
     }
+    // A thread that has been given cores keeps to them when a container is given more.
     const CpuSet cores = process_cores();
-    if (!cores.is_empty()) {
+    if (!cores.is_empty() && cores != CpuSet::of(0)) {
         sched_setaffinity(0, cores.bytes(), cores.get());
     }
 }
@@ -96,8 +125,11 @@ class WorkerPool {
 public:
     void run(Job &job) {
         {
+            const int32_t wanted = std::min(job.workers - 1, kMaxThreads);
+            // From before the lock until behind it: a handler may end the process, which takes it.
+            const BlockedSignals blocked(size_.load(std::memory_order_relaxed) < wanted);
             const std::lock_guard<std::mutex> lock(mutex_);
-            grow(job.workers - 1);
+            grow(wanted);
             job.following = jobs_;
             jobs_ = &job;
         }
@@ -112,12 +144,19 @@ public:
         }
     }
 
-    // Waits for the threads, which end what they have begun. Whoever calls from then on has no help.
+    // Waits for the threads, which end what they have begun. Whoever calls from then on has no help. Where the lock
+    // stays closed, a signal has interrupted who holds it, and its handler ends the process: threads end with that.
     void stop() {
-        {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            stopped_ = true;
+        constexpr int kTries = 1000;
+        int tries = 0;
+        while (!mutex_.try_lock()) {
+            if (++tries == kTries) {
+                return;
+            }
+            usleep(1000);
         }
+        stopped_ = true;
+        mutex_.unlock();
         wanted_.happens_for_all();
         for (int32_t i = 0; i < size_; ++i) {
             pthread_join(threads_[i], nullptr);
@@ -178,24 +217,14 @@ private:
         *link = job.following;
     }
 
-    // To so many threads, if the system has them.
+    // To so many threads, if the system has them. Signals are blocked where there are fewer.
     void grow(int32_t wanted) {
-        wanted = std::min(wanted, kMaxThreads);
         if (stopped_ || size_ >= wanted || Clock::now() < asks_again_) {
             return;
         }
-        // Signals are the application's, to be taken by threads that it knows; not those of a thread's own making,
-        // whose handlers say where it was, nor those that profilers sample by.
-        sigset_t blocked, before;
-        sigfillset(&blocked);
-        for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF}) {
-            sigdelset(&blocked, own);
-        }
-        pthread_sigmask(SIG_SETMASK, &blocked, &before);
         while (size_ < wanted && pthread_create(&threads_[size_], nullptr, enter, this) == 0) {
             ++size_;
         }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
         if (size_ < wanted) {
             asks_again_ = Clock::now() + kPause;
         }
@@ -204,7 +233,7 @@ private:
     std::mutex mutex_;
     Job *jobs_ = nullptr;
     bool stopped_ = false;
-    int32_t size_ = 0;
+    std::atomic<int32_t> size_{0};  // changed under the lock; it never shrinks
     Clock::time_point asks_again_{};
     Event wanted_, left_;
     pthread_t threads_[kMaxThreads] = {};

@@ -389,8 +389,9 @@ HATTN_API hattn_status hattn_kv_rope_apply(hattn_kv_cache *cache, const hattn_ro
 /* The same of packed rows, x and out [1, H, T, Dk], as hattn_kv_append_packed() takes them. */
 HATTN_API hattn_status hattn_kv_rope_apply_packed(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x,
                                                   const hattn_tensor *out, const int32_t *cu_seqlens);
-/* Makes sequence `to` the first `length` keys of sequence `from` (-1: all), in place of what it held. Shares pages, or copies
- * rows, on a device in the order of the cache's queue. A ring has to hold the window before `length`, as for truncate. */
+/* Makes sequence `to` the first `length` keys of sequence `from` (-1: all), in place of what it held. Shares pages, or
+ * copies rows, on a device in the order of the cache's queue; where these cannot be copied, `to` is empty afterwards. A
+ * ring has to hold the window before `length`, as for truncate. */
 HATTN_API hattn_status hattn_kv_cache_fork(hattn_kv_cache *cache, int64_t from, int64_t to, int64_t length);
 /* lengths: [B], written. */
 HATTN_API hattn_status hattn_kv_cache_lengths(const hattn_kv_cache *cache, int32_t *lengths);

@@ -24,11 +24,15 @@ def detached(array: Any) -> Any:
 
 def _check_torch(name: str, tensor: Any) -> None:
     """Raises ValueError for a tensor whose numbers are not those in its memory, or that wants a gradient."""
-    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+    try:
+        wants_gradient, bits = tensor.requires_grad, {"neg": tensor.is_neg(), "conj": tensor.is_conj()}
+    except RuntimeError:  # a wrapper that shows nothing but its memory
+        return
+    if wants_gradient and sys.modules["torch"].is_grad_enabled():
         raise ValueError(
             f"{name}: requires a gradient, but there is no backward pass; use {name}.detach() or torch.no_grad()"
         )
-    for bit, is_set in (("neg", tensor.is_neg()), ("conj", tensor.is_conj())):
+    for bit, is_set in bits.items():
         if is_set:
             raise ValueError(f"{name}: is_{bit}() is true, so that its memory holds other numbers; use resolve_{bit}()")
 
@@ -123,7 +127,11 @@ def same_kind(like: Any, array: Optional[np.ndarray]) -> Any:
     if array is None or isinstance(like, np.ndarray):
         return array
     if _is_torch(like):
-        return sys.modules["torch"].from_numpy(array)
+        torch = sys.modules["torch"]
+        try:
+            return torch.from_numpy(array)
+        except RuntimeError:  # built without NumPy, or for another version of it
+            return torch.from_dlpack(array)
     from_dlpack = _from_dlpack(like)
     return array if from_dlpack is None else from_dlpack(array)
 

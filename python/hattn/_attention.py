@@ -170,8 +170,9 @@ def explain(
     Returns:
         A dict with the algorithm, kernel, target, tile parameters, tasks, workspace bytes, and why they were chosen, for a
         sequence of all rows of q and k; docs/tuning.md has a table of members. Where lengths are given, of queries, keys or
-        packed sequences, each sequence has what is chosen for its own: "sequences" is a list of such dicts then, each with the
-        rows and keys that it is for, and the count of sequences that have so many. Else it is empty.
+        packed sequences, each sequence has what is chosen for its own (on a device, what the plan has): "sequences" is a list of
+        such dicts then, each with the rows and keys that it is for, and the count of sequences that have so many. Else it is
+        empty.
 
     Raises:
         As attention(), for types, dtypes and options, for the heads and head dimensions of q, the heads of k, the lengths of

@@ -173,7 +173,7 @@ def scale_array(name: str, value: Any, layout: str = "bhsd", of_keys: bool = Tru
     if value is None:
         return value
     if of_keys and on_device(name, value):
-        is_short = len(value.shape) in (1, 2) and hasattr(value, "reshape")
+        is_short = len(value.shape) <= 2 and hasattr(value, "reshape")
         return value.reshape(_shape_of_scales(value.shape, layout)) if is_short else value
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
         return np.full((1, 1, 1, 1), number(name, value), np.float32)
@@ -238,9 +238,9 @@ def attention_options(
         check_host(sinks=sinks, alibi_slopes=alibi_slopes)
     # What is not set has its default: to check and set all takes as long as a small call.
     problem = _hattn.Problem()
-    if layout != "bhsd":
+    if type(layout) is not str or layout != "bhsd":
         problem.layout = choose_layout(layout)
-    if algorithm != "auto":
+    if type(algorithm) is not str or algorithm != "auto":
         problem.algorithm = _choice("algorithm", algorithm, ALGORITHMS)
     if type(softcap) is not float or softcap != 0:
         problem.softcap = number("softcap", softcap)

@@ -153,16 +153,21 @@ nb::object bits_of(nb::handle object) {
 // at whether a gradient is wanted, which was looked at before.
 nb::object capsule_of(nb::handle object) {
     static const nb::handle torch_name = nb::str("torch").release();
+    static const nb::handle dlpack_name = nb::str("torch.utils.dlpack").release();
     static nb::handle tensor, to_dlpack;
     if (!tensor.is_valid()) {
-        const auto torch = nb::steal(PyImport_GetModule(torch_name.ptr()));
-        if (!torch.is_valid())
+        // As sys.modules has it: PyImport_GetModule() would wait for a thread that imports it.
+        PyObject *const modules = PyImport_GetModuleDict();
+        PyObject *const torch = PyDict_GetItemWithError(modules, torch_name.ptr());
+        PyObject *const dlpack = torch ? PyDict_GetItemWithError(modules, dlpack_name.ptr()) : nullptr;
+        if (!dlpack)
             return nb::object();
-        const auto dlpack = nb::steal(PyImport_GetModule(nb::str("torch.utils.dlpack").ptr()));
-        if (!dlpack.is_valid() || !nb::hasattr(torch, "Tensor"))
+        nb::object type = nb::getattr(torch, "Tensor", nb::none());
+        nb::object function = nb::getattr(dlpack, "to_dlpack", nb::none());
+        if (type.is_none() || function.is_none())
             return nb::object();
-        to_dlpack = nb::getattr(dlpack, "to_dlpack").release();
-        tensor = nb::getattr(torch, "Tensor").release();
+        tensor = type.release();
+        to_dlpack = function.release();
     }
     if (!object.type().is(tensor) || !nb::getattr(object, "is_cpu").is(nb::handle(Py_True)))
         return nb::object();

@@ -240,14 +240,28 @@ void AttentionCall::set_out(nb::handle out) {
     halve_last_byte_of_values(given.extent[3]);
 }
 
+// What an execute would refuse, in its words.
+void AttentionCall::check_lengths_given() const {
+    if (args_.cu_seqlens_q && args_.q.extent[0] != 1)
+        raise(PyExc_ValueError, "q: extent[0] (batch) is " + std::to_string(args_.q.extent[0]) +
+                                    ", but the batch of packed queries is 1");
+    if (args_.cu_seqlens_q && args_.q_lengths)
+        raise(PyExc_ValueError, "q_lengths: is given, but cu_seqlens_q is too");
+    if (args_.cu_seqlens_k && args_.kv_lengths)
+        raise(PyExc_ValueError, "kv_lengths: is given, but cu_seqlens_k is too");
+    if (args_.block_table && !args_.kv_lengths && desc_.batch > 0)
+        raise(PyExc_ValueError, "kv_lengths: is null, but must be given with a block_table");
+}
+
 std::map<std::pair<int64_t, int64_t>, int64_t> AttentionCall::sequences() const {
+    check_lengths_given();
     constexpr const char *kQueryLength = "the query length of q", *kKvLength = "the kv length of k";
     if (args_.cu_seqlens_q)
         check_ends(cu_seqlens_q_, "cu_seqlens_q", args_.q.extent[2], "q", desc_.query_length, kQueryLength);
     if (args_.cu_seqlens_k)
         check_ends(cu_seqlens_k_, "cu_seqlens_k", args_.k.extent[2], "k", desc_.kv_length, kKvLength);
-    check_lengths(q_lengths_, "q_lengths", desc_.query_length, kQueryLength);
     check_lengths(kv_lengths_, "kv_lengths", desc_.kv_length, kKvLength);
+    check_lengths(q_lengths_, "q_lengths", desc_.query_length, kQueryLength);
     std::map<std::pair<int64_t, int64_t>, int64_t> found;
     const bool ragged = args_.q_lengths || args_.kv_lengths || args_.cu_seqlens_q || args_.cu_seqlens_k;
     const auto length = [](size_t b, int64_t whole, const std::vector<int32_t> &lengths,

@@ -94,6 +94,7 @@ public:
 private:
     void describe(const Problem &problem, const Keys &keys);
     void halve_last_byte_of_values(int64_t value_dim);
+    void check_lengths_given() const;
     void pack(const Problem &problem);
     void add_arrays(const Problem &problem);
     void add_block_table(const nb::object &table);

@@ -100,7 +100,7 @@ class CudaMemory:
 
     def array(self, array):
         """A copy of the array in this memory, which is never given back."""
-        contents, pointer = np.ascontiguousarray(array), ctypes.c_uint64()
+        contents, pointer = np.asarray(array, order="C"), ctypes.c_uint64()
         size = ctypes.c_size_t(contents.nbytes)
         self._in_context("cuMemAlloc_v2", ctypes.byref(pointer), size)
         self._in_context("cuMemcpyHtoD_v2", pointer, ctypes.c_void_p(contents.ctypes.data), size)
@@ -141,7 +141,7 @@ class OpenClQueue:
         contents = b"\xff" * before + array.tobytes()
         copy_host = ctypes.c_uint64(1 << 5)  # CL_MEM_COPY_HOST_PTR
         memory = self._make("clCreateBuffer", self._context, copy_host, ctypes.c_size_t(len(contents)), contents)
-        return DeviceArray(np.ascontiguousarray(array), (KDL_OPENCL, 0), memory.value, before)
+        return DeviceArray(np.asarray(array, order="C"), (KDL_OPENCL, 0), memory.value, before)
 
     def fetch(self, array):
         """What an array from array() holds now."""

@@ -212,6 +212,27 @@ def test_torch_tensors_that_are_not_what_their_memory_holds(rng, torch):
         hattn.attention(q.to("meta"), k, v)
 
 
+def test_torch_wrappers_that_show_nothing_but_memory(rng, torch):
+    from torch.utils import dlpack
+
+    if not hasattr(dlpack, "ReadOnlyTensorWrapper"):
+        pytest.skip("this PyTorch has none")
+    q, k, v = (torch.from_numpy(array) for array in random_qkv(rng))
+    wrapped = hattn.attention(q, dlpack.ReadOnlyTensorWrapper(k), dlpack.ReadOnlyTensorWrapper(v))
+    assert torch.equal(wrapped, hattn.attention(q, k, v))
+
+
+def test_torch_without_numpy(rng, torch, monkeypatch):
+    q, k, v = (torch.from_numpy(array) for array in random_qkv(rng))
+    expected = hattn.attention(q, k, v)
+
+    def from_numpy(array):
+        raise RuntimeError("Numpy is not available")
+
+    monkeypatch.setattr(torch, "from_numpy", from_numpy)
+    assert torch.equal(hattn.attention(q, k, v), expected)
+
+
 def test_torch_dtypes_that_numpy_does_not_have(rng, torch):
     q, _, v = random_qkv(rng)
     k, half = np.ones(v.shape, np.int8), torch.ones(2, 2, dtype=torch.bfloat16)

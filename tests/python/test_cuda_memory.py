@@ -112,6 +112,7 @@ def _types():
     by_channel = rng.random((2, 16), np.float32) / 64
     for given, factor in (
         (0.02, 0.02),
+        (gpu.array(np.array(0.02, np.float32)), 0.02),
         (gpu.array(by_channel[:, 0].copy()), by_channel[:, :1, None]),
         (by_channel[:, 0].copy(), by_channel[:, :1, None]),
         (gpu.array(by_channel), by_channel[:, None]),

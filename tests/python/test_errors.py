@@ -134,6 +134,8 @@ BAD_ARRAYS = [
 BAD_OPTIONS = [
     ("layout", {"layout": "sbhd"}, ValueError, 'layout: is "sbhd", but must be one of bhsd, bshd'),
     ("layout type", {"layout": 3}, TypeError, "layout: expected a string, got int"),
+    ("layout array", {"layout": np.array(["bhsd", "bshd"])}, TypeError, "layout: expected a string, got ndarray"),
+    ("algorithm array", {"algorithm": np.array(["auto"])}, TypeError, "algorithm: expected a string, got ndarray"),
     ("algorithm", {"algorithm": "fast"}, ValueError, 'algorithm: is "fast", but must be one of auto, naive'),
     ("scores", {"return_scores": "logits"}, ValueError, 'return_scores: is "logits", but must be one of raw'),
     ("scores type", {"return_scores": True}, TypeError, "return_scores: expected a string, got bool"),

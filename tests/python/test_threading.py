@@ -236,3 +236,24 @@ print("done")
 """
     result = finished(code, way)
     assert result.returncode == 0 and "done" in result.stdout, result.stderr
+
+
+def test_calls_do_not_wait_for_an_import_of_torch(tmp_path):
+    """A package of that name whose import waits for a thread that calls hattn."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("""
+import threading
+
+import numpy as np
+
+import hattn
+
+q = np.ones((1, 1, 2, 8), np.float32)
+thread = threading.Thread(target=lambda: print(hattn.attention(q, q, q).sum()))
+thread.start()
+thread.join()
+""")
+    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    run = finished("import torch", PYTHONPATH=path)
+    assert (run.returncode, run.stdout) == (0, "16.0\n"), run.stderr

@@ -89,6 +89,7 @@ def test_inputs_that_are_none():
     assert finished.returncode == 2 and '"nonsense" matches none of: normal, S = 128' in finished.stderr
 
 
+@needs_package
 def test_calls_from_python_are_timed():
     finished = run("python_calls.py", "--rounds", "1")
     assert finished.returncode == 0, finished.stderr
