@@ -59,7 +59,12 @@ ContextMemory::ContextMemory(const hattn_context &context, size_t bytes, size_t 
         return;
     }
     const size_t size = (bytes + alignment - 1) / alignment * alignment;
-    data_ = context.allocate ? context.allocate(user_, size, alignment) : std::aligned_alloc(alignment, size);
+    if (context.allocate) {
+        const CallersArithmetic arithmetic;
+        data_ = context.allocate(user_, size, alignment);
+    } else {
+        data_ = std::aligned_alloc(alignment, size);
+    }
     require(data_, HATTN_OUT_OF_MEMORY, "the allocator returned null for ", size, " bytes");
 }
 
@@ -82,6 +87,7 @@ ContextMemory::~ContextMemory() {
         return;
     }
     if (deallocate_) {
+        const CallersArithmetic arithmetic;
         deallocate_(user_, data_);
     } else {
         std::free(data_);
