@@ -43,11 +43,14 @@ double arithmetic_seconds(const Candidate &candidate, const Shape &shape, const 
 }
 
 double memory_seconds(const Candidate &candidate, const Shape &shape, const Cut &cut, const Machine &machine) {
+    const double bytes_of_key = shape.bytes_per_element() * static_cast<double>(shape.key_dim + shape.value_dim);
+    const double bytes_of_pass = bytes_of_key * mean_keys(shape, 1.0);
+    // A window sees other keys in each pass.
     const double bytes_of_head =
-        shape.bytes_per_element() * mean_keys(shape, 1.0) * static_cast<double>(shape.key_dim + shape.value_dim);
+        shape.window_left < 0 ? bytes_of_pass : bytes_of_key * static_cast<double>(shape.seen_keys());
     const double heads = static_cast<double>(shape.batch * shape.kv_heads);
     const double first = heads * bytes_of_head / machine.read_speed(heads * bytes_of_head);
-    const double again = heads * (cut.passes - 1.0) * bytes_of_head / machine.read_speed(bytes_of_head);
+    const double again = heads * (cut.passes - 1.0) * bytes_of_pass / machine.read_speed(bytes_of_pass);
     double weights = 0.0;  // written and read
     if (candidate.algorithm == "unfused") {
         const double bytes = 2.0 * sizeof(float) * cut.tiles * cut.rows * cut.keys;

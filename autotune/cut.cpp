@@ -31,7 +31,8 @@ double mean_keys(const Shape &shape, double positions) {
     }
     const double first = keys - rows;  // of the last row less the rows
     const double seen = first + (rows + positions) / 2.0;
-    return std::clamp(seen, 1.0, keys);
+    const double most = shape.window_left < 0 ? keys : static_cast<double>(shape.window_left) + positions;
+    return std::clamp(seen, 1.0, std::min(keys, most));
 }
 
 Cut cut_of(const Candidate &candidate, const Shape &shape) {

@@ -15,7 +15,7 @@ namespace {
 constexpr double kTurn = 1e-3;  // seconds; what is faster runs several times in a turn
 constexpr int kMostRuns = 4;
 constexpr double kWarming = 5e-3;  // seconds; what takes longer hardly notices what ran before it
-constexpr int kRoundsBeforeDrops = 2;
+constexpr int kRoundsBeforeDrops = 2;  // of which one may have been disturbed: then by twice as much
 constexpr int kRunsAfterCold = 3;  // until keys and values are in the caches again that hold them
 
 // What a trial does when its turn comes.
@@ -56,7 +56,7 @@ public:
                 run_setting(setting, round);
             }
             if (round + 1 >= kRoundsBeforeDrops) {
-                drop_the_slow();
+                drop_the_slow(std::log(options_.most_behind) * (round + 1 == kRoundsBeforeDrops ? 2.0 : 1.0));
             }
         }
         return std::move(laps_);
@@ -111,14 +111,14 @@ private:
         laps_[lap].ratios[setting].push_back(std::log(seconds / usual));
     }
 
-    void drop_the_slow() {
+    void drop_the_slow(double most_behind) {
         double best = 0.0;  // the default's
         for (size_t trial = 1; trial < trials_.size(); ++trial) {
             best = laps_[trial].dropped ? best : std::min(best, laps_[trial].score());
         }
         for (size_t trial = 1; trial < trials_.size(); ++trial) {
             Lap &lap = laps_[trial];
-            lap.dropped = lap.dropped || lap.score() > best + std::log(options_.most_behind);
+            lap.dropped = lap.dropped || lap.score() > best + most_behind;
         }
     }
 

@@ -85,6 +85,10 @@ std::string device_text(const Shape &shape) {
 
 }  // namespace
 
+int64_t Shape::seen_keys() const {
+    return causal && window_left >= 0 ? std::min(kv_length, window_left + query_length) : kv_length;
+}
+
 double Shape::bytes_per_element() const {
     return row_of(dtype).bytes_per_element;
 }

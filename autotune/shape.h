@@ -25,6 +25,8 @@ struct Shape {
     int64_t group() const {
         return query_heads / kv_heads;
     }
+    // That rows see between them, of a window all rows' together.
+    int64_t seen_keys() const;
     // That keys and values take, scales included.
     double bytes_per_element() const;
 };

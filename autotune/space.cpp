@@ -53,7 +53,7 @@ std::vector<Candidate> space_of(const Shape &shape, const std::vector<AlgorithmK
         const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const AlgorithmKernels &entry) {
             return entry.algorithm == row.algorithm;
         });
-        if (found == kernels.end() || shape.kv_length > row.most_keys) {
+        if (found == kernels.end() || shape.seen_keys() > row.most_keys) {
             continue;
         }
         const bool may_share = shape.group() > 1 && shape.query_length <= kFewRows && shape.device == HATTN_CPU;
@@ -61,7 +61,7 @@ std::vector<Candidate> space_of(const Shape &shape, const std::vector<AlgorithmK
             if (is_too_large(row, tile, shape)) {
                 continue;
             }
-            for (const int64_t split : splits_of(row, shape.kv_length)) {
+            for (const int64_t split : splits_of(row, shape.seen_keys())) {
                 for (const int64_t heads : row.heads) {
                     if (heads == row.heads.front() || may_share) {
                         space.push_back({row.algorithm, tile, split, heads});

@@ -26,6 +26,13 @@ std::vector<double> ranks(const std::vector<double> &values) {
     return result;
 }
 
+// By how much two standard errors have to grow where they are estimated from few values: Student's t at 97.5% over the
+// normal distribution's quantile, by the expansion of Cornish and Fisher (Abramowitz and Stegun, 26.7.5).
+double of_few(double degrees_of_freedom) {
+    const double f = 1.0 / degrees_of_freedom;
+    return 1.0 + f * (1.21 + f * (1.44 + f * 1.30));
+}
+
 }  // namespace
 
 double median(std::vector<double> values) {
@@ -45,7 +52,8 @@ double uncertainty(const std::vector<double> &values) {
     }
     // 1.4826: of a normal distribution, to its standard deviation. 1.2533: from the mean's error to the median's.
     constexpr double kToError = 2.0 * 1.4826 * 1.2533;
-    return values.empty() ? 0.0 : kToError * median(deviations) / std::sqrt(static_cast<double>(values.size()));
+    const auto count = static_cast<double>(values.size());
+    return values.size() < 2 ? 0.0 : kToError * of_few(count - 1.0) * median(deviations) / std::sqrt(count);
 }
 
 double rank_correlation(const std::vector<double> &a, const std::vector<double> &b) {

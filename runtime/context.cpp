@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 
@@ -20,12 +22,14 @@ namespace {
 struct ParallelLoop {
     void (*work)(void *closure, int32_t worker);
     void *closure;
+    std::atomic<bool> begun{false};
 };
 
 // On threads of the application, which may compute as it likes.
 void run_as_usual(void *loop, int32_t worker) {
     const UsualArithmetic arithmetic;
-    const auto *parallel_loop = static_cast<const ParallelLoop *>(loop);
+    auto *parallel_loop = static_cast<ParallelLoop *>(loop);
+    parallel_loop->begun.store(true, std::memory_order_relaxed);
     parallel_loop->work(parallel_loop->closure, worker);
 }
 
@@ -46,8 +50,13 @@ void load_tuned_kernels(hattn_context &context) {
 void Executor::run(int32_t workers, void (*work)(void *closure, int32_t worker), void *closure) const {
     if (parallel_for && workers > 1) {
         ParallelLoop loop{work, closure};
-        const CallersArithmetic arithmetic;  // it may do other things of the application's meanwhile
-        parallel_for(user, workers, run_as_usual, &loop);
+        {
+            const CallersArithmetic arithmetic;  // it may do other things of the application's meanwhile
+            parallel_for(user, workers, run_as_usual, &loop);
+        }
+        // One alone does what there is to do.
+        require(loop.begun.load(std::memory_order_relaxed), HATTN_INTERNAL_ERROR,
+                "parallel_for: returned without a call of task, of ", workers);
     } else {
         run_on_workers(workers, work, closure);
     }
@@ -62,6 +71,11 @@ ContextMemory::ContextMemory(const hattn_context &context, size_t bytes, size_t 
     if (context.allocate) {
         const CallersArithmetic arithmetic;
         data_ = context.allocate(user_, size, alignment);
+        if (reinterpret_cast<uintptr_t>(data_) % alignment != 0) {
+            context.deallocate(user_, data_);
+            fail(HATTN_INVALID_ARGUMENT, "allocate: returned ", data_, ", but must return memory aligned to ",
+                 alignment, " bytes");
+        }
     } else {
         data_ = std::aligned_alloc(alignment, size);
     }

@@ -249,8 +249,10 @@ void check_kv_lengths(const Problem &p, const hattn_attention_args &args) {
     const int64_t most = p.page_size > 0 ? p.kv_length : p.ring ? kMaxExtent : args.k.extent[2];
     const char *limit = p.page_size > 0 ? "the plan's kv_length" : p.ring ? "the largest" : "the kv length of k";
     for (int64_t b = 0; b < p.batch && args.kv_lengths; ++b) {
-        require(args.kv_lengths[b] >= 0 && args.kv_lengths[b] <= most, HATTN_INVALID_ARGUMENT, "kv_lengths[", b,
-                "]: is ", args.kv_lengths[b], ", but must be from 0 to ", limit, ", ", most);
+        const int32_t length = args.kv_lengths[b];
+        const hattn_status status = p.page_size > 0 && length > most ? HATTN_CAPACITY_EXCEEDED : HATTN_INVALID_ARGUMENT;
+        require(length >= 0 && length <= most, status, "kv_lengths[", b, "]: is ", length, ", but must be from 0 to ",
+                limit, ", ", most);
     }
 }
 

@@ -5,7 +5,9 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "status.h"
 
@@ -16,6 +18,10 @@ static_assert(std::endian::native == std::endian::little, "trailers are written 
 namespace {
 
 std::string read_file(const std::string &path) {
+    std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::status(path, error);
+    require(!exists(status) || is_regular_file(status), HATTN_INVALID_ARGUMENT, "kernel pack ", path,
+            ": cannot be read: it is not a file");
     std::ifstream file(path, std::ios::binary);
     require(file.is_open(), HATTN_INVALID_ARGUMENT, "kernel pack ", path, ": ", std::strerror(errno));
     std::string content;

@@ -151,8 +151,9 @@ Problem validate_problem(const hattn_attention_desc &desc) {
         std::isnan(desc.scale) ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(desc.key_dim))) : desc.scale;
     problem.softcap = desc.softcap;
     problem.causal = desc.causal != 0;
-    problem.window_left = std::min(desc.window_left, kMaxExtent);
-    problem.window_right = std::min(desc.window_right, kMaxExtent);
+    // Of which any row sees all keys on its side: positions are from -2^29 to 2^30.
+    problem.window_left = std::min(desc.window_left, 2 * kMaxExtent);
+    problem.window_right = std::min(desc.window_right, 2 * kMaxExtent);
     problem.hooks = hooks_of(desc);
     problem.has_bias = desc.has_bias != 0;
     problem.has_mask = desc.has_mask != 0;

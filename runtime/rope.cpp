@@ -29,6 +29,9 @@ void check_members(const hattn_rope &rope) {
             "rope.scaling_factor: is ", rope.scaling_factor, ", but must be positive and finite");
     require(!rope.cos_table == !rope.sin_table, HATTN_INVALID_ARGUMENT, "rope.cos_table: is ",
             rope.cos_table ? "given" : "null", ", but rope.sin_table is ", rope.sin_table ? "given" : "null");
+    require(!rope.positions || (rope.positions_stride >= 0 && rope.positions_stride <= kMaxExtent),
+            HATTN_INVALID_ARGUMENT, "rope.positions_stride: is ", rope.positions_stride, ", but must be from 0 to ",
+            kMaxExtent);
     const int fewest = rope.cos_table ? 1 : 0;
     require(rope.table_positions >= fewest, HATTN_INVALID_ARGUMENT, "rope.table_positions: is ", rope.table_positions,
             ", but must be at least ", fewest, rope.cos_table ? " with tables" : "");

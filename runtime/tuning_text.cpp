@@ -144,6 +144,9 @@ void check_stamp(const Value &stamp, const MachineStamp &wanted) {
 
 TuningText parse_tuning(std::string text, const MachineStamp *stamp) {
     constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag;
+    if (const size_t end = text.find('\0'); end != std::string::npos) {  // the parser would stop there
+        refuse_as_damaged("at byte " + std::to_string(end) + ": it has a zero");
+    }
     rapidjson::Document document;
     document.ParseInsitu<kFlags>(text.data());
     if (document.HasParseError()) {

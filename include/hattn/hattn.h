@@ -75,9 +75,13 @@ typedef enum hattn_scores HATTN_ENUM_BASE {
     HATTN_SCORES_PROBABILITIES = 4 /* exp(s - lse) */
 } hattn_scores;
 
-typedef struct hattn_context hattn_context;   /* threads, allocator, error text; not for concurrent use */
-typedef struct hattn_plan hattn_plan;         /* immutable after creation; may be executed concurrently */
-typedef struct hattn_kv_cache hattn_kv_cache; /* keys and values of a batch of sequences */
+/* Threads, allocator, tunings. Plans and caches use it, so it is destroyed after them. One thread at a time. */
+typedef struct hattn_context hattn_context;
+/* Immutable after creation. May be executed by several threads at once, whatever others do with the context meanwhile.
+ */
+typedef struct hattn_plan hattn_plan;
+/* Keys and values of a batch of sequences. One thread at a time, which counts as one that uses the context. */
+typedef struct hattn_kv_cache hattn_kv_cache;
 
 /* A strided view of up to four dimensions, in logical order [batch, heads, sequence, head dimension] unless a member
  * says otherwise. Strides count elements (of int4 they are even, so that rows start at bytes), may be zero on inputs that broadcast, and are 1 in the last dimension of
@@ -100,7 +104,8 @@ typedef struct hattn_tensor {
 
 /* ---- context ------------------------------------------------------------------------------------------------ */
 
-/* Calls task(closure, i) for every i in [0, count), in any order, on any threads, and returns after the last. May not throw. */
+/* Calls task(closure, i) for every i in [0, count), in any order, on any threads, and returns after the last. May not
+ * throw. Where plans are executed by several threads at once, so is this, with the same user. */
 typedef void (*hattn_parallel_for)(void *user, int32_t count, void (*task)(void *closure, int32_t index),
                                    void *closure);
 
@@ -108,14 +113,15 @@ typedef struct hattn_context_desc {
     size_t struct_size;
     int32_t threads;                 /* workers of one execute; 0: one per core that the process, by its first thread, may use and has time on */
     hattn_parallel_for parallel_for; /* null: threads of the library, which all contexts share */
-    void *parallel_for_user;
+    void *parallel_for_user;         /* lives as long as the context, as allocator_user does */
     /* Both null (the system's heap) or both set. allocate returns memory aligned to `alignment` or null. */
     void *(*allocate)(void *user, size_t bytes, size_t alignment);
     void (*deallocate)(void *user, void *memory);
     void *allocator_user;
-    /* Where `hattn tune` left its measurements of this machine: a path, "none" for no file, "rule" for not even the tunings
-     * that come with the library; null: $HATTN_TUNING, which may be the same, then hattn/tuning-MACHINE.json
-     * in the user's cache directory, which machines may share. See hattn_context_warning() for a file that is damaged or of another machine. */
+    /* Where `hattn tune` left its measurements of this machine, read by hattn_context_create() alone: a path, "none"
+     * for no file, "rule" for not even the tunings that come with the library; null: $HATTN_TUNING, which may be the
+     * same, then hattn/tuning-MACHINE.json in the user's cache directory, which machines may share. See
+     * hattn_context_warning() for a file that is damaged or of another machine. */
     const char *tuning_database;
 } hattn_context_desc;
 #define HATTN_CONTEXT_DESC_INIT \
@@ -159,7 +165,7 @@ typedef struct hattn_attention_desc {
     int64_t query_heads;  /* Hq > 0, a multiple of kv_heads */
     int64_t kv_heads;     /* Hkv > 0 */
     int64_t query_length; /* Sq >= 0: capacity; q_lengths may shorten each sequence. Packed: of the longest sequence */
-    int64_t kv_length;    /* Sk >= 0: capacity; kv_lengths may shorten each sequence */
+    int64_t kv_length;    /* Sk >= 0: capacity; kv_lengths may shorten each sequence. Packed: of the longest sequence */
     int64_t key_dim;      /* Dk > 0 */
     int64_t value_dim;    /* Dv > 0 */
     float scale;          /* NaN: 1/sqrt(Dk) */
@@ -309,7 +315,7 @@ typedef struct hattn_rope {
     const float *sin_table;    /* scaling_factor do not count then */
     int64_t table_positions;
     const int32_t *positions;  /* [B, S], >= 0, of each row; null: consecutive, see the function */
-    int64_t positions_stride;  /* between sequences, in elements; 0: all have the same */
+    int64_t positions_stride;  /* between sequences, in elements, >= 0; 0: all have the same */
 } hattn_rope;
 HATTN_API void hattn_rope_init(hattn_rope *rope);
 

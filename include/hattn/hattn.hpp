@@ -97,7 +97,11 @@ hattn_tensor view(T *data, const Extents &extents, const Strides &strides) {
  * int4 start at bytes. */
 inline hattn_tensor bhsd(const void *data, hattn_dtype dtype, const Extents &extents) {
     const std::int64_t row = dtype == HATTN_INT4 ? (extents[3] + 1) / 2 * 2 : extents[3];
-    return view(data, dtype, extents, {extents[1] * extents[2] * row, extents[2] * row, row, 1});
+    /* Too large ones wrap here, and are refused by the library. */
+    const auto times = [](std::int64_t a, std::int64_t b) {
+        return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+    };
+    return view(data, dtype, extents, {times(times(extents[1], extents[2]), row), times(extents[2], row), row, 1});
 }
 
 template<typename T>

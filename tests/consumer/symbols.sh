@@ -2,6 +2,7 @@
 # What a built hattn exports and calls: symbols.sh HEADER SHARED_LIBRARY OBJECT...
 #   - the shared library exports every function that the header declares, and nothing else;
 #   - it needs neither Halide nor LLVM nor Python at run time;
+#   - what it has of RapidJSON, whose names say no version, is its own: applications may have another;
 #   - no object of hattn's own C++ (the kernels and Halide's runtime are not among them) ends the process or prints.
 set -eu
 header=$1 library=$2
@@ -29,6 +30,10 @@ ends='abort|_?exit|_Exit|quick_exit|__assert_fail|raise|kill'
 prints='printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|putc|fputc|fwrite|perror|write|std(out|err)'
 prints="$prints|__(v?f?)printf_chk|_ZSt4c(out|err|log)"
 for object in "$@"; do
+    if nm --extern-only --defined-only "$object" | awk '{ print $3 }' | grep '^_Z[^5]*N9rapidjson'; then
+        echo "$object defines these of RapidJSON's own namespace"
+        status=1
+    fi
     if nm --undefined-only "$object" | awk '{ print $2 }' | grep -xE "$ends|$prints"; then
         echo "$object calls these"
         status=1

@@ -38,7 +38,15 @@ TEST(Statistics, OutliersHardlyMoveTheUncertainty) {
     for (int copy = 0; copy < 4; ++copy) {
         more.insert(more.end(), calm.begin(), calm.end());
     }
-    EXPECT_NEAR(uncertainty(more), uncertainty(calm) / 2.0, 1e-12);
+    EXPECT_NEAR(uncertainty(more), uncertainty(calm) / 2.0, 0.02 * uncertainty(calm));
+}
+
+// Student's t over the normal distribution's, 97.5%: a deviation of 1 has an uncertainty of 2 without that.
+TEST(Statistics, FewValuesAreWorthLess) {
+    const double of_one = 2.0 * 1.4826 * 1.2533;
+    EXPECT_NEAR(uncertainty({1.0, 2.0, 3.0}), 4.303 / 1.960 * of_one / std::sqrt(3.0), 0.2);
+    EXPECT_NEAR(uncertainty({1.0, 1.0, 2.0, 3.0, 3.0}), 2.776 / 1.960 * of_one / std::sqrt(5.0), 0.05);
+    EXPECT_EQ(uncertainty({1.0}), 0.0);
 }
 
 TEST(Statistics, RankCorrelation) {
@@ -139,6 +147,28 @@ TEST(Shape, NamesItsDevice) {
     for (const char *unknown : {"tpu", "cuda:", "cuda:x", "cuda:-1", ""}) {
         object["device"] = unknown;
         EXPECT_THROW(read_shape(object), std::invalid_argument) << unknown;
+    }
+}
+
+// What rows do not see makes no choices and takes no time.
+TEST(Space, OfAWindowIsOfTheKeysThatAreSeen) {
+    Shape windowed = some_shape(1, 32768), few = some_shape(1, 64);
+    windowed.window_left = 63;
+    EXPECT_EQ(windowed.seen_keys(), 64);
+    const std::vector<AlgorithmKernels> kernels = {
+        {"naive", {{8, 0, 1, 8, 8}}}, {"flash", {{24, 64, 3, 4, 4}}}, {"split_kv", {{1, 64, 1, 4, 4}}}};
+    const std::vector<Candidate> space = space_of(windowed, kernels), of_few = space_of(few, kernels);
+    ASSERT_EQ(space.size(), of_few.size());
+    for (size_t i = 0; i < space.size(); ++i) {
+        EXPECT_EQ(json(space[i]), json(of_few[i]));
+    }
+    Machine machine;
+    machine.flops_per_second = 5e10;
+    machine.levels = {{36e3, 2e11}, {1e9, 1.4e10}};
+    for (const Candidate &candidate : space) {
+        const double seconds = predicted_seconds(candidate, windowed, machine, 8);
+        EXPECT_LT(seconds, 1.5 * predicted_seconds(candidate, few, machine, 8));
+        EXPECT_LT(seconds, 0.1 * predicted_seconds(candidate, some_shape(1, 32768), machine, 8));
     }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "support/run.h"
@@ -154,6 +155,22 @@ TEST_F(Args, MemoryRunsOut) {
     }
     EXPECT_EQ(outcome.status, HATTN_OUT_OF_MEMORY) << outcome.text();
     EXPECT_NE(outcome.message, "");
+    EXPECT_TRUE(problem_.outputs_untouched());
+}
+
+// As malloc() does for kernels' vectors.
+TEST_F(Args, MemoryIsNotAligned) {
+    hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
+    desc.allocate = [](void *, size_t bytes, size_t alignment) -> void * {
+        return static_cast<char *>(std::aligned_alloc(alignment, bytes + alignment)) + 8;
+    };
+    desc.deallocate = [](void *, void *memory) { std::free(static_cast<char *>(memory) - 8); };
+    test::NewContext created = test::new_context("", &desc);
+    test::Outcome outcome = created.outcome;
+    if (outcome.ok()) {
+        outcome = test::outcome_of(hattn_attention(created.context.get(), &problem_.desc, &problem_.args));
+    }
+    EXPECT_EQ(test::mismatch(outcome, {HATTN_INVALID_ARGUMENT, {"allocate", "aligned to 64"}}), "");
     EXPECT_TRUE(problem_.outputs_untouched());
 }
 

@@ -94,7 +94,7 @@ std::vector<Wrong> wrong_pages() {
         {"length_beyond_the_plan",
          kPages,
          [](S &s) { s.problem.spec.kv_lengths[1] = 33; },
-         {kInvalid, {"kv_lengths[1]", "33", "kv_length", "32"}}},
+         {HATTN_CAPACITY_EXCEEDED, {"kv_lengths[1]", "33", "kv_length", "32"}}},
         {"length_negative",
          kPages,
          [](S &s) { s.problem.spec.kv_lengths[0] = -1; },

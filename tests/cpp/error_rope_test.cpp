@@ -78,6 +78,16 @@ TEST_F(RopeErrors, Members) {
                   },
                   {kInvalid, {"row", "sequence", "3", "2"}}),
               "");
+    for (const int64_t stride : {int64_t{-1}, int64_t{1} << 60}) {
+        const int32_t positions[64] = {};
+        EXPECT_EQ(spoilt(
+                      [&](hattn_rope &r) {
+                          r.positions = positions;
+                          r.positions_stride = stride;
+                      },
+                      {kInvalid, {"positions_stride", std::to_string(stride)}}),
+                  "");
+    }
     EXPECT_EQ(spoilt([](hattn_rope &r) { r.table_positions = -1; }, {kInvalid, {"table_positions", "-1"}}), "");
 }
 

@@ -295,6 +295,7 @@ TEST(PackErrors, Arguments) {
     };
     EXPECT_EQ(test::mismatch(load(nullptr), {HATTN_INVALID_ARGUMENT, {"path", "null"}}), "");
     EXPECT_EQ(test::mismatch(load(""), {HATTN_INVALID_ARGUMENT, {"path", "empty"}}), "");
+    EXPECT_EQ(test::mismatch(load("/dev/zero"), {HATTN_INVALID_ARGUMENT, {"/dev/zero", "not a file"}}), "");
     EXPECT_EQ(test::mismatch(load("/nowhere/pack.so"), {HATTN_INVALID_ARGUMENT, {"/nowhere/pack.so", "No such file"}}),
               "");
     EXPECT_EQ(test::mismatch(test::outcome_of(hattn_context_load_kernels(nullptr, "pack.so")),

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "runtime/cpu_features.h"
+#include "runtime/status.h"
 #include "support/heap_counter.h"
 
 namespace {
@@ -101,6 +103,26 @@ TEST(Parallel, OneWorkerKnowsItsNextTask) {
     });
     EXPECT_EQ(said.back(), 9);
     EXPECT_EQ(said.size(), 10u);
+}
+
+// A caller's parallel_for may leave all workers but one out, and fails if it leaves out that one too.
+TEST(Parallel, OneWorkerOfTheCallersHasToCome) {
+    int32_t most = 0;
+    const Executor executor{.parallel_for =
+                                [](void *user, int32_t count, void (*task)(void *, int32_t), void *closure) {
+                                    for (int32_t i = 0; i < std::min(count, *static_cast<int32_t *>(user)); ++i) {
+                                        task(closure, i);
+                                    }
+                                },
+                            .user = &most,
+                            .threads = 3};
+    int64_t done = 0;
+    const auto count = [&] { hattn::for_each_task(executor, 10, false, [&](int64_t, int32_t) { ++done; }); };
+    EXPECT_THROW(count(), hattn::StatusError);
+    EXPECT_EQ(done, 0);
+    most = 1;
+    count();
+    EXPECT_EQ(done, 10);
 }
 
 int64_t sum_with(int32_t threads) {

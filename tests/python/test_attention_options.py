@@ -261,3 +261,15 @@ def test_results_in_order(rng):
     assert (out.ndim, lse.shape, scores.shape) == (4, (BATCH, HEADS, QUERIES), (BATCH, HEADS, QUERIES, KEYS))
     out, scores = hattn.attention(q, k, v, return_scores="raw")
     assert scores.shape == (BATCH, HEADS, QUERIES, KEYS)
+
+
+@pytest.mark.parametrize("algorithm", ["naive", "flash", "split_kv", "unfused"])
+@pytest.mark.parametrize(
+    ("offset", "window"), [(2**29, (2**30, -1)), (2**29 - 4, (2**40, -1)), (-(2**29), (-1, 2**30)), (2**29, (2**29 + 9, 2**62))]
+)
+def test_windows_that_reach_all_keys_from_anywhere(algorithm, offset, window):
+    q, k = np.ones((1, 1, 9, 8), np.float32), np.ones((1, 1, 5, 8), np.float32)
+    expected = hattn.attention(q, k, k, algorithm=algorithm, return_lse=True)
+    seen = hattn.attention(q, k, k, algorithm=algorithm, return_lse=True, causal_offset=offset, window=window)
+    for one, other in zip(seen, expected):
+        assert_same_bits(one, other)

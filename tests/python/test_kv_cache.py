@@ -294,3 +294,10 @@ def test_forks_are_of_integers():
     ):
         with pytest.raises(TypeError, match=message):
             cache.fork(source, target)
+
+
+def test_pages_that_nobody_could_attend_to():
+    """Are refused before anything is appended."""
+    pages = 2**31 // (8 * 64 * 128)
+    with pytest.raises(NotImplementedError, match=f"page_count: is {pages}, .* but pages may span at most 2\\^31"):
+        hattn.KVCache(1, 8, 2**20, 128, dtype="int8", page_size=64, page_count=pages)

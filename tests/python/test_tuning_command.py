@@ -100,6 +100,49 @@ def test_what_cannot_be_written_is_said_before_anything_is_measured(path, tmp_pa
     assert not path.exists()
 
 
+@pytest.mark.filterwarnings("ignore:tuning database .* is ignored")
+@pytest.mark.parametrize("option", ["--output", "HATTN_TUNING"])
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_files_that_never_were_a_database(tmp_path, shapes_file, capsys, monkeypatch, option, force):
+    """They are somebody's, and stay."""
+    file = tmp_path / "accounts"
+    file.write_text("root:x:0:0\n")
+    if option == "HATTN_TUNING":
+        monkeypatch.setenv(option, str(file))
+    names = sorted(tmp_path.iterdir())
+    assert tune("--shapes", shapes_file, *force, *(["--output", file] if option == "--output" else [])) == 1
+    name = "database" if option == "HATTN_TUNING" else option
+    assert f"hattn: {name}: {file} is no tuning database; remove it, or name another file\n" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == names and file.read_text() == "root:x:0:0\n"
+
+
+def test_files_that_are_named_twice(path, shapes_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(session, "run", lambda *_: pytest.fail("measured"))
+    monkeypatch.chdir(tmp_path)
+    text = shapes_file.read_text()
+    report = tmp_path / "report.html"
+    for options, message in (
+        (["--output", shapes_file], f"--output, --shapes: are both {shapes_file}, but must be files of their own"),
+        (["--report", shapes_file], f"--report, --shapes: are both {shapes_file}, but"),
+        (["--report", report, "--output", "report.html"], f"--report, --output: are both {report}, but"),
+        (["--report", f"{path}.results.jsonl"], f"--report, its measurements: are both {path}.results.jsonl, but"),
+    ):
+        assert tune("--shapes", shapes_file, *options) == 1
+        assert message in capsys.readouterr().err
+    assert shapes_file.read_text() == text and not path.exists() and not report.exists()
+
+
+def test_nothing_that_can_be_tuned_for(path, tmp_path, capsys):
+    file = tmp_path / "long.json"
+    file.write_text(json.dumps([{"query_heads": 1, "query_length": 1, "kv_length": 10**6, "key_dim": 4}]))
+    assert tune("--shapes", file, "--dry-run") == 1
+    assert f"--shapes: {file} has nothing that can be tuned for" in capsys.readouterr().err
+    heads = {"num_attention_heads": 2**13, "num_key_value_heads": 2**13, "head_dim": 2**16}
+    file.write_text(json.dumps({"model_type": "llama", "hidden_size": 2**20, **heads, "max_position_embeddings": 131072}))
+    assert tune("--shapes", file, "--dry-run") == 1
+    assert "its problems take more than 2e+10 multiply-adds, all of them" in capsys.readouterr().err
+
+
 def test_a_lock_that_is_none(path, capsys, monkeypatch):
     monkeypatch.setattr(session, "run", lambda *_: pytest.fail("measured"))
     (path.parent / f"{path.name}.lock").mkdir()

@@ -245,6 +245,30 @@ def test_lost_packs(path, shapes_file, capsys, monkeypatch):
     assert "nothing was measured" in capsys.readouterr().out
 
 
+def test_classes_that_are_one_to_the_library(path):
+    """Whatever the order of their hooks, and whatever else they say."""
+    entry = stays(1, chooses("flash"))
+    entry["class"]["hooks"] = ["softcap", "bias"]
+    other = json.loads(json.dumps(entry))
+    other["class"].update(hooks=["bias", "softcap"], note="of last year")
+    database.merge(path, [{**other, "gain": 1.5}])
+    database.merge(path, [entry])
+    assert [found["gain"] for found in database.read(path)] == [entry["gain"]]
+    assert hattn.info()["tuning_database"]["state"] == "in use"
+
+
+def test_zeros_behind_the_end(path, shapes_file):
+    """As a file has that was not written to its end when the power failed."""
+    database.merge(path, [stays(1, chooses("flash"))])
+    with path.open("ab") as file:
+        file.write(b"\0\0\0")
+    with pytest.warns(RuntimeWarning, match=r"is ignored: it is damaged \(at byte \d+: it has a zero\)"):
+        assert hattn.info()["tuning_database"]["state"] == "ignored"
+    with pytest.warns(RuntimeWarning, match="was ignored: it is damaged"):
+        assert tune("--shapes", shapes_file, "--budget", "0.1s") == 0
+    assert hattn.info()["tuning_database"]["state"] == "in use"
+
+
 @pytest.mark.parametrize("packs", [["a" * 5000], ["nul\0.so"], ["."]])
 def test_names_that_no_pack_can_have(path, packs):
     database.merge(path, [{**stays(1, chooses("flash")), "packs": packs}])

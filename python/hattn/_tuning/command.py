@@ -161,6 +161,21 @@ def _check(arguments: argparse.Namespace) -> None:
         report.check_target(arguments.report)
 
 
+def _check_apart(arguments: argparse.Namespace, path: pathlib.Path, option: str) -> None:
+    """Raises ValueError if something would be written over what is read, or over something else that is written."""
+    written = {option: path, "its measurements": session.results_path(path), "--report": arguments.report}
+    usual = None if arguments.usual in ("none", "rule") else pathlib.Path(arguments.usual)
+    read = {"--shapes": arguments.shapes, "--kernels": arguments.kernels, "--usual": usual}
+    taken = {os.path.realpath(file): name for name, file in read.items() if file is not None}
+    for name, file in written.items():
+        if file is None:
+            continue
+        real = os.path.realpath(file)
+        if real in taken:
+            raise ValueError(f"{name}, {taken[real]}: are both {file}, but must be files of their own")
+        taken[real] = name
+
+
 def _problems(arguments: argparse.Namespace) -> List[shapes.Problem]:
     """What is asked for."""
     problems = shapes.everything() if arguments.all else shapes.quick()
@@ -211,6 +226,8 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
         problems, beyond = session.grouped(problems, tuner)
         for problem in beyond:
             print(f"{problem.title}: left out, of more keys than the last class has, {shapes.LAST_KEYS}")
+        if not problems:
+            raise ValueError(f"--shapes: {arguments.shapes} has nothing that can be tuned for")
     if arguments.resume:
         problems = session.remaining(problems, path, tuner, options)
     if arguments.dry_run:
@@ -253,8 +270,12 @@ def run(arguments: argparse.Namespace) -> int:
         database.why_not_used(path)
     except OSError as error:
         raise ValueError(f"{option}: {error}") from None
+    _check_apart(arguments, path, option)
     if not arguments.dry_run:
         database.check_target(path, session.results_path(path), option)
+        # What lies under the library's own name is the library's, whatever has become of it.
+        if arguments.output is not None or os.environ.get("HATTN_TUNING"):
+            database.check_is_ours(path, option)
     if os.environ.get("HATTN_FORCE"):
         warnings.warn(
             f"HATTN_FORCE: is {os.environ['HATTN_FORCE']}, which decides where candidates should; unset it",

@@ -19,6 +19,8 @@ from hattn import _hattn
 
 VERSION = 1
 
+_MOST_BYTES = 1 << 24  # that the library reads of a file (runtime/tuning_database.cpp)
+
 Entry = Dict[str, Any]
 
 
@@ -39,9 +41,14 @@ def stamp() -> Dict[str, Any]:
     return current
 
 
+# Members of a class that the library reads (runtime/tuning_text.cpp).
+_OF_CLASS = ("algorithm", "dtype", "head", "group", "hooks", "target", "rows", "keys", "threads", "device")
+
+
 def class_text(problem_class: Dict[str, Any]) -> str:
     """A text that two classes share exactly if they are the same to the library."""
-    known = dict(problem_class)
+    known = {name: problem_class[name] for name in _OF_CLASS if name in problem_class}
+    known["hooks"] = sorted(known["hooks"])
     # OpenCL calls a CPU's memory what the machine has at the moment; see is_same_device() in runtime/tuning.cpp.
     if known["target"] == "opencl" and "device" in known:
         known["device"] = {name: value for name, value in known["device"].items() if name != "memory_bytes"}
@@ -103,6 +110,8 @@ def _content(path: pathlib.Path) -> List[Entry]:
         return []
     except RecursionError:
         raise ValueError(f"{path}: is nested too deeply; remove it") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; remove it") from None
     entries: Dict[str, Entry] = {}
     for entry in document["entries"]:
         # An entry that does not say so may need all that there are.
@@ -133,6 +142,20 @@ def is_file(path: pathlib.Path) -> bool:
 def named_packs(path: pathlib.Path) -> List[pathlib.Path]:
     """The kernel packs that the file's entries need and that are there."""
     return [path.parent / name for name in _packs_of(read(path)) if is_file(path.parent / name)]
+
+
+def check_is_ours(path: pathlib.Path, option: str) -> None:
+    """Raises ValueError for a file that never was a database: it is not to be renamed, nor written over.
+
+    Args:
+        option: what named the file, for messages.
+    """
+    if not is_file(path):
+        return
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES)
+    if content and b'"hattn-tuning"' not in content:
+        raise ValueError(f"{option}: {path} is no tuning database; remove it, or name another file")
 
 
 def check_target(path: pathlib.Path, results: pathlib.Path, option: str) -> None:
@@ -190,8 +213,10 @@ def _write(path: pathlib.Path, entries: List[Entry]) -> None:
             os.fsync(file.fileno())
             os.chmod(file.name, mode)
             os.replace(file.name, path)
-        except BaseException:
+        except BaseException as error:
             os.unlink(file.name)
+            if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+                error.filename = str(path)
             raise
 
 

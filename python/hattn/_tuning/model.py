@@ -93,6 +93,8 @@ def problems_of(where: str, model: Model) -> List[Problem]:
                 }
                 if rows <= count and work(shape) <= 8 * MOST_WORK:
                     problems.append(Problem([shape]))
+    if not problems:
+        raise ValueError(f"{where}: its problems take more than {8 * MOST_WORK:.0e} multiply-adds, all of them: too long to measure")
     return problems
 
 

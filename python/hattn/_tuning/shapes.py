@@ -51,7 +51,7 @@ ALL_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ALL_KEYS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 ALL_HEADS = tuple((size, group) for size in (64, 128) for group in (1, 2, 4, 8))
 
-# Multiply-adds of both products, without skipping, beyond which a problem takes too long to be measured often.
+# Multiply-adds, as work() counts them, beyond which a problem takes too long to be measured often.
 MOST_WORK = 2.5e9
 
 LAST_KEYS = 2**16  # of the last class there is (runtime/tuning.h)
@@ -60,8 +60,11 @@ _LONG_WORK = 3e8  # multiply-adds, likewise
 
 
 def work(shape: Shape) -> float:
-    """Multiply-adds of both products, without any skipping."""
-    pairs = shape["query_heads"] * shape["query_length"] * shape["kv_length"]
+    """Multiply-adds of both products over the keys that rows see between them, without any other skipping."""
+    keys, window = shape["kv_length"], shape.get("window_left", -1)
+    if window >= 0 and shape.get("causal", True):
+        keys = min(keys, window + shape["query_length"])
+    pairs = shape["query_heads"] * shape["query_length"] * keys
     return float(shape.get("batch", 1) * pairs * (shape["key_dim"] + shape.get("value_dim", shape["key_dim"])))
 
 
