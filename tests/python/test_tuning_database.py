@@ -255,7 +255,7 @@ def test_classes_that_are_one_to_the_library(path):
     database.merge(path, [{**other, "gain": 1.5}])
     database.merge(path, [entry])
     assert [found["gain"] for found in database.read(path)] == [entry["gain"]]
-    assert hattn.info()["tuning_database"]["state"] == "in use"
+    assert database.why_not_used(path) == ""
 
 
 def test_zeros_behind_the_end(path, shapes_file, capsys):
