@@ -32,7 +32,7 @@ struct Lap {
 struct RaceOptions {
     double seconds = 1.0;           // in all; at least kLeastRounds rounds are run
     double cache_bytes = 0.0;       // that are taken to be in caches
-    double most_behind = 1.25;      // a trial that is so many times slower than the best one is dropped
+    double most_behind = 1.25;  // a trial so many times slower than the best is dropped; after two rounds: twice over
     std::function<void()> between;  // called between runs; may throw to end the race
     // Asked after kUsualRounds, and after twice as many each time: whether what race() would return leaves something
     // open, for which it goes on to kMostRounds, if there is time. Null: nothing.

@@ -77,8 +77,7 @@ typedef enum hattn_scores HATTN_ENUM_BASE {
 
 /* Threads, allocator, tunings. Plans and caches use it, so it is destroyed after them. One thread at a time. */
 typedef struct hattn_context hattn_context;
-/* Immutable after creation. May be executed by several threads at once, whatever others do with the context meanwhile.
- */
+/* Immutable after creation. Several threads at once may execute it, whatever others do with the context meanwhile. */
 typedef struct hattn_plan hattn_plan;
 /* Keys and values of a batch of sequences. One thread at a time, which counts as one that uses the context. */
 typedef struct hattn_kv_cache hattn_kv_cache;
