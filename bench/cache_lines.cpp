@@ -44,7 +44,8 @@ double misses_in(const std::string &line) {
 double missed_lines(const std::vector<std::string> &command) {
     std::string text = "valgrind --tool=cachegrind --cache-sim=yes --cachegrind-out-file=/dev/null";
     for (const std::string &word : command) {
-        text += " " + quoted(word);
+        text += ' ';
+        text += quoted(word);
     }
     const std::unique_ptr<std::FILE, Pipe> output(popen((text + " 2>&1 </dev/null").c_str(), "r"));
     if (!output) {

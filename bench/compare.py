@@ -60,7 +60,8 @@ def turn_of(variant):
 
 
 class Ours:
-    """hattn: timed in C++, through its C interface. Looks at the machine's limits before each turn."""
+    """hattn: timed in C++, through its C interface. Looks at the machine's limits before each turn, and after it at what the
+    machine holds for as long as a run."""
 
     who = "hattn"
 
@@ -71,6 +72,7 @@ class Ours:
         settle()
         self._measured.measure_limits()
         self._measured.run_for(_TURN_SECONDS)
+        self._measured.measure_held_limit(_TURN_SECONDS)
 
 
 def peer_module(name):
@@ -180,6 +182,7 @@ def compare(module, cases, peers, threads, rounds, progress):
         if row["unit"] == "flop":
             row["limit"] = peaks[row["limit_name"]]
         row["share"] = row["speed"] / row["limit"] if row["limit"] else None
+        row["held_share"] = row["speed"] / row["held_limit"] if row["held_limit"] else None
         row["beside_ratio"] = row["seconds"] / seconds[row["beside"]] if row["beside"] in seconds else None
         row["checks"] = checks(row)
         row["met"] = is_met(row)

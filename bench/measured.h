@@ -17,6 +17,9 @@ struct Figures {
     double speed = 0.0;           // units per second
     double limit = 0.0;           // what the machine reaches at best, in the same run; 0: there is none
     std::string limit_name = {};  // what it does then
+    // What the machine held for as long as the fastest run took, at best: a limit that is seen for half a millisecond
+    // is one that a shared machine gives to no run of a tenth of a second. 0: nobody looked.
+    double held_limit = 0.0;
     // Seconds that a case bound by reading needs at least, be it for reading or, at kReachable of the peak, for its
     // multiply-adds. 0: not known.
     double bound = 0.0;
@@ -38,6 +41,9 @@ public:
     virtual double run() = 0;
     // Looks at the machine's limits for some 20 ms, best between runs.
     virtual void measure_limits() = 0;
+    // Looks at a limit of arithmetic for as long as the fastest run took, again and again for `seconds`, once at least.
+    // Reading is looked at for as long as that anyway.
+    virtual void measure_held_limit(double) {}
     virtual Figures figures() const = 0;
     // What runs: "algorithm kernel", or the function.
     virtual std::string label() const = 0;

@@ -88,6 +88,17 @@ void MeasuredAttention::measure_limits() {
     });
 }
 
+void MeasuredAttention::measure_held_limit(double seconds) {
+    if (work_ != Work::kArithmetic) {
+        return;
+    }
+    Stopwatch watch;
+    do {
+        held_flops_.offer(measure_flops(isa_, threads_, best_seconds_));
+    } while (watch.seconds() < seconds);
+    best_flops(isa_, threads_).offer(held_flops_.value());
+}
+
 Figures MeasuredAttention::figures() const {
     const double bytes = visible_bytes(problem_.spec), flops = visible_flops(problem_.spec);
     const double peak = best_flops(isa_, threads_).value();
@@ -98,12 +109,17 @@ Figures MeasuredAttention::figures() const {
                 bytes / best_seconds_,
                 peak_read_.value(),
                 "reading the same bytes",
+                0.0,
                 std::max(bytes / peak_read_.value(), flops / (kReachable * peak))};
     case Work::kCalling:
         return {best_seconds_, "call", 1.0 / best_seconds_, 0.0};
     default:
-        return {best_seconds_, "flop", flops / best_seconds_, peak,
-                std::string(isa_name(isa_)) + " multiply-adds, threads: " + std::to_string(threads_)};
+        return {best_seconds_,
+                "flop",
+                flops / best_seconds_,
+                peak,
+                std::string(isa_name(isa_)) + " multiply-adds, threads: " + std::to_string(threads_),
+                held_flops_.value()};
     }
 }
 

@@ -19,6 +19,7 @@ public:
     std::string check() override;
     double run() override;
     void measure_limits() override;
+    void measure_held_limit(double seconds) override;
     Figures figures() const override;
     std::string label() const override {
         return label_;
@@ -41,7 +42,7 @@ private:
     Isa isa_ = Isa::kBaseline;  // that the kernel was compiled for; the widest there is for a generic kernel
     int threads_ = 1;
     std::vector<Span> visible_;  // k and v; empty unless bound by reading
-    Best peak_read_;
+    Best peak_read_, held_flops_;
 };
 
 }  // namespace hattn::bench

@@ -125,6 +125,7 @@ nb::dict figures(const Measured &measured) {
     result["speed"] = best.speed;
     result["limit"] = best.limit;
     result["limit_name"] = best.limit_name;
+    result["held_limit"] = best.held_limit;
     result["bound"] = best.bound;
     return result;
 }
@@ -147,6 +148,7 @@ NB_MODULE(_bench, m) {
         .def("check", &Measured::check, "Runs once; a sentence if the result is wrong, else an empty string.")
         .def("run_for", run_for, nb::arg("seconds"), "Seconds of the fastest run of those that fit.")
         .def("measure_limits", &Measured::measure_limits)
+        .def("measure_held_limit", &Measured::measure_held_limit, nb::arg("seconds"))
         .def("figures", figures, "Of the best run so far; see Figures in measured.h.")
         .def("tensors", tensors, "Name -> array over the memory of the case; a bool mask as uint8.")
         .def_prop_ro("label", &Measured::label)

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <limits>
 #include <numeric>
 
 #include "checked.h"
@@ -36,16 +35,19 @@ constexpr auto kAscending = [] {
 
 }  // namespace
 
+int64_t granule_reach(const hattn_tensor &side, int64_t pages, const char *name) {
+    return checked_multiply(pages, std::llabs(pages > 1 ? side.stride[0] : 0), name) +
+           checked_multiply(side.extent[2], std::llabs(used_stride(side, 2)), name);
+}
+
 void check_granules(const Problem &problem, const hattn_tensor &side, const char *name) {
     if (!problem.scattered() || is_empty(side)) {
         return;
     }
     const int64_t pages = problem.page_size > 0 ? side.extent[0] : 1;
-    const int64_t reach = checked_multiply(pages, std::llabs(pages > 1 ? side.stride[0] : 0), name) +
-                          checked_multiply(side.extent[2], std::llabs(used_stride(side, 2)), name);
-    require(reach <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, name, ": extent[0] is ", side.extent[0],
-            ", stride[0] is ", side.stride[0], ", extent[2] is ", side.extent[2], " and stride[2] is ", side.stride[2],
-            ", but ", problem.ring ? "a ring" : "pages", " may span at most 2^31 elements");
+    require(granule_reach(side, pages, name) <= kMaxGranuleReach, HATTN_NOT_SUPPORTED, name, ": extent[0] is ",
+            side.extent[0], ", stride[0] is ", side.stride[0], ", extent[2] is ", side.extent[2], " and stride[2] is ",
+            side.stride[2], ", but ", problem.ring ? "a ring" : "pages", " may span at most 2^31 elements");
 }
 
 const int32_t *ascending_granules() {

@@ -34,7 +34,10 @@ const int32_t *ascending_granules();
 // The unit of its entries.
 int64_t granule_unit(const Problem &problem, const hattn_tensor &side);
 
-// Throws where kernels, which index with 32 bits, cannot reach all of args.k or args.v.
+// The elements that granules of so many pages span, which kernels index with 32 bits. Throws for `name` beyond 64.
+int64_t granule_reach(const hattn_tensor &side, int64_t pages, const char *name);
+inline constexpr int64_t kMaxGranuleReach = INT32_MAX;
+// Throws where args.k or args.v spans more than that.
 void check_granules(const Problem &problem, const hattn_tensor &side, const char *name);
 
 // Sk: the last extent of bias, mask and scores. With packed keys those of the longest sequence.

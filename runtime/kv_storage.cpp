@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -46,10 +45,10 @@ hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t
                 paged ? desc.page_count : desc.capacity, ", which makes ", units,
                 " elements of a side, but kernels of ", device_name(desc.device), " reach ", kMaxDeviceElements);
     } else if (desc.page_size > 0) {
-        // As check_granules() counts, before anything is appended that nobody could attend to.
-        const int64_t reach = elements + desc.page_size * dim;
-        require(reach <= std::numeric_limits<int32_t>::max(), HATTN_NOT_SUPPORTED, "page_count: is ", desc.page_count,
-                ", which makes ", elements, " elements of a side, but pages may span at most 2^31");
+        // Before anything is appended that nobody could attend to.
+        require(granule_reach(tensor, pages, "size of the cache") <= kMaxGranuleReach, HATTN_NOT_SUPPORTED,
+                "page_count: is ", desc.page_count, ", which makes ", elements,
+                " elements of a side, but pages may span at most 2^31");
     }
     return tensor;
 }

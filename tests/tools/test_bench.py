@@ -39,6 +39,16 @@ def test_figures_of_a_case():
 
 
 @needs_module
+def test_limits_of_arithmetic(tmp_path):
+    table, figures = tmp_path / "table.md", tmp_path / "figures.json"
+    finished = run("--filter", "^prefill_b8_s256$", "--rounds", "1", "--threads", "1", "--json", figures, "--markdown", table)
+    assert finished.returncode == 0, finished.stderr
+    (row,) = json.loads(figures.read_text())["rows"]
+    assert 0 < row["held_limit"] <= row["limit"] and row["held_share"] >= row["share"]
+    assert f"| {row['share']:.0%} ({row['held_share']:.0%}) |" in table.read_text()
+
+
+@needs_module
 def test_a_filter_that_matches_nothing():
     finished = run("--filter", "no such case")
     assert finished.returncode == 2 and "matches none of" in finished.stderr
