@@ -247,16 +247,16 @@ ordered_json explain_json(const hattn_plan &plan, int64_t batch, int64_t query_l
     problem.query_length = query_length;
     problem.kv_length = kv_length;
     const TuningCell cell = tuning_cell(problem, rows, kv_length);
-    const TileShape shape = tile_shape(choice);
     const int64_t split = choice.split_keys;
-    const int64_t units = problem.kv_heads * ((problem.group_size() + shape.heads - 1) / shape.heads) *
-                          most_row_blocks(problem, shape.rows);
+    const int64_t units = problem.kv_heads * ((problem.group_size() + choice.heads - 1) / choice.heads) *
+                          most_row_blocks(problem, choice.kernel->tile.rows / choice.heads);
     const int64_t splits_per_unit = split > 0 ? std::max<int64_t>(1, (problem.kv_length + split - 1) / split) : 1;
     const TuningFamily family = family_of(problem, plan.kernels.algorithm, plan.kernels.target);
     return {{"algorithm", algorithm_name(choice.algorithm)},
             {"kernel", choice.kernel->name},
             {"pack", origin_json(plan.packs.pack_of(choice.kernel))},
             {"values_kernel", choice.values_kernel ? ordered_json(choice.values_kernel->name) : ordered_json()},
+            {"last_kernel", choice.last_kernel ? ordered_json(choice.last_kernel->name) : ordered_json()},
             {"values_pack", origin_json(plan.packs.pack_of(choice.values_kernel))},
             {"target", choice.kernel->target},
             {"hooks", hook_name_list(problem.hooks)},

@@ -174,6 +174,21 @@ std::vector<const KernelInfo *> native_flash_kernels(const TargetInfo &target, c
     return {};
 }
 
+// Takes those out of `flash` that multiply fewer rows at a time than another with as many keys.
+std::vector<const KernelInfo *> take_last_flash(std::vector<const KernelInfo *> &flash) {
+    const auto has_faster = [&](const KernelInfo *kernel) {
+        return std::ranges::any_of(flash, [&](const KernelInfo *other) {
+            return other->tile.keys == kernel->tile.keys && other->tile.row_vectors > kernel->tile.row_vectors;
+        });
+    };
+    std::vector<const KernelInfo *> usual, last;
+    for (const KernelInfo *kernel : flash) {
+        (has_faster(kernel) ? last : usual).push_back(kernel);
+    }
+    flash = usual;
+    return last;
+}
+
 void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &problem) {
     for (auto *list : kernels.all()) {
         if (list->front()->kind == kernel->kind) {
@@ -187,6 +202,7 @@ void force_kernel(KernelSet &kernels, const KernelInfo *kernel, const Problem &p
         }
     }
     kernels.is_flash_forced = kernel->kind == KernelKind::kFlash;
+    kernels.last_flash.clear();
     if (kernel->kind == KernelKind::kSplitKv) {
         kernels.matrix_split_kv.clear();
     }
@@ -268,6 +284,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     const KeyStorage any = problem.any_storage() ? KeyStorage::kAny : KeyStorage::kFloat32;
     kernels.naive = find_kernels(target, KernelKind::kNaive, any, problem.hooks);
     kernels.flash = kernels_of_cpu(target, KernelKind::kFlash, any, problem.hooks);
+    kernels.last_flash = take_last_flash(kernels.flash);
     const std::vector<const KernelInfo *> plain_flash = kernels.flash;
     if (const auto native = native_flash_kernels(target, problem); !native.empty()) {
         kernels.flash = native;
@@ -383,6 +400,7 @@ Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_le
     }
     if (choice.algorithm == HATTN_ALGORITHM_FLASH) {
         choice.split_keys = UsualSplits(choice.algorithm).keys(problem, query_length, kv_length);
+        fill_last_tiles(kernels, query_length, choice);
     }
     return choice;
 }

@@ -25,6 +25,9 @@ struct Choice {
     int64_t split_keys;               // keys per split; 0: the key range stays whole
     Decider decider = Decider::kRule;
     const TuningEntry *entry = nullptr;  // unless the rule decided; lives as long as the database
+    // Of flash: a kernel of fewer rows that takes the last ones of a head, in so many tiles; null: there is no need.
+    const KernelInfo *last_kernel = nullptr;
+    int64_t last_tiles = 0;
 };
 
 // What the sequences that a plan has room for may ask of an algorithm.
@@ -44,6 +47,9 @@ struct KernelSet {
     // is forced. Else empty.
     std::vector<const KernelInfo *> plain_flash;
     bool is_flash_forced = false;
+    // Of flash over float32 or any storage: those that multiply fewer rows at a time than another with as many keys.
+    // They take rows that others leave.
+    std::vector<const KernelInfo *> last_flash;
     // Where kernels of split_kv multiply matrices of bytes: those, and others of fewer rows. Of sequences with many
     // keys they take the place of split_kv. Else empty.
     std::vector<const KernelInfo *> matrix_split_kv;
@@ -65,7 +71,8 @@ struct KernelSet {
     // Those, those beside them and packed ones that compute the algorithm.
     template<typename Visit>
     void for_each_of(hattn_algorithm wanted, Visit &&visit) const {
-        for (const std::vector<const KernelInfo *> *list : {&of(wanted), &plain_flash, &matrix_split_kv, &packed}) {
+        for (const std::vector<const KernelInfo *> *list :
+             {&of(wanted), &plain_flash, &last_flash, &matrix_split_kv, &packed}) {
             for (const KernelInfo *kernel : *list) {
                 if (kernel->kind == of(wanted).front()->kind) {
                     visit(*kernel);

@@ -13,7 +13,7 @@ namespace {
 
 const KernelInfo *kernel_with(const KernelSet &kernels, const std::vector<const KernelInfo *> &usual,
                               const KernelTile &tile) {
-    for (const std::vector<const KernelInfo *> *list : {&usual, &kernels.split_kv, &kernels.packed}) {
+    for (const auto *list : {&usual, &kernels.last_flash, &kernels.split_kv, &kernels.packed}) {
         for (const KernelInfo *kernel : *list) {
             // Of flash packs may hold both what multiplies terms and what does not.
             const bool is_alike = kernel->kind == usual.front()->kind &&
@@ -86,6 +86,8 @@ bool sums_of_tiles_agree(KeyStorage storage) {
            storage == KeyStorage::kAllBfloat16;
 }
 
+}  // namespace
+
 bool sums_alike(const KernelInfo &a, const KernelInfo &b, const TargetInfo &target) {
     if (a.storage != b.storage || std::string_view(a.cpu_features) != b.cpu_features) {
         return false;
@@ -93,8 +95,6 @@ bool sums_alike(const KernelInfo &a, const KernelInfo &b, const TargetInfo &targ
     return a.tile == b.tile ||
            (sums_of_tiles_agree(a.storage) && a.tile.keys == b.tile.keys && sums_of(a, target) == sums_of(b, target));
 }
-
-}  // namespace
 
 bool sums_alike(const Choice &a, const Choice &b, const Problem &problem, const TargetInfo &target) {
     const bool in_one_pass = !a.values_kernel || !b.values_kernel;

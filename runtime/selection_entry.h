@@ -14,7 +14,10 @@ const KernelInfo *kernel_of_entry(const KernelSet &kernels, const Problem &probl
 bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry, int64_t query_length,
                      int64_t kv_length, Choice &choice);
 
-// Whether two choices for a sequence without a window give the same bits: they sum up the same parts in the same order.
+// Whether two kernels of an algorithm give a row the same bits: they sum up the same parts in the same order.
+bool sums_alike(const KernelInfo &a, const KernelInfo &b, const TargetInfo &target);
+
+// Whether two choices for a sequence without a window give the same bits.
 bool sums_alike(const Choice &a, const Choice &b, const Problem &problem, const TargetInfo &target);
 
 }  // namespace hattn

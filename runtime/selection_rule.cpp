@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "checked.h"
+#include "row_tiles.h"
+#include "selection_entry.h"
 #include "usual_splits.h"
 
 namespace hattn {
@@ -80,8 +82,7 @@ int64_t more_rows(const KernelInfo &kernel) {
 
 // Rows of tiles that the rows of a kv head take up, filled or not.
 int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_length) {
-    const int64_t rows = choice.kernel->tile.rows;
-    return ceil_div(query_length, rows / choice.heads) * ceil_div(problem.group_size(), choice.heads) * rows;
+    return RowTiles(choice, query_length).computed_rows() * ceil_div(problem.group_size(), choice.heads);
 }
 
 // Whether one that multiplies more rows at a time takes longer all the same, as the small one fills fewer rows of
@@ -190,7 +191,8 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
-    const Choice flash = choose_flash(flash_kernels(kernels, problem, kv_length), problem, query_length, kv_length);
+    Choice flash = choose_flash(flash_kernels(kernels, problem, kv_length), problem, query_length, kv_length);
+    fill_last_tiles(kernels, query_length, flash);
     const Choice naive = choose_naive(kernels, query_length);
     const auto filled = [&](const Choice &choice) { return tile_rows(choice, problem, query_length); };
     // Tiles of naive have one head each.
@@ -291,6 +293,35 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
         }
     }
     return best;
+}
+
+void fill_last_tiles(const KernelSet &kernels, int64_t query_length, Choice &choice) {
+    choice.last_kernel = nullptr;
+    choice.last_tiles = 0;
+    if (kernels.is_flash_forced) {
+        return;
+    }
+    const KernelInfo &usual = *choice.kernel;
+    int64_t least = RowTiles(choice, query_length).computed_rows();
+    for (const std::vector<const KernelInfo *> *list : {&kernels.last_flash, &kernels.flash, &kernels.plain_flash}) {
+        for (const KernelInfo *kernel : *list) {
+            const bool has_fewer = kernel->tile.rows < usual.tile.rows && kernel->tile.rows >= choice.heads;
+            if (!has_fewer || !sums_alike(*kernel, usual, *kernels.target)) {
+                continue;
+            }
+            for (const int64_t tiles : {1, 2}) {
+                Choice ended = choice;
+                ended.last_kernel = kernel;
+                ended.last_tiles = tiles;
+                const RowTiles row_tiles(ended, query_length);
+                if (row_tiles.hold_all() && row_tiles.computed_rows() < least) {
+                    least = row_tiles.computed_rows();
+                    choice.last_kernel = kernel;
+                    choice.last_tiles = tiles;
+                }
+            }
+        }
+    }
 }
 
 Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {

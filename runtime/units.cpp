@@ -10,10 +10,6 @@
 
 namespace hattn {
 
-TileShape tile_shape(const Choice &choice) {
-    return {choice.kernel->tile.rows / choice.heads, choice.heads};
-}
-
 int64_t most_row_blocks(const Problem &problem, int64_t rows) {
     const int64_t padded = problem.batch * ceil_div(problem.query_length, rows);
     // Every packed sequence may end within a tile.
@@ -90,10 +86,9 @@ void TaskWriter::start_sequence() {
     attention_units_ = 0;
     if (sequence.query_length > 0) {
         choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length);
-        shape_ = tile_shape(choice_);
-        row_blocks_ = ceil_div(sequence.query_length, shape_.rows);
-        head_blocks_ = ceil_div(problem.group_size(), shape_.heads);
-        attention_units_ = problem.kv_heads * head_blocks_ * row_blocks_;
+        row_tiles_ = RowTiles(choice_, sequence.query_length);
+        head_blocks_ = ceil_div(problem.group_size(), choice_.heads);
+        attention_units_ = problem.kv_heads * head_blocks_ * row_tiles_.count();
     }
     units_ = attention_units_ + (padded ? problem.query_heads : 0);
 }
@@ -119,27 +114,26 @@ bool TaskWriter::add_unit() {
         task.order = task_count_++;
         return true;
     }
-    const int64_t row = unit_ % row_blocks_ * shape_.rows;
-    const int64_t block = unit_ / row_blocks_ % head_blocks_ * shape_.heads;
-    const int64_t kv_head = unit_ / row_blocks_ / head_blocks_;
+    const int64_t blocks = unit_ / row_tiles_.count();
+    const int64_t block = blocks % head_blocks_ * choice_.heads;
+    const int64_t kv_head = blocks / head_blocks_;
     return add_attention(sequence, kv_head * problem.group_size() + block,
-                         std::min(shape_.heads, problem.group_size() - block), row,
-                         std::min(shape_.rows, sequence.query_length - row));
+                         std::min(choice_.heads, problem.group_size() - block), row_tiles_[unit_ % row_tiles_.count()]);
 }
 
-bool TaskWriter::add_attention(const Sequence &sequence, int64_t head, int64_t heads, int64_t row, int64_t rows) {
-    const KeyRange keys = sequence.visible(row, rows);
+bool TaskWriter::add_attention(const Sequence &sequence, int64_t head, int64_t heads, const RowTile &tile) {
+    const KeyRange keys = sequence.visible(tile.row, tile.rows);
     Task task{};
     task.kind = keys.empty() ? TaskKind::kFill : TaskKind::kAttention;
     task.batch = static_cast<int32_t>(batch_);
     task.work = work_;
     task.head = static_cast<int32_t>(head);
     task.heads = static_cast<int32_t>(heads);
-    task.row = static_cast<int32_t>(row);
-    task.rows = static_cast<int32_t>(rows);
+    task.row = static_cast<int32_t>(tile.row);
+    task.rows = static_cast<int32_t>(tile.rows);
     task.key = static_cast<int32_t>(keys.begin);
     task.keys = static_cast<int32_t>(keys.size());
-    task.kernel = choice_.kernel;
+    task.kernel = tile.kernel;
     task.values_kernel = keys.empty() ? nullptr : choice_.values_kernel;
     if (const int64_t split = choice_.split_keys; split > 0 && keys.size() > split) {
         return add_splits(task, keys);

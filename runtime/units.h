@@ -4,16 +4,11 @@
 #include <cstdint>
 
 #include "plan.h"
+#include "row_tiles.h"
 #include "sequence.h"
 #include "task.h"
 
 namespace hattn {
-
-// The tile one kernel call covers: rows of each of some heads of a kv head.
-struct TileShape {
-    int64_t rows, heads;
-};
-TileShape tile_shape(const Choice &choice);
 
 // Of a wave of so many tasks: a unit that is merged has at least two.
 constexpr int64_t most_merges(int64_t tasks) {
@@ -63,7 +58,7 @@ public:
 private:
     void start_sequence();
     bool add_unit();
-    bool add_attention(const Sequence &sequence, int64_t head, int64_t heads, int64_t row, int64_t rows);
+    bool add_attention(const Sequence &sequence, int64_t head, int64_t heads, const RowTile &tile);
     bool add_splits(const Task &unit, const KeyRange &keys);
 
     const hattn_plan &plan_;
@@ -77,9 +72,9 @@ private:
     int64_t batch_ = 0, unit_ = 0;
     // Of the sequence at hand.
     int64_t work_ = 0;
-    int64_t units_ = -1, attention_units_ = 0, row_blocks_ = 0, head_blocks_ = 0;
+    int64_t units_ = -1, attention_units_ = 0, head_blocks_ = 0;
     Choice choice_{};
-    TileShape shape_{};
+    RowTiles row_tiles_{};
 };
 
 // The most partial states, in floats, that one unit of this plan can need.

@@ -48,7 +48,8 @@ TargetRow generic_target(const char *halide_target, const char *cpu_features) {
 
 // Tiles are {rows, keys, row_vectors, key_unroll, value_unroll}. Of flash the first is the usual one: what a small tile
 // computes above the diagonal is less, and what it reads again is asked for ahead: of AVX2 see decision 0091, of
-// AVX-512 0055.
+// AVX-512 0055. One that multiplies fewer rows at a time over as many keys is for the last rows of a head: decision
+// 0111.
 std::vector<TargetRow> x86_64_targets() {
     static const std::string generic = with_kernel_features("x86-64-linux-sse41");
     static const std::string avx2 = with_kernel_features("x86-64-linux-sse41-avx-f16c-fma-avx2");
@@ -77,7 +78,7 @@ std::vector<TargetRow> x86_64_targets() {
             .unfused_scores = {simd::schedule_scores_rows_in_lanes, simd::schedule_scores_head_in_lanes},
             .unfused_values = {simd::schedule_values_head_in_lanes, true},
             .naive_tiles = {{8, 0, 1, 8, 8}},
-            .flash_tiles = {{24, 128, 3, 4, 4}, {48, 128, 3, 4, 4}},
+            .flash_tiles = {{24, 128, 3, 4, 4}, {48, 128, 3, 4, 4}, {16, 128, 2, 4, 4}},
             .split_kv_tiles =
                 {{1, 64, 1, 2, 4}, {2, 64, 2, 2, 4}, {4, 32, 4, 2, 2}, {8, 32, 4, 2, 2}, {16, 32, 2, 4, 4}},
             .stored_split_kv_tiles = {{2, 64, 2, 4, 4}, {4, 64, 4, 2, 2}, {8, 64, 4, 2, 2}, {16, 32, 2, 4, 4}},
