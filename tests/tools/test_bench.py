@@ -41,7 +41,7 @@ def test_figures_of_a_case():
 @needs_module
 def test_limits_of_arithmetic(tmp_path):
     table, figures = tmp_path / "table.md", tmp_path / "figures.json"
-    finished = run("--filter", "^prefill_b8_s256$", "--rounds", "1", "--threads", "1", "--json", figures, "--markdown", table)
+    finished = run("--filter", "^prefill_batch8_s256$", "--rounds", "1", "--threads", "1", "--json", figures, "--markdown", table)
     assert finished.returncode == 0, finished.stderr
     (row,) = json.loads(figures.read_text())["rows"]
     assert 0 < row["held_limit"] <= row["limit"] and row["held_share"] >= row["share"]
