@@ -24,8 +24,8 @@ Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t 
 const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_t rows);
 
 // Gives the last rows of a head, of which a tile of flash would have few, to smaller tiles: those that remain to one,
-// or with the rows of the last full tile to two, whichever computes fewer. Their rows have the bits that they would
-// have in a tile of the choice's kernel.
+// or with the rows of the last full tile to two, whichever computes fewer. These sum up alike, so that over the same
+// keys their rows have the bits that they would have in a tile of the choice's kernel.
 void fill_last_tiles(const KernelSet &kernels, int64_t query_length, Choice &choice);
 
 // Rows of a head fill flash tiles, unless they are few: then rows of several heads of a kv head do, in the kernel and
