@@ -37,7 +37,7 @@ def _goal(row):
 
 
 def _share(row):
-    held = row.get("held_share")
+    held = row["held_share"]
     return (f"{row['share']:.0%}" if row["share"] else "-") + (f" ({held:.0%})" if held else "")
 
 
@@ -75,7 +75,7 @@ def _notes(figures):
                      "time at its best setting; - where it cannot compute the case.")
     if any(row["beside_ratio"] for row in figures["rows"]):
         lines.append("Relative time: over that of the case named.")
-    if any(row.get("held_share") for row in figures["rows"]):
+    if any(row["held_share"] for row in figures["rows"]):
         lines.append("The limit is the best half of a millisecond of the run; what was held, in brackets, is the most that the "
                      "machine gave for as long as the case's fastest run took.")
     if any(row["goal"]["bound"] for row in figures["rows"]):

@@ -122,6 +122,7 @@ bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const Tun
     }
     if (entry.algorithm == HATTN_ALGORITHM_FLASH) {
         choice = choose_flash(usual, kernel, problem, entry.heads, query_length, kv_length);
+        fill_last_tiles(kernels, query_length, choice);
         return true;
     }
     if (entry.algorithm == HATTN_ALGORITHM_NAIVE) {

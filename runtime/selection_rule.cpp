@@ -107,8 +107,8 @@ bool is_large_usual(const KernelInfo &small, const KernelInfo &large, const Prob
 }
 
 // The small tile, unless the large one is usual, or a few rows fill it better.
-Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Problem &problem, int64_t query_length,
-                    int64_t kv_length) {
+Choice choose_flash(const KernelSet &set, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const std::vector<const KernelInfo *> &by_rows = flash_kernels(set, problem, kv_length);
     const KeyStorage storage = by_rows.front()->storage;
     std::span<const KernelInfo *const> kernels = by_rows;
     const auto in_bands = [](const KernelInfo *kernel) { return goes_in_bands(kernel->storage, kernel->tile.rows); };
@@ -116,7 +116,10 @@ Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const Proble
         kernels = std::span(kernels.begin(), std::ranges::find_if(kernels, in_bands));
     }
     const bool is_large = is_large_usual(*kernels.front(), *kernels.back(), problem, query_length, kv_length);
-    return fill_flash_tiles(kernels, is_large ? kernels.back() : kernels.front(), problem, query_length, kv_length);
+    Choice choice =
+        fill_flash_tiles(kernels, is_large ? kernels.back() : kernels.front(), problem, query_length, kv_length);
+    fill_last_tiles(set, query_length, choice);
+    return choice;
 }
 
 // All heads of a kv head read the same keys, so they share a tile as far as it goes.
@@ -191,8 +194,7 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
-    Choice flash = choose_flash(flash_kernels(kernels, problem, kv_length), problem, query_length, kv_length);
-    fill_last_tiles(kernels, query_length, flash);
+    const Choice flash = choose_flash(kernels, problem, query_length, kv_length);
     const Choice naive = choose_naive(kernels, query_length);
     const auto filled = [&](const Choice &choice) { return tile_rows(choice, problem, query_length); };
     // Tiles of naive have one head each.
@@ -296,8 +298,6 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
 }
 
 void fill_last_tiles(const KernelSet &kernels, int64_t query_length, Choice &choice) {
-    choice.last_kernel = nullptr;
-    choice.last_tiles = 0;
     if (kernels.is_flash_forced) {
         return;
     }
@@ -329,7 +329,7 @@ Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t 
     case HATTN_ALGORITHM_AUTO:
         return choose_algorithm(kernels, problem, query_length, kv_length);
     case HATTN_ALGORITHM_FLASH:
-        return choose_flash(flash_kernels(kernels, problem, kv_length), problem, query_length, kv_length);
+        return choose_flash(kernels, problem, query_length, kv_length);
     case HATTN_ALGORITHM_NAIVE:
         return choose_naive(kernels, query_length);
     default:

@@ -258,6 +258,20 @@ TEST(Rule, MoreRowsThatFillFlashBadlyAreForSplitKv) {
     }
 }
 
+// Tiles of flash have 24 rows and, for the last ones, 16, as those of split_kv have.
+TEST(Rule, RowsBeyondDraftsAreForFlashOnAvx2) {
+    const char *target = "target=x86-avx2";
+    if (!test::new_context(target).outcome.ok()) {
+        GTEST_SKIP() << "this CPU has no AVX2";
+    }
+    test::ContextPtr context = test::make_context(1, target);
+    const auto algorithm = [&](int64_t rows) { return planned(context, {2, 2}, rows, 2048).at("algorithm"); };
+    EXPECT_EQ(algorithm(80), "flash");
+    EXPECT_EQ(algorithm(64), "flash");
+    EXPECT_EQ(algorithm(112), "flash");
+    EXPECT_EQ(algorithm(160), "flash");
+}
+
 // Three terms take longer for a row, of short heads by less, and as long for a tile whatever its rows.
 TEST(Rule, RowsThatFillTilesOfTermsBadlyAreForSplitKv) {
     test::ContextPtr context = test::make_context();
