@@ -171,7 +171,8 @@ KernelPipeline build_attention(const KernelSpec &spec, const TargetRow &target) 
                         .unseen = stages.unseen_blocks.name(),
                         .rescale = stages.rescale.name(),
                         .state = stages.state.name(),
-                        .adds_in_place = stages.adds_in_place()};
+                        .adds_in_place = stages.adds_in_place(),
+                        .filled = stages.filled_bands};
     }
     if (target.softmax_beside_products && spec.kind == KernelKind::kFlash && !matrices) {
         kernel.scored = {.logits = stages.logits.name(), .chunk_max = stages.chunk_max.name()};

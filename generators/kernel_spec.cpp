@@ -137,9 +137,6 @@ std::vector<Tile> tiles_of(const TargetRow &target, const KernelFamily &family) 
         tiles.insert(tiles.end(), target.matrices.band_flash_tiles.begin(), target.matrices.band_flash_tiles.end());
         return tiles;
     }
-    if (family.storage == KeyStorage::kAnyMatrices) {
-        return target.matrices.any_term_flash_tiles;
-    }
     if (multiplies_terms(family.storage)) {
         return target.matrices.term_flash_tiles;
     }

@@ -16,16 +16,19 @@ void ScoreStages::multiply_matrices() {
     Expr first_key = c * chunk_keys + key_block * kMatrixDepth;
     Expr first_of_block = row_block * kMatrixColumns / joined_rows * joined_rows;
     Expr last_of_block = first_of_block + (joined_rows - 1);
+    const auto has_rows = [&](Expr first_row) { return std::move(first_row) < inputs_.rows(); };
     block_seen = Func("block_seen");
-    block_seen(row_block, key_block, c) =
-        first_key <= last(last_of_block) && first_key + kMatrixDepth > first(first_of_block);
+    block_seen(row_block, key_block, c) = has_rows(first_of_block) && first_key <= last(last_of_block) &&
+                                          first_key + kMatrixDepth > first(first_of_block);
     over_dim_blocks.where(block_seen(r / kMatrixColumns, k / kMatrixDepth, c));
     seen_blocks = Func("seen_blocks");
     Expr last_key = last(last_of_block) - c * chunk_keys;
-    seen_blocks(row_block, c) = (max(last_key, -1) + kMatrixDepth) / kMatrixDepth;
+    seen_blocks(row_block, c) = select(has_rows(first_of_block), (max(last_key, -1) + kMatrixDepth) / kMatrixDepth, 0);
     if (in_bands) {
+        filled_bands = (inputs_.rows() + (joined_rows - 1)) / joined_rows;
         unseen_blocks = Func("unseen_blocks");
-        unseen_blocks(band, c) = clamp(first(band * joined_rows) - c * chunk_keys, 0, chunk_keys) / kMatrixDepth;
+        Expr first_row = band * joined_rows, before = first(first_row) - c * chunk_keys;
+        unseen_blocks(band, c) = select(has_rows(first_row), clamp(before, 0, chunk_keys) / kMatrixDepth, 0);
     }
     const TermPair terms = term_pair(over_dim_blocks.y, products);
     Expr element = over_dim_blocks.z * kMatrixDepth + over_dim_blocks.x;

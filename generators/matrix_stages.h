@@ -10,6 +10,7 @@ struct MatrixScores {
     Halide::RDom over_dim_blocks;                                // (element of a block, block)
     Halide::Var term{"term"};                                    // of bfloat16_terms
     Halide::Var band{"band"};                                    // of joined_rows rows
+    Halide::Expr filled_bands;                                   // those that have rows; defined in_bands
     Halide::Var row_block{"row_block"}, key_block{"key_block"};  // of kMatrixColumns rows, of kMatrixDepth keys
     // (row_block, key_block of a chunk, c) whether limits let any of the joined_rows that the block's are of see any of
     // the keys, of which later rows see no fewer on the right and no more on the left.

@@ -188,7 +188,7 @@ std::string why_no_tile(const KernelSet &kernels, const Problem &problem) {
     const TuningEntry *entry =
         nearest_entry(kernels.machine, problem, std::max<int64_t>(problem.query_length, 1), problem.kv_length);
     return !entry || entry->algorithm == HATTN_ALGORITHM_AUTO ||
-                   kernel_of_entry(kernels, problem, *entry, problem.kv_length)
+                   kernel_of_entry(kernels, problem, *entry, problem.query_length, problem.kv_length)
                ? ""
                : "the tuning database of this machine names a tile of " + std::to_string(entry->tile.rows) +
                      " rows and " + std::to_string(entry->tile.keys) + " keys that no kernel for the problem has; ";

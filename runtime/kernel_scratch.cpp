@@ -51,7 +51,6 @@ int64_t matrix_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t
 // rows at a time when chunks are done with, which had more. What is added to it is stored where that is not done in
 // place, as by stand-ins.
 int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t value_dim) {
-    constexpr int64_t kBand = 2 * kMatrixSide;
     const int64_t terms = bfloat16_terms(kernel.storage);
     const int64_t rows = kernel.tile.rows, chunk = kernel.tile.keys;
     const int64_t key_row = round_up(key_dim, kMatrixDepth), value_row = round_up(value_dim, kMatrixDepth);
@@ -61,9 +60,9 @@ int64_t band_scratch_floats(const KernelInfo &kernel, int64_t key_dim, int64_t v
     const int64_t values = terms * (chunk + kMatrixDepth) * value_row / 2 + chunk;
     const int64_t keys = terms * chunk * key_row / 2;
     // Of a band.
-    const int64_t scores = (kernel.hooks != 0 ? 3 : 2) * kBand * chunk;
-    const int64_t weights = kBand * chunk / 2 + 2 * (terms * kBand * chunk / 2 + 1);
-    const int64_t added = 2 * kBand * value_row;
+    const int64_t scores = (kernel.hooks != 0 ? 3 : 2) * kBandRows * chunk;
+    const int64_t weights = kBandRows * chunk / 2 + 2 * (terms * kBandRows * chunk / 2 + 1);
+    const int64_t added = 2 * kBandRows * value_row;
     // Over any type: a key, and values of as many keys as are turned at once, in float32; scales of outputs.
     const int64_t stored =
         takes_any_type(kernel.storage) ? key_row + (kMatrixDepth + 1) * value_row + 8 * kMatrixDepth : 0;

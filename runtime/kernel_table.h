@@ -113,6 +113,9 @@ constexpr bool goes_in_bands(KeyStorage storage, int rows) {
     return multiplies_terms(storage) || (storage == KeyStorage::kBfloat16Matrices && rows > kMostWhole);
 }
 
+// Rows of a band. Bands of a tile that have no rows are not computed.
+constexpr int kBandRows = 32;
+
 // Kernels whose products are of the bfloat16 numbers that keys and values are.
 constexpr bool multiplies_stored(KeyStorage storage) {
     return storage == KeyStorage::kBfloat16 || storage == KeyStorage::kBfloat16Rows ||

@@ -14,6 +14,9 @@ struct RowTile {
     const KernelInfo *kernel;
 };
 
+// Rows that a kernel computes in a tile of so many, of all heads.
+int64_t computed_rows(const KernelInfo &kernel, int64_t filled_rows);
+
 class RowTiles {
 public:
     RowTiles() = default;
@@ -23,10 +26,8 @@ public:
         return usual_ + last_;
     }
     RowTile operator[](int64_t i) const;
-    // Rows of all tiles, of all their heads, filled or not.
-    int64_t computed_rows() const {
-        return usual_ * kernel_->tile.rows + (last_ > 0 ? last_ * last_kernel_->tile.rows : 0);
-    }
+    // Rows that are computed in all tiles, of all their heads, those that tiles do not hold too.
+    int64_t computed_rows() const;
     // Whether the choice's last tiles, in place of as many others, hold the rows that are theirs then.
     bool hold_all() const {
         return usual_ * rows_ + last_ * last_rows_ >= query_length_;
@@ -34,7 +35,7 @@ public:
 
 private:
     const KernelInfo *kernel_ = nullptr, *last_kernel_ = nullptr;
-    int64_t query_length_ = 0;
+    int64_t query_length_ = 0, heads_ = 1;
     int64_t rows_ = 0, last_rows_ = 0;  // of each head of a tile
     int64_t usual_ = 0, last_ = 0;      // tiles
 };

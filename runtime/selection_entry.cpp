@@ -109,13 +109,14 @@ bool sums_alike(const Choice &a, const Choice &b, const Problem &problem, const 
 }
 
 const KernelInfo *kernel_of_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry,
-                                  int64_t kv_length) {
-    return kernel_with(kernels, kernels_of(kernels, entry.algorithm, problem, kv_length), entry.tile);
+                                  int64_t query_length, int64_t kv_length) {
+    return kernel_with(kernels, kernels_of(kernels, entry.algorithm, problem, query_length, kv_length), entry.tile);
 }
 
 bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry, int64_t query_length,
                      int64_t kv_length, Choice &choice) {
-    const std::vector<const KernelInfo *> &usual = kernels_of(kernels, entry.algorithm, problem, kv_length);
+    const std::vector<const KernelInfo *> &usual =
+        kernels_of(kernels, entry.algorithm, problem, query_length, kv_length);
     const KernelInfo *kernel = kernel_with(kernels, usual, entry.tile);
     if (!kernel || (entry.invariant && problem.window_left >= 0)) {
         return false;

@@ -7,7 +7,7 @@ namespace hattn {
 
 // That with the entry's tile; null if none that fits the problem has it.
 const KernelInfo *kernel_of_entry(const KernelSet &kernels, const Problem &problem, const TuningEntry &entry,
-                                  int64_t kv_length);
+                                  int64_t query_length, int64_t kv_length);
 
 // False if the entry does not apply: its kernel is not among those that fit the problem, or the problem has a window,
 // with which kernels of other tiles start their chunks at other keys and results would not have the default's bits.

@@ -6,6 +6,7 @@
 #include "checked.h"
 #include "row_tiles.h"
 #include "selection_entry.h"
+#include "tile_cost.h"
 #include "usual_splits.h"
 
 namespace hattn {
@@ -49,22 +50,18 @@ constexpr int64_t kFewRows = 96;
 // most. Measured, see docs/decisions/0065, 0080 and 0088.
 constexpr int64_t kBadlyFilledRows = 160, kBadlyFilledKeysOfPairs = 1024;
 
-// A row of split_kv takes as long as so many fifths of one in a tile of flash that multiplies sums of three bfloat16
-// numbers: with heads of kShortHead elements and more, and with shorter ones. Measured, see docs/decisions/0069.
-constexpr int64_t kFifthsOfTerms = 8, kFifthsOfTermsOfShortHeads = 7;
-
-// What tiles of matrices do for a key, whatever rows they have, takes as long as so many rows more: on a Xeon with AMX
-// those of 32 and 128 rows took 52 and 130 ns for a key of 128 elements, before docs/decisions/0063.
-constexpr int64_t kMatrixRows = 32;
-
 // From so many keys on flash takes less time with sums of two bfloat16 numbers than with float32, and with sums of
 // three: of short heads products are less of the work, and of few keys chunks leave much empty. Entries of tunings that
 // name a tile of the other family are of no use there. Measured, see docs/decisions/0068 and 0094.
 constexpr int64_t kTwoTermKeys = 129, kThreeTermKeys = 385, kThreeTermKeysOfShortHeads = 1025;
 
-// From so many keys on kernels that multiply matrices of bytes take less time than others with as many rows. Measured,
-// see docs/decisions/0095.
-constexpr int64_t kByteMatrixKeys = 256;
+// Up to so many rows of a kv head take less time with float32 than with sums of three. Measured, see
+// docs/decisions/0112.
+constexpr int64_t kFewTermRows = 96;
+
+// From so many keys on kernels that multiply matrices of bytes take less time than others with as many rows, and up to
+// so many rows of a kv head than flash. Measured, see docs/decisions/0095 and 0112.
+constexpr int64_t kByteMatrixKeys = 256, kByteMatrixRows = 96;
 
 // Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0094.
 constexpr int64_t kFewBandKeys = 128;
@@ -75,10 +72,6 @@ constexpr int64_t kFewBandKeys = 128;
 // docs/decisions/0067 and 0094.
 constexpr int64_t kHeadPositions = 128;
 constexpr int64_t kFewMatrixRows = 512, kCountedRows = 8192;
-
-int64_t more_rows(const KernelInfo &kernel) {
-    return multiplies_matrices(kernel.storage) ? kMatrixRows : 0;
-}
 
 // Rows of tiles that the rows of a kv head take up, filled or not.
 int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_length) {
@@ -108,7 +101,7 @@ bool is_large_usual(const KernelInfo &small, const KernelInfo &large, const Prob
 
 // The small tile, unless the large one is usual, or a few rows fill it better.
 Choice choose_flash(const KernelSet &set, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const std::vector<const KernelInfo *> &by_rows = flash_kernels(set, problem, kv_length);
+    const std::vector<const KernelInfo *> &by_rows = flash_kernels(set, problem, query_length, kv_length);
     const KeyStorage storage = by_rows.front()->storage;
     std::span<const KernelInfo *const> kernels = by_rows;
     const auto in_bands = [](const KernelInfo *kernel) { return goes_in_bands(kernel->storage, kernel->tile.rows); };
@@ -126,7 +119,7 @@ Choice choose_flash(const KernelSet &set, const Problem &problem, int64_t query_
 Choice choose_shared(const KernelSet &kernels, hattn_algorithm algorithm, const Problem &problem, int64_t query_length,
                      int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
-    const KernelInfo *kernel = fitting(kernels_of(kernels, algorithm, problem, kv_length), rows);
+    const KernelInfo *kernel = fitting(kernels_of(kernels, algorithm, problem, query_length, kv_length), rows);
     const KernelInfo *values = algorithm == HATTN_ALGORITHM_UNFUSED ? fitting(kernels.unfused_values, rows) : nullptr;
     return {algorithm, kernel, values, std::min<int64_t>(kernel->tile.rows, problem.group_size()),
             UsualSplits(algorithm).keys(problem, query_length, kv_length)};
@@ -177,12 +170,6 @@ bool fills_badly(const Problem &problem, const Choice &flash, const Choice &spli
     if (rows > kFewRows) {
         return false;
     }
-    if (bfloat16_terms(kernel.storage) == 3) {
-        const int64_t tiles = of_flash / kernel.tile.rows;
-        const int64_t cost = tiles * (kernel.tile.rows + more_rows(kernel)) * round_up(kv_length, kernel.tile.keys);
-        const int64_t fifths = problem.key_dim < kShortHead ? kFifthsOfTermsOfShortHeads : kFifthsOfTerms;
-        return fifths * of_split_kv * kv_length <= 5 * cost;
-    }
     const bool few_keys = kernel.storage != KeyStorage::kBfloat16 || kv_length <= kBadlyFilledKeysOfPairs;
     return few_keys && !multiplies_matrices(kernel.storage) && 4 * of_split_kv <= 3 * of_flash;
 }
@@ -203,27 +190,30 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
         return naive;
     }
     const bool is_draft = rows <= draft_rows && filled(split_kv) <= filled(flash);
-    return is_draft || fills_badly(problem, flash, split_kv, query_length, kv_length) ? split_kv : flash;
+    const bool in_bytes = multiplies_byte_matrices(split_kv.kernel->storage) && rows <= kByteMatrixRows;
+    return is_draft || in_bytes || fills_badly(problem, flash, split_kv, query_length, kv_length) ? split_kv : flash;
 }
 
 }  // namespace
 
 const std::vector<const KernelInfo *> &kernels_of(const KernelSet &kernels, hattn_algorithm algorithm,
-                                                  const Problem &problem, int64_t kv_length) {
+                                                  const Problem &problem, int64_t query_length, int64_t kv_length) {
     if (algorithm == HATTN_ALGORITHM_FLASH) {
-        return flash_kernels(kernels, problem, kv_length);
+        return flash_kernels(kernels, problem, query_length, kv_length);
     }
     const bool in_matrices = algorithm == HATTN_ALGORITHM_SPLIT_KV && !kernels.matrix_split_kv.empty();
     return in_matrices && kv_length >= kByteMatrixKeys ? kernels.matrix_split_kv : kernels.of(algorithm);
 }
 
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
-                                                     int64_t kv_length) {
+                                                     int64_t query_length, int64_t kv_length) {
     const bool of_three = bfloat16_terms(kernels.flash.front()->storage) == 3;
     const int64_t fewest = !of_three                      ? kTwoTermKeys
                            : problem.key_dim < kShortHead ? kThreeTermKeysOfShortHeads
                                                           : kThreeTermKeys;
-    const bool is_plain = !kernels.plain_flash.empty() && !kernels.is_flash_forced && kv_length < fewest;
+    const bool has_few_rows = of_three && query_length * problem.group_size() <= kFewTermRows;
+    const bool is_plain =
+        !kernels.plain_flash.empty() && !kernels.is_flash_forced && (kv_length < fewest || has_few_rows);
     return is_plain ? kernels.plain_flash : kernels.flash;
 }
 
@@ -239,25 +229,6 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
     }
     return by_rows.back();
 }
-
-namespace {
-
-// Chunks that all tiles of a head's rows see, with so many positions each; 1 for each tile where these see the same.
-int64_t chunks_of_tiles(const Problem &problem, const KernelInfo &kernel, int64_t positions, int64_t query_length,
-                        int64_t kv_length) {
-    const int64_t tiles = ceil_div(query_length, positions);
-    if (!problem.causal || !multiplies_terms(kernel.storage)) {
-        return tiles;
-    }
-    int64_t chunks = 0;
-    for (int64_t tile = 1; tile <= tiles; ++tile) {
-        const int64_t seen = kv_length - std::max<int64_t>(query_length - tile * positions, 0);
-        chunks += ceil_div(std::max<int64_t>(seen, 1), kernel.tile.keys);
-    }
-    return chunks;
-}
-
-}  // namespace
 
 Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const KernelInfo *usual, const Problem &problem,
                         int64_t query_length, int64_t kv_length) {
@@ -276,9 +247,8 @@ Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const Kernel
         const int64_t most_heads = std::min<int64_t>({problem.group_size(), kMaxTileHeads, kernel->tile.rows});
         // By numbers of blocks of heads: of as many blocks, more heads than those that suffice waste rows.
         for (int64_t heads = 1, blocks = problem.group_size(); heads <= most_heads;) {
-            const int64_t chunks =
-                blocks * chunks_of_tiles(problem, *kernel, kernel->tile.rows / heads, query_length, kv_length);
-            const int64_t cost = chunks * (kernel->tile.rows + more_rows(*kernel));
+            const Choice filled{HATTN_ALGORITHM_FLASH, kernel, nullptr, heads, 0};
+            const int64_t cost = cost_of_tiles(filled, problem, query_length, kv_length);
             // Of many rows more heads see less that their last rows alone see.
             const bool more_heads = in_bands && query_length > kFewRows;
             const bool as_good = cost == least && kernel == usual && (best.kernel != usual || more_heads);

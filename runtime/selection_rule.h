@@ -8,12 +8,12 @@
 
 namespace hattn {
 
-// Those that compute an algorithm for a sequence with so many keys.
+// Those that compute an algorithm for a sequence with so many queries and keys.
 const std::vector<const KernelInfo *> &kernels_of(const KernelSet &kernels, hattn_algorithm algorithm,
-                                                  const Problem &problem, int64_t kv_length);
-// Those of flash for so many keys: where it multiplies terms, short prompts are left to float32.
+                                                  const Problem &problem, int64_t query_length, int64_t kv_length);
+// Those of flash: where it multiplies terms, short prompts and few rows are left to float32.
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
-                                                     int64_t kv_length);
+                                                     int64_t query_length, int64_t kv_length);
 
 // Up to this many keys the rule may choose naive by itself, for sequences of the problem.
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem);

@@ -108,7 +108,7 @@ std::vector<TargetRow> x86_64_targets() {
             .fetch_by_row = true,
             .softmax_beside_products = true,
             .naive_tiles = {{16, 0, 1, 8, 8}},
-            .flash_tiles = {{64, 96, 4, 6, 4}},
+            .flash_tiles = {{64, 96, 4, 6, 4}, {48, 96, 3, 6, 4}, {32, 96, 2, 6, 8}},
             .split_kv_tiles = {{1, 512, 1, 4, 8},
                                {2, 512, 2, 4, 8},
                                {4, 256, 4, 4, 2},
@@ -144,7 +144,7 @@ std::vector<TargetRow> x86_64_targets() {
             .cpu_tiles = {{"amd", {{32, 128, 2, 8, 8}}}},
             .stored_cpu_tiles = {{"amd", {{32, 128, 2, 8, 8}}},
                                  {"amdfam19h", {{64, 128, 2, 8, 8}}},
-                                 {"amdfam1ah|others", {{64, 96, 4, 6, 4}}}},
+                                 {"amdfam1ah|others", {{64, 96, 4, 6, 4}, {48, 96, 3, 6, 4}, {32, 96, 2, 6, 8}}}},
             // Without bfloat16, which these kernels have none of; with gfni, by which LLVM shifts bytes of int4.
             .integers = {bfloat16.c_str(), "avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni",
                          IntegerProducts::kPairs},
@@ -154,8 +154,7 @@ std::vector<TargetRow> x86_64_targets() {
                          x86::schedule_matrices,
                          {{128, 128, 1, 16, 16}, {32, 128, 1, 16, 16}, {16, 128, 1, 16, 16}},
                          {{256, 128, 1, 16, 16}},
-                         {{256, 128, 1, 16, 16}, {128, 128, 1, 16, 16}, {64, 128, 1, 16, 16}},
-                         {{256, 128, 1, 16, 16}, {64, 128, 1, 16, 16}}},
+                         {{256, 128, 1, 16, 16}}},
             // A kv head's eight rows, of two digits each, are the sixteen columns of sums: decision 0095. Of its
             // numbers rows and keys alone shape the kernel.
             .byte_matrices = {matrices.c_str(),

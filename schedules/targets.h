@@ -84,10 +84,9 @@ struct MatrixKernels {
     const char *halide_target = nullptr;
     const char *cpu_features = "";
     AttentionSchedule flash = nullptr;
-    std::vector<Tile> flash_tiles = {};           // empty: the target has no such kernels
-    std::vector<Tile> band_flash_tiles = {};      // of bfloat16 numbers without hooks, beside these
-    std::vector<Tile> term_flash_tiles = {};      // of numbers that are sums of such; empty: none
-    std::vector<Tile> any_term_flash_tiles = {};  // of three terms, over any type
+    std::vector<Tile> flash_tiles = {};       // empty: the target has no such kernels
+    std::vector<Tile> band_flash_tiles = {};  // of bfloat16 numbers without hooks, beside these
+    std::vector<Tile> term_flash_tiles = {};  // of numbers that are sums of such; empty: none
 };
 
 // Kernels that multiply small matrices of bytes, likewise.

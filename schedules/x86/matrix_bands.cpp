@@ -60,9 +60,9 @@ void schedule_band_values(AttentionStages &s, const LoopLevel &chunk_loop, const
     }
 }
 
-void schedule_band_queries(AttentionStages &s, const Tile &tile, int lanes) {
+void schedule_band_queries(AttentionStages &s, int lanes) {
     simd::schedule_query_pairs(s, s.joined_rows, lanes, {s.term, s.band});
-    s.query_pairs.bound(s.band, 0, tile.rows / s.joined_rows).bound(s.term, 0, s.bfloat16_terms).unroll(s.term);
+    s.query_pairs.bound(s.band, 0, s.filled_bands).bound(s.term, 0, s.bfloat16_terms).unroll(s.term);
 }
 
 void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const Tile &tile, int lanes) {
@@ -153,7 +153,7 @@ void schedule_matrix_bands(AttentionStages &s, const Tile &tile, int lanes) {
     const Var bands(kBandLoop);
     const LoopLevel chunk_loop(s.state, s.over_chunks.x), band_loop(s.state, bands);
     simd::schedule_rows(s, tile, lanes);
-    schedule_band_queries(s, tile, lanes);
+    schedule_band_queries(s, lanes);
     schedule_band_state(s, band_loop, bands, tile, lanes);
     schedule_band_keys(s, chunk_loop, tile, lanes);
     schedule_band_values(s, chunk_loop, tile, lanes);

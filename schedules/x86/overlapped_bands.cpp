@@ -101,16 +101,16 @@ Stmt overlapped(const For *loop, const BandStages &stages) {
     if (!extent) {
         cannot_overlap("the number of bands is not known", loop);
     }
-    const int bands = static_cast<int>(*extent), last = bands - 1;
-    if (bands < 2) {
+    if (*extent < 2) {
         cannot_overlap("there is but one band", loop);
     }
     const Band band(loop, stages);
+    NamedValues names, counts;
+    const Expr bands = counts(stages.filled), last = bands - 1;
     const std::string name = unique_name("overlapped_band");
     const Expr i = Variable::make(Int(32), name);
     // Their conditions say that there is such a chunk, which the loop over chunks says too.
     const Expr weighed = clamp(i - 1, 0, last);
-    NamedValues names;
     const auto seen = band.seen_passes(weighed);
     const Expr first = names(seen.first), end = names(seen.second);
     const bool in_place = stages.adds_in_place;
@@ -144,7 +144,7 @@ Stmt overlapped(const For *loop, const BandStages &stages) {
     });
     const Stmt over_bands =
         For::make(name, 0, bands + 2, ForType::Serial, Partition::Never, DeviceAPI::None, names.around(in_loop));
-    return band.allocated(Block::make(over_bands, last_state));
+    return counts.around(band.allocated(Block::make(over_bands, last_state)));
 }
 
 }  // namespace

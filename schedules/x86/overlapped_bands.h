@@ -18,6 +18,7 @@ inline constexpr const char *kRoomCall = "hattn_room_among_products";
 struct BandStages {
     std::string weights, pair_sums, unseen, rescale, state;
     bool adds_in_place = false;  // weighted values to the state
+    Halide::Expr filled;         // bands that have rows, at least one
 };
 
 // AMX multiplies on its own: a product starts once in sixteen cycles, and between two of them both vector units are
@@ -26,7 +27,7 @@ struct BandStages {
 //
 // A band goes through scores, their maxima, weights, weighted values. Only what is short stays between products:
 //
-//     for each band i, and two more
+//     for each band i that has rows, and two more
 //         scores(i)              with half of weights(i-1), or more
 //         weighted values(i-2)   with the rest of weights(i-1), state(i-3)
 //         sums(i-1), maxima(i)
