@@ -201,19 +201,16 @@ Expr ScoreStages::ask_of_key(int block) const {
 }
 
 // All pairs of all bands ask for as many lines of keys and values of the next chunk, but those whose weights nobody
-// reads. What lies behind the last key, or behind a row, need not be there.
+// reads, as those of bands without rows: see decision 0112. What lies behind the last key, or behind a row, need not be
+// there.
 Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
-    // A key's lines have a turn each, or share it: 2^parts turns, for as many pairs as there are in all.
-    Expr parts = 0;
-    for (int part = 1; 2 << part <= rows / joined_rows; ++part) {
-        parts = select(filled_bands >= 2 << part, part, parts);
-    }
-    Expr lines = max(inputs.key_lines(), inputs.value_lines());
-    over_asked = RDom(0, (lines + ((1 << parts) - 1)) >> parts, "over_asked");
+    const int parts = rows / joined_rows / 2;  // of a key's lines, a turn each
+    Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();
+    over_asked = RDom(0, (max(key_lines, value_lines) + (parts - 1)) / parts, "over_asked");
     over_asked.where((c + 1) * chunk < inputs.key_count);
-    Expr key = turn >> parts, there = (c + 1) * (chunk / kGranuleKeys) + key / kGranuleKeys;
+    Expr key = turn / parts, there = (c + 1) * (chunk / kGranuleKeys) + key / kGranuleKeys;
     Expr first_key = first_key_of(inputs, there);
-    Expr of_slot = key % kGranuleKeys, line_of_row = (over_asked << parts) + (turn & ((1 << parts) - 1));
+    Expr of_slot = key % kGranuleKeys, line_of_row = over_asked * parts + turn % parts;
     asked_ahead = Func("asked_ahead");
     asked_ahead(turn, c) = 0.0f;
     asked_ahead(turn, c) =
