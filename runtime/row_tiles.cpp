@@ -24,12 +24,14 @@ RowTiles::RowTiles(const Choice &choice, int64_t query_length)
 }
 
 int64_t RowTiles::computed_rows() const {
-    int64_t rows = 0;
-    for (int64_t i = 0; i < count(); ++i) {
-        const RowTile tile = (*this)[i];
-        rows += hattn::computed_rows(*tile.kernel, tile.rows * heads_);
+    if (count() == 0) {
+        return 0;
     }
-    return rows;
+    const RowTile end = (*this)[count() - 1];  // all others are full
+    const int64_t full = last_ > 0 ? usual_ : usual_ - 1, full_last = std::max<int64_t>(last_ - 1, 0);
+    const int64_t of_last = full_last > 0 ? hattn::computed_rows(*last_kernel_, last_rows_ * heads_) : 0;
+    return full * hattn::computed_rows(*kernel_, rows_ * heads_) + full_last * of_last +
+           hattn::computed_rows(*end.kernel, end.rows * heads_);
 }
 
 RowTile RowTiles::operator[](int64_t i) const {

@@ -82,6 +82,12 @@ class Loop:
         return self.count(self.isa.fma)
 
     @property
+    def sums(self):
+        """Registers that FMAs add to: their first operands on ARM, their last ones on x86-64."""
+        operand = 0 if self.isa.architecture == "aarch64" else -1
+        return len({text.split(None, 1)[1].split(",")[operand].strip() for text in self.instructions if re.search(self.isa.fma, text)})
+
+    @property
     def is_register_block(self):
         """FMAs of full width on accumulators that stay in registers: the loop loads, multiplies and does nothing else with vectors."""
         # With those of the lines that it asks for, a loop may have more addresses than registers.
