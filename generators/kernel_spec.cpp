@@ -181,7 +181,7 @@ HookMask bit_of(const char *hook) {
     return std::ranges::find_if(score_hooks(), named)->bit;
 }
 
-std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &family) {
+std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &family, const Tile &tile) {
     switch (family.kind) {
     case KernelKind::kMerge:
     case KernelKind::kWiden:
@@ -204,6 +204,11 @@ std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &
     if (multiplies_terms(family.storage)) {
         // With several hooks these are most of the work.
         std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
+        return sets;
+    }
+    if (goes_in_bands(family.storage, tile.rows)) {
+        // Values of keys that hooks hide from all rows would have to be left out.
+        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1 || can_hide_keys(set); });
         return sets;
     }
     const bool stored = family.storage != KeyStorage::kFloat32, plain = target.vector_registers == 0;
@@ -245,8 +250,7 @@ std::string KernelSpec::name(const std::string &target) const {
 std::vector<KernelSpec> kernels_of(const TargetRow &target, const KernelFamily &family) {
     std::vector<KernelSpec> specs;
     for (const Tile &tile : tiles_of(target, family)) {
-        const bool without_hooks = !multiplies_terms(family.storage) && goes_in_bands(family.storage, tile.rows);
-        for (HookMask hooks : without_hooks ? std::vector<HookMask>{0} : hook_sets_of(target, family)) {
+        for (HookMask hooks : hook_sets_of(target, family, tile)) {
             specs.push_back({family.kind, family.storage, hooks, tile, family.from_memory});
         }
     }
