@@ -86,8 +86,9 @@ AttentionStages::AttentionStages(const AttentionInputs &inputs, const StageOptio
       output_scale("output_scale"),
       output("output"),
       lse("lse"),
-      // Of several terms what is not finite is computed otherwise, whoever sees it: runtime/kernel_call.cpp.
-      hides_keys(can_hide_keys(options.hooks) && bfloat16_terms == 1),
+      // What is not finite, whoever sees it, may be computed otherwise: runtime/kernel_call.cpp.
+      leaves_not_finite(in_bands && (bfloat16_terms > 1 || can_hide_keys(options.hooks))),
+      hides_keys(can_hide_keys(options.hooks) && !leaves_not_finite),
       values_in_place(options.values_in_place && hides_keys),
       value_type(inputs.stored_value.type) {
     if (options.slices == 0) {
@@ -386,7 +387,7 @@ void AttentionStages::carry_rows(const AttentionInputs &inputs, const StageOptio
     output(d, r) = sum * normaliser(r)[0] * output_scale(d);
     output.output_buffer().dim(0).set_min(0);
     lse(r) = normaliser(r)[1];
-    if (bfloat16_terms > 1) {
+    if (leaves_not_finite) {
         over_elements = RDom(0, inputs.value_dim(), "over_elements");
         not_finite = Func("not_finite");
         not_finite(r) = 0.0f;

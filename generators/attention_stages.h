@@ -329,9 +329,10 @@ struct AttentionStages : ScoreStages, FetchedChunks, IntegerValues, MatrixValues
     Halide::Func normaliser;    // (r) Tuple(factor on state, lse)
     Halide::Func output_scale;  // (d) of weighted values, see scaled_output()
     Halide::Func output;        // (d, r)
-    Halide::Func lse;           // (r) natural, with the sink; of several bfloat16_terms a NaN, if the state has
+    Halide::Func lse;           // (r) natural, with the sink; with leaves_not_finite a NaN, if the state has
                                 // what is not finite
 
+    bool leaves_not_finite = false;  // as the kernel's log-sum-exp says
     bool hides_keys = false;
     bool values_in_place = false;   // as StageOptions, with such a hook
     Halide::Param<int> value_type;  // used with any_storage

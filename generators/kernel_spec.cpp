@@ -207,8 +207,7 @@ std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &
         return sets;
     }
     if (goes_in_bands(family.storage, tile.rows)) {
-        // Values of keys that hooks hide from all rows would have to be left out.
-        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1 || can_hide_keys(set); });
+        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
         return sets;
     }
     const bool stored = family.storage != KeyStorage::kFloat32, plain = target.vector_registers == 0;

@@ -27,7 +27,7 @@ struct MatrixValues {
     Halide::Func panel_output;     // (r, lane, panel, c) weights . values; not defined in_bands,
                                    // whose chunk_output is of value_rows (k, d, term, c) and weight_pairs
     Halide::RDom over_elements;
-    Halide::Func not_finite;  // (r) 0 or a NaN; both defined with several bfloat16_terms
+    Halide::Func not_finite;  // (r) 0 or a NaN; both defined with leaves_not_finite
 };
 
 }  // namespace hattn::generators

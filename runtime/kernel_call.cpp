@@ -78,7 +78,7 @@ void call_attention(const CallSite &site, const Task &task, const KeyRange &keys
         };
     };
     for_each_part(site, task, attend(*task.kernel));
-    if (multiplies_terms(task.kernel->storage) && has_nan(result, rows_of(task))) {
+    if (leaves_not_finite(*task.kernel) && has_nan(result, rows_of(task))) {
         const KernelInfo &plain = *site.plan.kernels.plain_flash.back();
         for_each_part(task, most_heads_per_call(site.args), plain.tile.rows, attend(plain));
     }

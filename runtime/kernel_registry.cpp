@@ -209,6 +209,11 @@ uint32_t hook_bit(std::string_view name) {
     return 0;
 }
 
+bool leaves_not_finite(const KernelInfo &kernel) {
+    return goes_in_bands(kernel.storage, kernel.tile.rows) &&
+           (multiplies_terms(kernel.storage) || (kernel.hooks & hiding_hooks()) != 0);
+}
+
 uint32_t hiding_hooks() {
     return hooks_that(&ScoreHookInfo::can_hide_keys);
 }

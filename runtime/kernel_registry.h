@@ -42,6 +42,9 @@ std::vector<const CandidateInfo *> find_candidates(const TargetInfo &target, Ker
 // Of the kernel with a candidate's tile and some hooks.
 std::string kernel_name(const CandidateInfo &candidate, uint32_t hooks);
 
+// Kernels whose tiles are computed again by others if the log-sum-exp of a row says that not all is finite.
+bool leaves_not_finite(const KernelInfo &kernel);
+
 uint32_t hook_bit(std::string_view name);  // 0 if unknown
 uint32_t hiding_hooks();                   // bits of all that can hide keys
 std::string hook_names(uint32_t hooks);    // "softcap+bias", or "none"

@@ -307,7 +307,7 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     if (force.kernel) {
         force_kernel(kernels, force.kernel, problem);
     }
-    if (multiplies_terms(kernels.flash.front()->storage)) {
+    if (std::ranges::any_of(kernels.flash, [](const KernelInfo *kernel) { return leaves_not_finite(*kernel); })) {
         kernels.plain_flash = plain_flash;
     }
     if (!force.kernel) {

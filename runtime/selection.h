@@ -43,8 +43,8 @@ struct KernelSet {
     const TargetInfo *target = nullptr;
     std::vector<const KernelInfo *> naive, flash, split_kv;
     std::vector<const KernelInfo *> unfused_scores, unfused_values;  // in pairs with the same rows
-    // Where flash multiplies terms: what computes tiles of which not all is finite, and short prompts unless the kernel
-    // is forced. Else empty.
+    // Where flash leaves what is not finite: what computes such tiles, and, where it multiplies terms, short prompts
+    // unless the kernel is forced. Else empty.
     std::vector<const KernelInfo *> plain_flash;
     bool is_flash_forced = false;
     // Of flash over float32 or any storage: those that multiply fewer rows at a time than another with as many keys.

@@ -85,7 +85,7 @@ struct MatrixKernels {
     const char *cpu_features = "";
     AttentionSchedule flash = nullptr;
     std::vector<Tile> flash_tiles = {};       // empty: the target has no such kernels
-    std::vector<Tile> band_flash_tiles = {};  // of bfloat16 numbers, beside these; no hooks that hide keys
+    std::vector<Tile> band_flash_tiles = {};  // of bfloat16 numbers, beside these
     std::vector<Tile> term_flash_tiles = {};  // of numbers that are sums of such; empty: none
 };
 
