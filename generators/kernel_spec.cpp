@@ -201,12 +201,8 @@ std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &
         return {0};  // the rest is for those over any storage, or for caches
     }
     std::vector<HookMask> sets = kernel_hook_sets();
-    if (multiplies_terms(family.storage)) {
-        // With several hooks these are most of the work.
-        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
-        return sets;
-    }
     if (goes_in_bands(family.storage, tile.rows)) {
+        // With several hooks these are most of the work.
         std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
         return sets;
     }

@@ -212,7 +212,7 @@ const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, c
                            : problem.key_dim < kShortHead ? kThreeTermKeysOfShortHeads
                                                           : kThreeTermKeys;
     const bool has_few_rows = of_three && query_length * problem.group_size() <= kFewTermRows;
-    const bool in_terms = multiplies_terms(kernels.flash.front()->storage) && !kernels.plain_flash.empty();
+    const bool in_terms = multiplies_terms(kernels.flash.front()->storage);
     const bool is_plain = in_terms && !kernels.is_flash_forced && (kv_length < fewest || has_few_rows);
     return is_plain ? kernels.plain_flash : kernels.flash;
 }

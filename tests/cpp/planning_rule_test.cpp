@@ -192,7 +192,7 @@ TEST(Rule, RowsBeyondDraftsAreForFlashOnAvx512) {
     };
     EXPECT_EQ(planned(context, {2, 2}, 512, 256).at("tile").at("rows"), cpu_has_features("amd") ? 32 : 64);
     for (const int64_t keys : {256, 1 << 15}) {
-        for (const int64_t rows : {40, 64, 65, 96, 97, 129, 160, 224}) {
+        for (const int64_t rows : {40, 64, 65, 96, 97, 128, 129, 160, 161, 224}) {
             EXPECT_EQ(algorithm(rows, keys), "flash") << rows << " rows, " << keys << " keys";
         }
     }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ struct LastTiles {
     int64_t keys;
     std::vector<int64_t> rows;
     std::vector<int64_t> filled;  // rows for which there is nothing to gain
+    std::map<int64_t, std::vector<int64_t>> ended;  // rows that end in tiles of so many
+    std::vector<int64_t> shared;                    // rows of each of two heads, of which some are left
 };
 
 bool has_tiles(const LastTiles &tiles) {
@@ -102,7 +105,7 @@ protected:
 };
 
 TEST_P(LastRows, GoToTheTilesThatComputeFewest) {
-    const auto &[target, keys, tiles, filled] = GetParam();
+    const auto &[target, keys, tiles, filled, ended, shared] = GetParam();
     for (int64_t rows = 1; rows <= 4 * tiles.front(); ++rows) {
         // With one or two tiles of another kind at the end, in no more tiles.
         const int64_t count = (rows + tiles.front() - 1) / tiles.front();
@@ -125,10 +128,15 @@ TEST_P(LastRows, GoToTheTilesThatComputeFewest) {
     for (const int64_t rows : filled) {
         EXPECT_EQ(rows_of_last(rows, keys, force_), 0) << rows << " rows";
     }
+    for (const auto &[last, all_rows] : ended) {
+        for (const int64_t rows : all_rows) {
+            EXPECT_EQ(rows_of_last(rows, keys, force_), last) << rows << " rows";
+        }
+    }
 }
 
 TEST_P(LastRows, StayInTheTileThatIsForced) {
-    const int64_t rows = 2 * GetParam().rows.front() - 1 - GetParam().rows.front() / 2, keys = GetParam().keys;
+    const int64_t rows = 40, keys = GetParam().keys;
     ASSERT_NE(rows_of_last(rows, keys, force_), 0);
     const std::string kernel = planned(rows, keys, force_).at("kernel");
     EXPECT_EQ(planned(rows, keys, "kernel=" + kernel).at("last_kernel"), nullptr);
@@ -136,7 +144,7 @@ TEST_P(LastRows, StayInTheTileThatIsForced) {
 
 TEST_P(LastRows, HaveTheBitsOfTheUsualTile) {
     test::ContextPtr context = test::make_context(1, force_);
-    for (const int64_t rows : {40, 75, 100}) {
+    for (const int64_t rows : GetParam().shared) {
         for (const bool has_bias : {false, true}) {
             cases::Case c;
             c.name = "last_rows";
@@ -162,8 +170,18 @@ TEST_P(LastRows, HaveTheBitsOfTheUsualTile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, LastRows,
-                         testing::Values(LastTiles{"x86-avx2", 300, {24, 16}, {24, 240, 17, 23, 41 + 24, 47}},
-                                         LastTiles{"x86-avx512", 300, {64, 48, 32}, {64, 49, 128, 128 + 50}}),
+                         testing::Values(LastTiles{"x86-avx2",
+                                                   300,
+                                                   {24, 16},
+                                                   {24, 240, 17, 23, 41 + 24, 47},
+                                                   {{16, {1, 16, 25, 32, 33, 40, 64, 256, 512}}},
+                                                   {26, 40, 64, 100}},
+                                         LastTiles{"x86-avx512",
+                                                   300,
+                                                   {64, 48, 32},
+                                                   {64, 49, 128, 128 + 50},
+                                                   {{32, {1, 32, 65, 96, 150}}, {48, {33, 48, 100, 300}}},
+                                                   {40, 75, 100}}),
                          [](const auto &of) { return std::string(of.param.target).substr(4); });
 
 // Over stored types and more than 1024 keys the usual tile of AVX2 has 48 rows.
