@@ -6,6 +6,7 @@
 #include "checked.h"
 #include "execute_args.h"
 #include "kernel_arguments.h"
+#include "kernel_registry.h"
 
 namespace hattn {
 
