@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bench_cases.h"
+#include "hooks_option.h"
 #include "number_option.h"
 
 namespace hattn::bench {
@@ -26,6 +27,7 @@ another kernel.
 
   --filter=REGEX  benchmark cases in whose name it occurs
   --shape=SHAPE   a causal problem, BxHqxHkvxSqxSkxD, e.g. 1x16x8x512x512x128; both may be repeated
+  --hooks=LIST    of them, beside what cases have: softcap, bias, alibi, mask, sink; bias and mask are [1, 1, Sq, Skv]
   --keys=TYPE     of keys and values: float32 (the default), float16, bfloat16, int8 or int4; queries and outputs of 16 bits
                   have the type too
   --scales=KIND   of int8 and int4: keys (the default), one for each 32 elements, or heads, one for each kv head
@@ -139,11 +141,18 @@ void check_options(const BuildsOptions &options) {
 
 BuildsOptions parse_builds_options(int argc, char **argv) {
     BuildsOptions options;
-    const option known[] = {{"filter", required_argument, nullptr, 'f'},  {"shape", required_argument, nullptr, 's'},
-                            {"keys", required_argument, nullptr, 'k'},    {"layout", required_argument, nullptr, 'l'},
-                            {"pages", required_argument, nullptr, 'p'},   {"scales", required_argument, nullptr, 'c'},
-                            {"threads", required_argument, nullptr, 't'}, {"seconds", required_argument, nullptr, 'e'},
-                            {"help", no_argument, nullptr, 'h'},          {nullptr, 0, nullptr, 0}};
+    std::string hooks;
+    const option known[] = {{"filter", required_argument, nullptr, 'f'},
+                            {"shape", required_argument, nullptr, 's'},
+                            {"hooks", required_argument, nullptr, 'o'},
+                            {"keys", required_argument, nullptr, 'k'},
+                            {"layout", required_argument, nullptr, 'l'},
+                            {"pages", required_argument, nullptr, 'p'},
+                            {"scales", required_argument, nullptr, 'c'},
+                            {"threads", required_argument, nullptr, 't'},
+                            {"seconds", required_argument, nullptr, 'e'},
+                            {"help", no_argument, nullptr, 'h'},
+                            {nullptr, 0, nullptr, 0}};
     for (int found; (found = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
         switch (found) {
         case 'f':
@@ -151,6 +160,9 @@ BuildsOptions parse_builds_options(int argc, char **argv) {
             break;
         case 's':
             options.cases.push_back(shaped(optarg));
+            break;
+        case 'o':
+            hooks = optarg;
             break;
         case 'k':
             options.keys = keys_named(optarg);
@@ -181,6 +193,7 @@ BuildsOptions parse_builds_options(int argc, char **argv) {
     check_options(options);
     for (cases::Case &c : options.cases) {
         c.layout = options.layout.value;
+        set_hooks(c, "--hooks", hooks);
     }
     return options;
 }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "hooks_option.h"
 #include "number_option.h"
 
 namespace hattn::roofline {
@@ -35,24 +36,6 @@ std::vector<std::string> words_of(const std::string &text) {
 
 int64_t number(const std::string &option, const std::string &text) {
     return bench::whole_number_option(option, text, 1 << 24);
-}
-
-void set_hooks(cases::Case &c, const std::string &text) {
-    for (const std::string &word : words_of(text)) {
-        if (word == "softcap") {
-            c.softcap = 30.0f;
-        } else if (word == "bias") {
-            c.bias = cases::varying("qk");
-        } else if (word == "alibi") {
-            c.alibi = true;
-        } else if (word == "mask") {
-            c.mask = cases::varying("qk");
-        } else if (word == "sink") {
-            c.sinks = cases::Sinks::kNormal;
-        } else {
-            throw std::invalid_argument("--hooks: \"" + word + "\" is none of softcap, bias, alibi, mask, sink");
-        }
-    }
 }
 
 hattn_dtype dtype_of(const std::string &text) {
@@ -107,7 +90,7 @@ Options parse_options(int argc, char **argv) {
         {"--full", [&](const std::string &) { c.causal = false; }},
         {"--window", [&](const std::string &text) { c.window_left = number("--window", text) - 1; }},
         {"--dtype", [&](const std::string &text) { options.keys = dtype_of(text); }},
-        {"--hooks", [&](const std::string &text) { set_hooks(c, text); }},
+        {"--hooks", [&](const std::string &text) { bench::set_hooks(c, "--hooks", text); }},
         {"--target", [&](const std::string &text) { options.target = text; }},
         {"--kernel", [&](const std::string &text) { options.kernel = text; }},
         {"--tile", [&](const std::string &text) { options.tile = tile_of(text); }},
