@@ -5,6 +5,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "attention_stages.h"
+
 namespace hattn::generators {
 
 using schedules::TargetRow;
@@ -181,6 +183,22 @@ HookMask bit_of(const char *hook) {
     return std::ranges::find_if(score_hooks(), named)->bit;
 }
 
+// Of kernels that go in bands: in these what a hook takes is the larger part, so that no kernel has one for nothing
+// where problems are met, which have a mask beside another hook. Of three terms the rest is as fast with float32.
+std::vector<HookMask> band_hook_sets(KeyStorage storage) {
+    std::vector<HookMask> sets = kernel_hook_sets();
+    if (bfloat16_terms(storage) > 2) {
+        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
+    }
+    const HookMask mask = bit_of("mask");
+    for (const ScoreHook &hook : score_hooks()) {
+        if (hook.bit != mask) {
+            sets.push_back(hook.bit | mask);
+        }
+    }
+    return sets;
+}
+
 std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &family, const Tile &tile) {
     switch (family.kind) {
     case KernelKind::kMerge:
@@ -200,12 +218,13 @@ std::vector<HookMask> hook_sets_of(const TargetRow &target, const KernelFamily &
     if (family.from_memory != FromMemory::kNo || type_of_all(family.storage) != HATTN_FLOAT32) {
         return {0};  // the rest is for those over any storage, or for caches
     }
-    std::vector<HookMask> sets = kernel_hook_sets();
     if (goes_in_bands(family.storage, tile.rows)) {
-        // With several hooks these are most of the work.
-        std::erase_if(sets, [](HookMask set) { return std::popcount(set) > 1; });
-        return sets;
+        return band_hook_sets(family.storage);
     }
+    if (family.storage == KeyStorage::kBfloat16Matrices && tile.rows > kMatrixColumns) {
+        return {0};  // with hooks more rows go in bands
+    }
+    std::vector<HookMask> sets = kernel_hook_sets();
     const bool stored = family.storage != KeyStorage::kFloat32, plain = target.vector_registers == 0;
     if (stored || plain || family.kind == KernelKind::kUnfusedScores) {
         // One hook costs little beside conversion, and beside loops that no register holds the sums of, and unfused
