@@ -110,6 +110,8 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     // Words of queries four times, of both digits, bytes, or of pairs.
     const bool has_words = kernel.storage == KeyStorage::kInt8Lines || kernel.storage == KeyStorage::kBfloat16Rows;
     const int64_t query_words = has_words ? 2 * rows * key_dim : 0;
+    // Queries once more, of tiles whose one vector of rows takes two elements at a time.
+    const int64_t query_sides = tile.row_vectors == 1 && kernel.kind != KernelKind::kFlash ? rows * key_dim : 0;
     // Of matrices of bytes: queries, a matrix for each block of elements and half of a byte; values, with gaps; sums of
     // a few keys' scores, and of values.
     const int64_t matrices = multiplies_byte_matrices(kernel.storage)
@@ -126,7 +128,7 @@ int64_t kernel_scratch_bytes(const KernelInfo &kernel, int64_t key_dim, int64_t 
     const int64_t of_chunk = rows * std::max(5 * chunk, value_dim + kLanes);
     const int64_t floats = rows * (key_dim + value_dim + 4 * kLanes) + of_chunk + of_rows +
                            (keeps_values ? (chunk + 2) * (value_dim + 2 * kLanes) : 0) + key_rows + chunk * kLanes +
-                           kept + steps + query_words + matrices + lines + next_lines;
+                           kept + steps + query_words + query_sides + matrices + lines + next_lines;
     return floats * kFloatBytes + kWaste;
 }
 

@@ -273,3 +273,15 @@ def test_windows_that_reach_all_keys_from_anywhere(algorithm, offset, window):
     seen = hattn.attention(q, k, k, algorithm=algorithm, return_lse=True, causal_offset=offset, window=window)
     for one, other in zip(seen, expected):
         assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize("dims", [(384, 64), (512, 1), (1024, 512), (64, 512)], ids=str)
+@pytest.mark.parametrize("algorithm", ["naive", "flash", "split_kv", "unfused"])
+def test_workspaces_allow_for_heads_that_differ(rng, algorithm, dims):
+    """Kernels take what they need from the workspace, and nothing from the heap."""
+    overflows = hattn.info()["scratch_overflows"]
+    for rows in (1, 4, 64):
+        for keys in (1, 130):
+            q, k, v = (rng.standard_normal((1, 2, *extents), np.float32) for extents in ((rows, dims[0]), (keys, dims[0]), (keys, dims[1])))
+            hattn.attention(q, k, v, algorithm=algorithm, threads=1)
+    assert hattn.info()["scratch_overflows"] == overflows
