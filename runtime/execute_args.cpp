@@ -145,9 +145,10 @@ void check_ring(const Problem &p, const hattn_attention_args &args) {
         const Sequence sequence(p, args, b);
         const int64_t kept = std::max<int64_t>(0, sequence.kv_length - args.k.extent[2]);
         const int64_t seen = sequence.first_key(0);
-        require(sequence.visible(0, sequence.query_length).empty() || seen >= kept, HATTN_INVALID_ARGUMENT,
-                "kv_lengths[", b, "]: is ", sequence.kv_length, ", of which a ring of ", args.k.extent[2],
-                " keeps keys from ", kept, " on, but the first row of q sees keys from ", seen, " on");
+        const bool sees_none = sequence.query_length == 0 || sequence.visible(0, sequence.query_length).empty();
+        require(sees_none || seen >= kept, HATTN_INVALID_ARGUMENT, "kv_lengths[", b, "]: is ", sequence.kv_length,
+                ", of which a ring of ", args.k.extent[2], " keeps keys from ", kept,
+                " on, but the first row of q sees keys from ", seen, " on");
     }
 }
 

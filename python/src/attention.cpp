@@ -315,7 +315,7 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     const std::shared_ptr<Session> session = Session::current();
     const PlanPointer plan = session->plan(call.desc());
     nb::tuple outputs = call.make_outputs(out, return_lse);
-    check_call(session->execute(plan.get(), call.args()), session->context());
+    check_call(session->execute(plan.get(), call.args()), session->context(), false, call.batch_name());
     return outputs;
 }
 

@@ -83,6 +83,8 @@ public:
     // open.
     void set_out(nb::handle out);
 
+    const char *batch_name() const;  // for messages
+
     // How many sequences have so many query rows and keys; empty where no lengths are given. Throws what attention()
     // throws for lengths.
     std::map<std::pair<int64_t, int64_t>, int64_t> sequences() const;
@@ -98,7 +100,6 @@ private:
     void pack(const Problem &problem);
     void add_arrays(const Problem &problem);
     void add_block_table(const nb::object &table);
-    const char *batch_name() const;
     void add_queue(const Problem &problem);
     nb::object add_out(nb::handle out);
 

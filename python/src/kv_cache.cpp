@@ -273,7 +273,7 @@ nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, 
             as_made = bound != HATTN_OK || problem.scores == HATTN_SCORES_NONE || call.key_extent() == keys;
             return bound == HATTN_OK && as_made ? session->execute(plan.get(), call.args()) : bound;
         });
-        check_call(status, context_.get(), true);
+        check_call(status, context_.get(), true, call.batch_name());
         if (as_made)
             return outputs;
     }

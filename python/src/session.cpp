@@ -77,18 +77,23 @@ constexpr std::pair<std::string_view, std::string_view> kExtents[] = {
 
 // What sizes of a plan are in Python, where arrays of the call decide about it, and a cache about its keys.
 constexpr std::pair<std::string_view, std::string_view> kPlanned[] = {
-    {"the plan's batch", "the batch of q"},
-    {"the plan's query_heads", "the number of heads of q"},
-    {"the plan's query_length", "the query length of q"},
-    {"the plan's kv_heads", "the number of heads of k"},
-    {"the plan's kv_length", "the kv length of k"},
-    {"the plan's key_dim", "the head dimension of q"},
-    {"the plan's value_dim", "the head dimension of v"},
+    {"the plan's query_heads", "the number of heads of q"}, {"the plan's query_length", "the query length of q"},
+    {"the plan's kv_heads", "the number of heads of k"},    {"the plan's kv_length", "the kv length of k"},
+    {"the plan's key_dim", "the head dimension of q"},      {"the plan's value_dim", "the head dimension of v"},
 };
 constexpr std::pair<std::string_view, std::string_view> kPlannedByCache[] = {
     {"the plan's key_dim", "the cache's head_dim"},
     {"the plan's value_dim", "the cache's value_dim"},
     {"the plan's kv_length", "the cache's capacity"},
+};
+
+// What the library takes for nothing given, where Python has None.
+constexpr std::pair<std::string_view, std::string_view> kNothing[] = {
+    {"keys, or 0 for none", "keys, or None"},
+    {"only 0 (none) is supported", "only None is supported"},
+    {"must be 0 without pages, page_size being 0", "must be None without pages, page_size being None"},
+    {"or 0 for all of it", "or None for all of it"},
+    {"is 0, for all of the head,", "is None, for all of the head,"},
 };
 
 using Names = std::span<const std::pair<std::string_view, std::string_view>>;
@@ -113,7 +118,8 @@ std::string replaced(std::string message, Names names) {
 }
 
 [[noreturn]] void raise_status(hattn_status status, const std::string &message) {
-    raise(exception_type(status), message.empty() ? hattn_status_name(status) : in_python(message, kPythonNames));
+    raise(exception_type(status),
+          message.empty() ? hattn_status_name(status) : in_python(replaced(message, kNothing), kPythonNames));
 }
 
 }  // namespace
@@ -123,10 +129,11 @@ void check(hattn_status status, const hattn_context *context) {
         raise_status(status, hattn_last_error(context));
 }
 
-void check_call(hattn_status status, const hattn_context *context, bool of_cache) {
+void check_call(hattn_status status, const hattn_context *context, bool of_cache, const char *batch) {
     if (status == HATTN_OK)
         return;
-    std::string message = hattn_last_error(context);
+    const std::pair<std::string_view, std::string_view> planned_batch[] = {{"the plan's batch", batch}};
+    std::string message = replaced(hattn_last_error(context), planned_batch);
     message = of_cache ? replaced(message, kPlannedByCache) : in_python(message, kExtents);
     raise_status(status, replaced(message, kPlanned));
 }

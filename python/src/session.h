@@ -34,8 +34,9 @@ using PlanPointer = std::shared_ptr<const hattn_plan>;
 // calling thread. The GIL must be held.
 void check(hattn_status status, const hattn_context *context);
 
-// The same of an attention, whose sizes are those of arrays in Python, or of a cache.
-void check_call(hattn_status status, const hattn_context *context, bool of_cache = false);
+// The same of an attention, whose sizes are those of arrays in Python, or of a cache; batch: what the plan's is there.
+void check_call(hattn_status status, const hattn_context *context, bool of_cache = false,
+                const char *batch = "the batch of q");
 
 // A context with default settings. Throws as check().
 ContextPointer make_context();

@@ -113,6 +113,19 @@ def test_ring_goes_back_as_far_as_its_window(rng):
     cache.truncate([1, 3])
 
 
+@pytest.mark.parametrize("offset", [0, 20, 39, 100])
+def test_ring_of_a_sequence_without_rows(rng, offset):
+    """It sees nothing, wherever it is said to stand."""
+    cache = hattn.KVCache(2, KV_HEADS, 16, KEY_DIM, window=4)
+    k, q = rng.standard_normal((2, KV_HEADS, 40, KEY_DIM), np.float32), rng.standard_normal((2, KV_HEADS, 1, KEY_DIM), np.float32)
+    cache.append(k, k)
+    options = {"causal": True, "window": (3, 0), "q_lengths": [1, 0]}
+    expected = cache.attend(q, **options)
+    assert_same_bits(cache.attend(q, **options, causal_offset=[39, offset])[0], expected[0])
+    rows = cache.attend(q[:1], causal=True, window=(3, 0), cu_seqlens_q=[0, 1, 1], causal_offset=[39, offset])
+    assert_same_bits(rows, expected[:1])
+
+
 def test_ring_keeps_the_last_rows_of_a_long_append(rng):
     cache, model = make("ring", 2)
     k, v = new_rows(rng, 2, 500)
@@ -171,7 +184,7 @@ def test_block_table_is_a_copy(rng):
         ({"page_size": 256}, ValueError, "page_size: is 256"),
         ({"page_size": -16}, ValueError, "page_size: is -16"),
         ({"page_size": 16.0}, TypeError, "page_size: expected an integer, got float"),
-        ({"page_count": 4}, ValueError, "page_count: is 4, .*page_size being 0"),
+        ({"page_count": 4}, ValueError, "page_count: is 4, but must be None without pages, page_size being None"),
         ({"page_size": 16, "page_count": -1}, ValueError, "page_count: is -1"),
         ({"page_size": 16, "page_count": 2**40}, ValueError, "page_count: is 1099511627776"),
         ({"page_size": 16, "window": 4}, NotImplementedError, "window: is 4, .*page_size, which is 16"),

@@ -254,6 +254,11 @@ def test_bad_attend(filled, replaced, exception, pattern):
         ({"dtype": "int8", "v_scale": f32(2, 2, 1, 1)}, ValueError, r"v_scale: extent\[0\] \(batch\) is 2, but must be 1"),
         ({"dtype": None}, TypeError, "dtype: expected a name or a NumPy dtype, got NoneType"),
         ({"dtype": object()}, TypeError, "dtype: expected a name or a NumPy dtype, got object"),
+        # What may be given, in the words of Python: where C takes 0 for nothing, None.
+        ({"page_size": 10}, ValueError, "page_size: is 10, but must be 16, 32, 64 or 128 keys, or None$"),
+        ({"page_size": 0}, ValueError, "page_size: is 0, but must be positive$"),
+        ({"page_size": 16, "window": 2}, NotImplementedError, "window: is 2, but with a page_size, which is 16, only None is supported$"),
+        ({"page_count": 4}, ValueError, "page_count: is 4, but must be None without pages, page_size being None$"),
     ],
 )
 def test_bad_constructor(replaced, exception, pattern):

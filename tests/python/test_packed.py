@@ -214,6 +214,7 @@ ERRORS = [
     ("keys alone", {"cu_seqlens_q": None}, ValueError, "cu_seqlens_k: is given, but cu_seqlens_q is None"),
     ("q_lengths", {"q_lengths": [1, 1]}, ValueError, "q_lengths: is given, but cu_seqlens_q is too"),
     ("kv_lengths", {"kv_lengths": [1, 1]}, ValueError, "kv_lengths: is given, but cu_seqlens_k is too"),
+    ("keys padded", {"cu_seqlens_k": None}, ValueError, "k: extent[0] (batch) is 1, but the number of sequences in cu_seqlens_q is 2"),
     ("pages", {"block_table": [[0], [0]]}, ValueError, "block_table: is given, but cu_seqlens_k is too"),
     ("offsets", {"causal_offset": [1]}, ValueError, "has 1 entries, but the number of sequences in cu_seqlens_q is 2"),
     ("scores", {"return_scores": "masked"}, NotImplementedError, "packed queries have no score output yet"),
