@@ -302,20 +302,27 @@ KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const
     kernels.why_algorithm = problem.algorithm == HATTN_ALGORITHM_AUTO ? "" : "algorithm asked for; ";
     if (force.algorithm != HATTN_ALGORITHM_AUTO) {
         kernels.algorithm = force.algorithm;
-        kernels.why_algorithm = "HATTN_FORCE=" + force.text + "; ";
+    }
+    if (force.algorithm != HATTN_ALGORITHM_AUTO || force.target) {
+        kernels.why_algorithm =
+            "HATTN_FORCE=" + force.text + "; " + (force.algorithm == HATTN_ALGORITHM_AUTO ? kernels.why_algorithm : "");
     }
     if (force.kernel) {
         force_kernel(kernels, force.kernel, problem);
     }
-    if (std::ranges::any_of(kernels.flash, [](const KernelInfo *kernel) { return leaves_not_finite(*kernel); })) {
-        kernels.plain_flash = plain_flash;
-    }
+    const auto keep_plain = [&](const std::vector<const KernelInfo *> &chosen_from) {
+        if (std::ranges::any_of(chosen_from, [](const KernelInfo *kernel) { return leaves_not_finite(*kernel); })) {
+            kernels.plain_flash = plain_flash;
+        }
+    };
+    keep_plain(kernels.flash);
     if (!force.kernel) {
         kernels.from_memory = find_memory_kernels(target, problem);
         const TuningFamily family = family_of(problem, kernels.algorithm, &target);
         kernels.machine = tuning.machine.find(family);
         kernels.shipped = tuning.shipped().find(family);
         add_packed(kernels, packs, problem.hooks);
+        keep_plain(kernels.packed);
     }
     kernels.reaches = reaches_of(kernels, problem);
     return kernels;
