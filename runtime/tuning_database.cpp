@@ -76,6 +76,8 @@ void read(TuningDatabase &database) {
     if (!read_text(database, text)) {
         return;
     }
+    // As the tuner tells its own files, which it replaces, from others.
+    database.is_foreign = !text.empty() && text.find("\"hattn-tuning\"") == std::string::npos;
     try {
         const TuningText tuning = parse_tuning(std::move(text), &machine_stamp());
         database.machine = TuningTable(tuning.entries);
@@ -118,9 +120,8 @@ std::string TuningDatabase::warning() const {
     if (state == TuningState::kUnreadable) {
         return "tuning database " + path + " cannot be read: " + why_ignored;
     }
-    return state == TuningState::kIgnored
-               ? "tuning database " + path + " is ignored: " + why_ignored + "; hattn tune makes a new one"
-               : "";
+    const char *remedy = is_foreign ? "; hattn tune leaves it alone" : "; hattn tune makes a new one";
+    return state == TuningState::kIgnored ? "tuning database " + path + " is ignored: " + why_ignored + remedy : "";
 }
 
 std::shared_ptr<const TuningDatabase> open_tuning_database(const char *given) {

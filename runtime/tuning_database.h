@@ -22,6 +22,7 @@ struct TuningDatabase {
     std::string path;  // empty if kOff
     TuningState state = TuningState::kOff;
     std::string why_ignored;  // or cannot be read
+    bool is_foreign = false;  // it never was a database
     TuningTable machine;
     std::vector<std::string> packs;  // paths of the kernel packs that come with the file
     bool use_shipped = true;

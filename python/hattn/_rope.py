@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import numpy as np
 
@@ -72,6 +72,13 @@ class Rope:
         if cos is not None:
             self._set_tables(_table("cos", cos), _table("sin", sin))
 
+    def __reduce__(self) -> Any:
+        # For copies and other processes: made anew of what it was made of.
+        o = self._options
+        cos, sin = (None, None) if o.cos is None else (np.array(o.cos[0, 0]), np.array(o.sin[0, 0]))
+        options = {"base": o.base, "scaling_factor": o.scaling_factor, "interleaved": o.interleaved, "cos": cos, "sin": sin}
+        return _made, (o.rotary_dim or None, options)
+
     def _set_tables(self, cos: np.ndarray, sin: np.ndarray) -> None:
         if cos.shape != sin.shape:
             raise ValueError(f"sin: shape is {sin.shape}, but that of cos is {cos.shape}")
@@ -79,6 +86,10 @@ class Rope:
             raise ValueError(f"cos: has {cos.shape[1]} pairs, but dim is {self._options.rotary_dim}")
         self._options.rotary_dim = 2 * cos.shape[1]
         self._options.cos, self._options.sin = cos[None, None], sin[None, None]
+
+
+def _made(dim: Optional[int], options: Dict[str, Any]) -> Rope:
+    return Rope(dim, **options)
 
 
 def native(rope: Any) -> _hattn.RopeOptions:

@@ -31,6 +31,15 @@ TEST(Explain, SaysWhatThePlanIs) {
     EXPECT_NE(explanation.at("algorithm"), "auto");
 }
 
+TEST(Explain, NamesWhatIsForced) {
+    for (const std::string words : {"target=generic", "algorithm=naive", "kernel=merge_generic"}) {
+        test::ContextPtr context = test::make_context(1, words);
+        test::PlanPtr plan = test::make_plan(context.get(), test::some_desc());
+        const nlohmann::json explanation = test::explanation_of(plan.get());
+        EXPECT_TRUE(explanation.at("why").get<std::string>().starts_with("HATTN_FORCE=" + words + "; ")) << explanation;
+    }
+}
+
 TEST(Explain, NamesAKernelOfTheTable) {
     test::ContextPtr context = test::make_context();
     const nlohmann::json kernels = test::info_of(context.get()).at("kernels");

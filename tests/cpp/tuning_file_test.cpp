@@ -62,6 +62,23 @@ TEST_P(BadTuningFile, IsIgnoredWithAWarning) {
 INSTANTIATE_TEST_SUITE_P(Each, BadTuningFile, testing::Range<size_t>(0, std::size(kBadFiles)),
                          [](const auto &run) { return kBadFiles[run.param].name; });
 
+// The tuner replaces what was a database, and nothing else.
+TEST(TuningFile, TheWarningSaysWhatTheTunerDoes) {
+    const cases::Case c = some_case(1, 700);
+    json document = database_for(c, choice_of(c, HATTN_ALGORITHM_SPLIT_KV));
+    document.erase("entries");
+    for (const auto &[text, remedy] : {std::pair<std::string, const char *>{document.dump(), "makes a new one"},
+                                       {"", "makes a new one"},
+                                       {R"({"name": "other"})", "leaves it alone"},
+                                       {"garbage", "leaves it alone"}}) {
+        const test::TuningFile file(text);
+        test::ContextPtr context = test::context_with_tuning(file.path());
+        ASSERT_TRUE(context);
+        const std::string warning = hattn_context_warning(context.get());
+        EXPECT_TRUE(warning.ends_with(std::string("; hattn tune ") + remedy)) << warning;
+    }
+}
+
 TEST(TuningFile, CutOffAnywhereIsIgnored) {
     const cases::Case c = some_case(1, 700);
     const std::string text = database_for(c, choice_of(c, HATTN_ALGORITHM_NAIVE)).dump();

@@ -3,6 +3,7 @@
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -48,6 +49,18 @@ def test_explain_names_its_choice(rng, algorithm):
     if algorithm != "auto":
         assert plan["algorithm"] == algorithm
     assert plan["algorithm"] in ("naive", "flash", "split_kv", "unfused")
+
+
+@pytest.mark.parametrize("device", ["cpu", "opencl"])
+def test_the_page_on_tuning_has_every_member_of_explain(rng, request, device):
+    """With what is there on the CPU or on devices alone marked so."""
+    if device == "opencl":
+        request.getfixturevalue("opencl")
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "tuning.md").read_text().partition("## What `explain` says")[2]
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|$", text.partition("\n## ")[0], re.MULTILINE)
+    elsewhere = "Devices: " if device == "cpu" else "CPU: "
+    listed = [name for names, meaning in rows if not meaning.startswith(elsewhere) for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(listed) == sorted(hattn.explain(*random_qkv(rng), device=device))
 
 
 def test_explain_takes_the_options_of_attention(rng):

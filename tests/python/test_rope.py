@@ -1,5 +1,8 @@
 """Rope: apply_rope() and KVCache.append() against rotations in float64, and their arguments."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -44,6 +47,14 @@ def test_options(x, options):
     assert_turned(actual, x, turned(x, consecutive(), **options))
     rest = options.get("dim", DIM)
     assert_same_bits(np.ascontiguousarray(actual[..., rest:]), np.ascontiguousarray(x[..., rest:]))
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, "tables"], ids=str)
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda rope: pickle.loads(pickle.dumps(rope))], ids=["copy", "deepcopy", "pickle"])
+def test_copies(x, rng, options, copied):
+    tables = dict(zip(("cos", "sin"), rng.standard_normal((2, ROWS, DIM // 2), np.float32)))
+    rope = hattn.Rope(**(tables if options == "tables" else options))
+    assert_same_bits(hattn.apply_rope(x, copied(rope)), hattn.apply_rope(x, rope))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -195,10 +206,10 @@ X = np.ones((BATCH, HEADS, ROWS, DIM), np.float32)
         ({}, {"x": X[0]}, ValueError, "x: rank is 3"),
         ({}, {"x": X.astype(np.float64)}, TypeError, "x: dtype is float64"),
         ({}, {"x": X[..., ::2]}, ValueError, "x: stride.* 2"),
-        ({}, {"x": X[..., :9], "out": None}, ValueError, r"rope.dim: is 0, .* the head dimension is odd, 9, so that an even one must be given"),
+        ({}, {"x": X[..., :9], "out": None}, ValueError, "rope.dim: is None, for all .* the head dimension is odd, 9, so that an even one must be given"),
         ({}, {"rope": None}, TypeError, "rope: expected a hattn.Rope, got NoneType"),
         ({}, {"rope": 10000.0}, TypeError, "rope: expected a hattn.Rope, got float"),
-        ({"dim": 14}, {}, ValueError, "rope.dim: is 14, .* 12"),
+        ({"dim": 14}, {}, ValueError, "rope.dim: is 14, .* 12, or None for all of it$"),
         ({"cos": F32, "sin": F32}, {}, ValueError, "row 4 of sequence 0 is 4, .*tables, 3"),
         ({}, {"offsets": [0, -1]}, ValueError, r"offsets\[1\]: is -1, but must be at least 0"),
         ({}, {"offsets": [0, 2**29]}, ValueError, "row 1 of sequence 1 is 536870913"),

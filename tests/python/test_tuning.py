@@ -58,7 +58,7 @@ def test_the_whole_circle(rng, path, shapes_file, tmp_path, monkeypatch, capsys)
     assert "2 of 2" in printed  # a damaged file has nothing to go on from
     assert f"hattn: warning: {path}: was ignored: it is damaged" in errors
     assert tune("--shapes", shapes_file, "--resume") == 0
-    assert "nothing was measured" in capsys.readouterr().out
+    assert "the database has all that is asked for already" in capsys.readouterr().out
     assert "<svg" in (tmp_path / "report.html").read_text()
 
 
@@ -114,6 +114,19 @@ def test_resume_goes_by_how_entries_were_made(path, shapes_file, capsys):
     first, second = database.read(path)
     database.merge(path, [{**first, "invariant": True}, {**second, "deep": True}])
     assert (left(), left("--invariant"), left("--deep")) == (1, 1, 1)
+
+
+def test_resuming_with_nothing_left(path, shapes_file, tmp_path, capsys):
+    """Is said, without a bar; a report is made all the same."""
+    assert tune("--shapes", shapes_file) == 0
+    before = path.read_text()
+    for flags in (["--dry-run"], [], ["--report", tmp_path / "report.html"]):
+        capsys.readouterr()
+        assert tune("--shapes", shapes_file, "--resume", *flags) == 0
+        said = capsys.readouterr()
+        assert said.out.startswith(f"the database has all that is asked for already, 2 problems: {path}\n") and said.err == ""
+        assert said.out.count("\n") == 1 + ("--report" in flags)
+    assert path.read_text() == before and (tmp_path / "report.html").exists()
 
 
 def test_entries_of_a_device_go_by_what_it_is(opencl):

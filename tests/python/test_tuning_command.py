@@ -70,14 +70,17 @@ def test_machines_may_share_a_home(tmp_path):
         (["--shapes", "missing.json"], "--shapes: missing.json: No such file or directory"),
         (["--shapes", "."], "--shapes: .: Is a directory"),
         (["--threads", "100000"], "--threads: is 100000, but must be from 0 to the number of cores, "),
-        (["--output", "/proc/none/tuning.json"], "--output: /proc/none/tuning.json cannot be written: "),
-        (["--output", "/dev/null/tuning.json"], "--output: /dev/null/tuning.json cannot be written: "),
+        (["--output", "/proc/tuning.json"], "--output: /proc/tuning.json cannot be written: "),
+        (["--output", "/dev/null/tuning.json"], "--output: /dev/null is no folder"),
+        (["--output", "/nowhere/tuning.json"], "--output: /nowhere is no folder"),
+        (["--output", "/nowhere/tuning.json", "--dry-run"], "--output: /nowhere is no folder"),
         (["--usual", "missing.json"], "--usual: missing.json does not exist"),
         (["--usual", "."], "--usual: .: cannot be read: "),
         (["--output", "."], "--output: .: cannot be read: it is not a file"),
         (["--report", "/nowhere/report.html"], "--report: /nowhere is no folder"),
         (["--report", "."], "--report: . is a folder"),
         (["--kernels", "a:b.so"], "--kernels: a:b.so: has a colon"),
+        (["--kernels", "/none.so"], "--kernels: kernel pack /none.so: No such file or directory"),
         (["--invariant", "--usual", "rule"], "--invariant: is for the library's default, but --usual is rule"),
         (["--deep", "--dtype", "int8"], "--deep: compiles kernels for float32 alone, but there is "),
     ],
@@ -102,18 +105,48 @@ def test_what_cannot_be_written_is_said_before_anything_is_measured(path, tmp_pa
 
 @pytest.mark.filterwarnings("ignore:tuning database .* is ignored")
 @pytest.mark.parametrize("option", ["--output", "HATTN_TUNING"])
-@pytest.mark.parametrize("force", [[], ["--force"]])
-def test_files_that_never_were_a_database(tmp_path, shapes_file, capsys, monkeypatch, option, force):
+@pytest.mark.parametrize("flags", [[], ["--force"], ["--dry-run"]])
+def test_files_that_never_were_a_database(tmp_path, shapes_file, capsys, monkeypatch, option, flags):
     """They are somebody's, and stay."""
     file = tmp_path / "accounts"
     file.write_text("root:x:0:0\n")
     if option == "HATTN_TUNING":
         monkeypatch.setenv(option, str(file))
     names = sorted(tmp_path.iterdir())
-    assert tune("--shapes", shapes_file, *force, *(["--output", file] if option == "--output" else [])) == 1
+    assert tune("--shapes", shapes_file, *flags, *(["--output", file] if option == "--output" else [])) == 1
     name = "database" if option == "HATTN_TUNING" else option
     assert f"hattn: {name}: {file} is no tuning database; remove it, or name another file\n" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == names and file.read_text() == "root:x:0:0\n"
+
+
+def test_folders_that_a_user_names_are_not_made(tmp_path, shapes_file, capsys, monkeypatch):
+    """But the cache is, which the library names."""
+    file = tmp_path / "misspelt" / "tuning.json"
+    monkeypatch.setenv("HATTN_TUNING", str(file))
+    assert tune("--shapes", shapes_file) == 1
+    assert capsys.readouterr().err == f"hattn: database: {file.parent} is no folder\n"
+    assert not file.parent.exists()
+    monkeypatch.delenv("HATTN_TUNING")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert tune("--shapes", shapes_file) == 0
+    assert len(list((tmp_path / "cache" / "hattn").glob("tuning-*.json"))) == 1
+
+
+def test_a_damaged_default_is_no_default(path, tmp_path, capsys):
+    """It ends the command, and so is not ignored."""
+    file = tmp_path / "usual.json"
+    file.write_text("{")
+    assert tune("--usual", file, "--dry-run") == 1
+    assert f"hattn: --usual: {file} cannot be used: it is damaged (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "gguf"])
+def test_packages_that_are_not_there(path, tmp_path, capsys, monkeypatch, package):
+    """Are named as an index has them, which does not have hattn."""
+    monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    assert tune(*(["--report", "report.html"] if package == "matplotlib" else ["--shapes", tmp_path / "model.gguf"])) == 1
+    assert capsys.readouterr().err.endswith(f": needs the package {package}: pip install {package}\n")
 
 
 def test_files_that_are_named_twice(path, shapes_file, tmp_path, capsys, monkeypatch):

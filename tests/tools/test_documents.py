@@ -21,6 +21,17 @@ def test_the_readme_has_every_cmake_option():
     assert options <= listed and len(options) > 12
 
 
+def test_the_page_on_targets_has_every_member_of_a_row():
+    source = (ROOT / "schedules/targets.h").read_text()
+    body = re.sub(r"//.*", "", re.search(r"^struct TargetRow \{\n(.*?)^\};", source, re.DOTALL | re.MULTILINE)[1])
+    declared = [re.sub(r"\s*=[^,;]*", "", text) for text in body.partition(" const std::string &")[0].split(";")]
+    members = [part.split()[-1].lstrip("*") for text in declared if text.strip() for part in text.split(",")]
+    table = re.search(r"^\| member .*?\n\n", (ROOT / "docs/add-a-target.md").read_text(), re.DOTALL | re.MULTILINE)[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(members) and len(members) > 30
+
+
 @pytest.mark.skipif(not KERNELGEN.exists(), reason="hattn-kernelgen is not built")
 def test_kernels_of_examples_are_there():
     listed = subprocess.run([KERNELGEN, "list"], check=True, capture_output=True, text=True).stdout.split()

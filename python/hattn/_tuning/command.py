@@ -229,7 +229,13 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
         if not problems:
             raise ValueError(f"--shapes: {arguments.shapes} has nothing that can be tuned for")
     if arguments.resume:
+        wanted = len(problems)
         problems = session.remaining(problems, path, tuner, options)
+        if not problems:
+            print(f"the database has all that is asked for already, {measuring.counted(wanted, 'problem')}: {path}")
+            if arguments.report is not None:
+                _report(arguments.report, path, [], tuner)
+            return 0
     if arguments.dry_run:
         _print_plan(problems, path)
         return 0
@@ -271,11 +277,10 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise ValueError(f"{option}: {error}") from None
     _check_apart(arguments, path, option)
-    if not arguments.dry_run:
-        database.check_target(path, session.results_path(path), option)
-        # What lies under the library's own name is the library's, whatever has become of it.
-        if arguments.output is not None or os.environ.get("HATTN_TUNING"):
-            database.check_is_ours(path, option)
+    # What lies under the library's own name is the library's, whatever has become of it; and its folder is made.
+    if arguments.output is not None or os.environ.get("HATTN_TUNING"):
+        database.check_named(path, option)
+    database.check_target(path, session.results_path(path), option)
     if os.environ.get("HATTN_FORCE"):
         warnings.warn(
             f"HATTN_FORCE: is {os.environ['HATTN_FORCE']}, which decides where candidates should; unset it",

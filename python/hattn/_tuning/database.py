@@ -95,7 +95,7 @@ def check_usual(name: str) -> None:
     except OSError as error:
         raise ValueError(f"--usual: {error}") from None
     if why:
-        raise ValueError(f"--usual: {name} is ignored: {why}")
+        raise ValueError(f"--usual: {name} cannot be used: {why}")
 
 
 def _content(path: pathlib.Path) -> List[Entry]:
@@ -144,12 +144,16 @@ def named_packs(path: pathlib.Path) -> List[pathlib.Path]:
     return [path.parent / name for name in _packs_of(read(path)) if is_file(path.parent / name)]
 
 
-def check_is_ours(path: pathlib.Path, option: str) -> None:
-    """Raises ValueError for a file that never was a database: it is not to be renamed, nor written over.
+def check_named(path: pathlib.Path, option: str) -> None:
+    """Raises ValueError if what a user named is a file that never was a database, which is not to be renamed, nor written
+    over; or if its folder is not there, which may be misspelt.
 
     Args:
         option: what named the file, for messages.
     """
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ValueError(f"{option}: {folder} is no folder")
     if not is_file(path):
         return
     with path.open("rb") as file:

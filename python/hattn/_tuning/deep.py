@@ -250,7 +250,8 @@ def check_pack(pack: pathlib.Path) -> None:
         with loaded(pack):
             hattn.info()
     except (RuntimeError, ValueError) as error:
-        raise ValueError(f"--kernels: {error}") from error
+        # loaded() put it into the variable; what a user has there has been loaded before.
+        raise ValueError(f"--kernels: {str(error).removeprefix('HATTN_PACKS: ')}") from error
 
 
 def usable(packs: Iterable[pathlib.Path]) -> List[pathlib.Path]:

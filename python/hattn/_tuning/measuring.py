@@ -122,8 +122,6 @@ def with_compiled(
     """With kernels that are compiled for it. Results that chose one wait until its pack is there."""
     device = arguments.device
     kernelgen = deep.find_kernelgen()
-    if not problems:
-        return [], 0
     names = deep.candidate_names(kernelgen, device, problems)
     if not names:
         raise ValueError("--deep: the library has all the kernels there are for these problems")

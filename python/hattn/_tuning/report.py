@@ -54,7 +54,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise ValueError("--report: needs the package matplotlib: pip install 'hattn[tune]'") from None
+        raise ValueError("--report: needs the package matplotlib: pip install matplotlib") from None
     matplotlib.use("svg")
     # Titles are text; and the same measurements make the same page.
     matplotlib.rcParams.update({"text.parse_math": False, "svg.hashsalt": "hattn"})

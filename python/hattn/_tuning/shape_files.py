@@ -28,7 +28,7 @@ class _Gguf:
         try:
             import gguf
         except ImportError:
-            raise ValueError(f"{path}: needs the package gguf: pip install 'hattn[tune]'") from None
+            raise ValueError(f"{path}: needs the package gguf: pip install gguf") from None
         self._path = path
         with open(path, "rb"):  # what cannot be opened is not a matter of what it holds
             pass
