@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "checked.h"
+#include "flash_rule.h"
 #include "selection_rule.h"
 
 namespace hattn {
@@ -41,11 +42,11 @@ const KernelInfo *kernel_of_passes(const std::vector<const KernelInfo *> &by_row
 
 // The measured tile with the heads that share it, unless the rows at hand would leave half of it empty: then the
 // smallest tile that holds them.
-Choice choose_flash(const std::vector<const KernelInfo *> &by_rows, const KernelInfo *measured, const Problem &problem,
-                    int64_t heads, int64_t query_length, int64_t kv_length) {
+Choice choose_flash(const KernelSet &set, const std::vector<const KernelInfo *> &by_rows, const KernelInfo *measured,
+                    const Problem &problem, int64_t heads, int64_t query_length, int64_t kv_length) {
     const auto fill = [&](const KernelInfo *kernel) {
         if (heads == 0) {
-            return fill_flash_tiles(std::array{kernel}, kernel, problem, query_length, kv_length);
+            return fill_flash_tiles(set, std::array{kernel}, kernel, problem, query_length, kv_length);
         }
         const int64_t most = std::min<int64_t>({heads, problem.group_size(), kMaxTileHeads, kernel->tile.rows});
         return Choice{HATTN_ALGORITHM_FLASH, kernel, nullptr, most, 0};
@@ -122,7 +123,7 @@ bool choose_by_entry(const KernelSet &kernels, const Problem &problem, const Tun
         return false;
     }
     if (entry.algorithm == HATTN_ALGORITHM_FLASH) {
-        choice = choose_flash(usual, kernel, problem, entry.heads, query_length, kv_length);
+        choice = choose_flash(kernels, usual, kernel, problem, entry.heads, query_length, kv_length);
         fill_last_tiles(kernels, query_length, choice);
         return true;
     }

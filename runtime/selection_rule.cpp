@@ -1,11 +1,10 @@
 #include "selection_rule.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "checked.h"
+#include "flash_rule.h"
 #include "row_tiles.h"
-#include "selection_entry.h"
 #include "tile_cost.h"
 #include "usual_splits.h"
 
@@ -20,6 +19,8 @@ constexpr int64_t kDraftRows = 32;
 // The same where flash multiplies matrices, on a Xeon with AMX: from 5 rows on it takes 0.6 to 0.85 of the time of
 // split_kv, 4 rows take 1.1 to 1.35 of it. See docs/decisions/0063.
 constexpr int64_t kMatrixDecodeRows = 4;
+// With hooks, and up to the second number over so few keys. Measured, see docs/decisions/0115.
+constexpr int64_t kMatrixDecodeRowsOfHooks = 8, kFewKeysOfHooks = 128;
 
 // With one query head per kv head, no hooks and float32, naive takes less time than split_kv for up to this many rows
 // that fill more than half of its tile, and this many keys: it has rows in the lanes. Measured, see
@@ -33,16 +34,12 @@ constexpr int64_t kNaiveKeys = 512;
 // docs/decisions/0060, 0069 and 0088.
 constexpr int64_t kNaivePrompt = 64, kNaivePromptOfMatrices = 32, kNaivePromptOfPairs = 16;
 
-// Up to this many keys of other types than float32 flash takes its small tile, where it multiplies as many rows at a
-// time as the large one. Measured, see docs/decisions/0034.
-constexpr int64_t kShortKeys = 1024;
-
-// Where the large one multiplies more rows at a time, one of so many rows may be empty before it takes longer.
-// Measured, see docs/decisions/0104.
-constexpr int64_t kRowsForEmptyOne = 16;
-
-// Up to this many rows per head it matters how they fill tiles.
-constexpr int64_t kFewRows = 96;
+// There a row of the others' tiles takes so much of the time of one of naive; with hooks that float32 kernels have, or
+// wide ones over stored types; in wide tiles of float32 up to kBriefPrompt rows; and where pairs or matrices of numbers
+// as they are stored are multiplied. Measured, see docs/decisions/0115.
+constexpr int64_t kPercentOfRows = 85, kPercentOfHookRows = 140, kPercentOfWideHookRows = 115;
+constexpr int64_t kPercentOfBriefRows = 100, kPercentOfStoredRows = 150;
+constexpr int64_t kBriefPrompt = 32, kWideTile = 16;
 
 // Up to so many rows of a kv head are for split_kv, whose tiles are smaller, if they fill no more than 5/6 of the rows
 // that flash takes for them, and both multiply the same. Of stored types, which each tile of split_kv brings into
@@ -50,69 +47,15 @@ constexpr int64_t kFewRows = 96;
 // most. Measured, see docs/decisions/0065, 0080 and 0088.
 constexpr int64_t kBadlyFilledRows = 160, kBadlyFilledKeysOfPairs = 1024;
 
-// From so many keys on flash takes less time with sums of two bfloat16 numbers than with float32, and with sums of
-// three: of short heads products are less of the work, and of few keys chunks leave much empty. Entries of tunings that
-// name a tile of the other family are of no use there. Measured, see docs/decisions/0068 and 0094.
-constexpr int64_t kTwoTermKeys = 129, kThreeTermKeys = 385, kThreeTermKeysOfShortHeads = 1025;
-
-// Up to so many rows of a kv head take less time with float32 than with sums of three. Measured, see
-// docs/decisions/0112.
-constexpr int64_t kFewTermRows = 96;
-
 // From so many keys on kernels that multiply matrices of bytes take less time than others with as many rows, and up to
-// so many rows of a kv head than flash. Measured, see docs/decisions/0095 and 0112.
+// so many rows of a kv head as flash does for as many rows of tiles, of longer heads more. Measured, see
+// docs/decisions/0095, 0112 and 0115.
 constexpr int64_t kByteMatrixKeys = 256, kByteMatrixRows = 96;
-
-// Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0094.
-constexpr int64_t kFewBandKeys = 128;
-
-// Rows of one head in a tile that multiplies matrices and has room for more: those of a second head share what is made
-// of keys and values, and see the same of them. Up to kFewMatrixRows rows per head, and of groups that so many heads do
-// not divide, it matters how they fill tiles; of more than kCountedRows rows the first ones say enough. See
-// docs/decisions/0067 and 0094.
-constexpr int64_t kHeadPositions = 128;
-constexpr int64_t kFewMatrixRows = 512, kCountedRows = 8192;
+constexpr int64_t kPercentOfByteMatrices = 100, kPercentOfLongByteMatrices = 120;
 
 // Rows of tiles that the rows of a kv head take up, filled or not.
 int64_t tile_rows(const Choice &choice, const Problem &problem, int64_t query_length) {
     return RowTiles(choice, query_length).computed_rows() * ceil_div(problem.group_size(), choice.heads);
-}
-
-// Whether one that multiplies more rows at a time takes longer all the same, as the small one fills fewer rows of
-// tiles: of a prompt the last rows see all keys, twice as many as others.
-bool is_too_large(const KernelInfo &large, const KernelInfo &small, const Problem &problem, int64_t query_length,
-                  int64_t kv_length) {
-    const int64_t rows = round_up(query_length, large.tile.rows);
-    const int64_t empty = rows - round_up(query_length, small.tile.rows);
-    const bool is_prompt = problem.causal && query_length == kv_length;
-    return kRowsForEmptyOne * empty * (is_prompt ? 2 : 1) >= rows;
-}
-
-// Tiles over stored types bring keys into float32 once each: there the large one is usual beyond kShortKeys, or as it
-// is filled if it is the faster one; and where matrices are multiplied, which takes less time than that, always.
-bool is_large_usual(const KernelInfo &small, const KernelInfo &large, const Problem &problem, int64_t query_length,
-                    int64_t kv_length) {
-    if (large.storage != KeyStorage::kAny) {
-        return multiplies_matrices(large.storage);
-    }
-    const bool is_faster = large.tile.row_vectors > small.tile.row_vectors;
-    return is_faster ? !is_too_large(large, small, problem, query_length, kv_length) : kv_length > kShortKeys;
-}
-
-// The small tile, unless the large one is usual, or a few rows fill it better.
-Choice choose_flash(const KernelSet &set, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const std::vector<const KernelInfo *> &by_rows = flash_kernels(set, problem, query_length, kv_length);
-    const KeyStorage storage = by_rows.front()->storage;
-    std::span<const KernelInfo *const> kernels = by_rows;
-    const auto in_bands = [](const KernelInfo *kernel) { return goes_in_bands(kernel->storage, kernel->tile.rows); };
-    if (storage == KeyStorage::kBfloat16Matrices && kv_length <= kFewBandKeys && !in_bands(kernels.front())) {
-        kernels = std::span(kernels.begin(), std::ranges::find_if(kernels, in_bands));
-    }
-    const bool is_large = is_large_usual(*kernels.front(), *kernels.back(), problem, query_length, kv_length);
-    Choice choice =
-        fill_flash_tiles(kernels, is_large ? kernels.back() : kernels.front(), problem, query_length, kv_length);
-    fill_last_tiles(set, query_length, choice);
-    return choice;
 }
 
 // All heads of a kv head read the same keys, so they share a tile as far as it goes.
@@ -147,6 +90,23 @@ bool is_short_prompt(const KernelSet &kernels, const Problem &problem, int64_t q
     return problem.causal && kv_length <= most && query_length <= most && 5 * query_length >= 4 * kv_length;
 }
 
+// What a row of the others' tiles takes for a short prompt, in percent of one of naive.
+int64_t percent_of_naive(const KernelSet &kernels, const Problem &problem, int64_t query_length) {
+    if (multiplies_stored(kernels) || multiplies_pairs(kernels)) {
+        return kPercentOfStoredRows;
+    }
+    const bool of_float32 = kernels.naive.front()->storage == KeyStorage::kFloat32;
+    if (of_float32 && problem.hooks != 0) {
+        return kPercentOfHookRows;
+    }
+    if (kernels.naive.back()->tile.rows < kWideTile) {
+        return kPercentOfRows;
+    }
+    return problem.hooks != 0                           ? kPercentOfWideHookRows
+           : of_float32 && query_length <= kBriefPrompt ? kPercentOfBriefRows
+                                                        : kPercentOfRows;
+}
+
 bool may_fill_naive(const KernelSet &kernels, const Problem &problem) {
     return problem.group_size() == 1 && problem.hooks == 0 && kernels.naive.front()->storage == KeyStorage::kFloat32;
 }
@@ -174,10 +134,33 @@ bool fills_badly(const Problem &problem, const Choice &flash, const Choice &spli
     return few_keys && !multiplies_matrices(kernel.storage) && 4 * of_split_kv <= 3 * of_flash;
 }
 
+// Up to so many rows of a kv head split_kv takes less time than flash if it fills no more rows of tiles.
+int64_t most_draft_rows(const KernelSet &kernels, const Problem &problem, int64_t kv_length) {
+    if (!multiplies_stored(kernels)) {
+        return kDraftRows;
+    }
+    if (problem.hooks == 0) {
+        return kMatrixDecodeRows;
+    }
+    return kv_length <= kFewKeysOfHooks ? kDecodeRows : kMatrixDecodeRowsOfHooks;
+}
+
+// Whether rows are better off in matrices of bytes than in tiles of flash, of which they may fill more.
+bool fills_byte_matrices(const KernelSet &kernels, const Problem &problem, const Choice &flash, const Choice &split_kv,
+                         int64_t query_length, int64_t kv_length) {
+    if (!multiplies_byte_matrices(split_kv.kernel->storage) || query_length * problem.group_size() > kByteMatrixRows) {
+        return false;
+    }
+    const bool is_long = problem.key_dim > kUsualHead || problem.value_dim > kUsualHead;
+    return cost_of_tiles(split_kv, problem, query_length, 1) *
+               (is_long ? kPercentOfLongByteMatrices : kPercentOfByteMatrices) <=
+           cost_of_few_rows(kernels, flash, problem, query_length, kv_length);
+}
+
 Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
     const int64_t rows = query_length * problem.group_size();
     const Choice split_kv = choose_shared(kernels, HATTN_ALGORITHM_SPLIT_KV, problem, query_length, kv_length);
-    const int64_t draft_rows = multiplies_stored(kernels) ? kMatrixDecodeRows : kDraftRows;
+    const int64_t draft_rows = most_draft_rows(kernels, problem, kv_length);
     if (rows <= std::min(kDecodeRows, draft_rows)) {
         return fills_naive(kernels, problem, query_length, kv_length) ? choose_naive(kernels, query_length) : split_kv;
     }
@@ -185,12 +168,17 @@ Choice choose_algorithm(const KernelSet &kernels, const Problem &problem, int64_
     const Choice naive = choose_naive(kernels, query_length);
     const auto filled = [&](const Choice &choice) { return tile_rows(choice, problem, query_length); };
     // Tiles of naive have one head each.
-    if (is_short_prompt(kernels, problem, query_length, kv_length) &&
-        2 * filled(naive) <= 3 * std::min(filled(split_kv), filled(flash))) {
-        return naive;
+    if (is_short_prompt(kernels, problem, query_length, kv_length)) {
+        const int64_t least = std::min(filled(split_kv), filled(flash));
+        if (100 * filled(naive) <= percent_of_naive(kernels, problem, query_length) * least) {
+            return naive;
+        }
+        if (filled(flash) == least && !multiplies_pairs(kernels)) {
+            return flash;
+        }
     }
     const bool is_draft = rows <= draft_rows && filled(split_kv) <= filled(flash);
-    const bool in_bytes = multiplies_byte_matrices(split_kv.kernel->storage) && rows <= kByteMatrixRows;
+    const bool in_bytes = fills_byte_matrices(kernels, problem, flash, split_kv, query_length, kv_length);
     return is_draft || in_bytes || fills_badly(problem, flash, split_kv, query_length, kv_length) ? split_kv : flash;
 }
 
@@ -205,18 +193,6 @@ const std::vector<const KernelInfo *> &kernels_of(const KernelSet &kernels, hatt
     return in_matrices && kv_length >= kByteMatrixKeys ? kernels.matrix_split_kv : kernels.of(algorithm);
 }
 
-const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
-                                                     int64_t query_length, int64_t kv_length) {
-    const bool of_three = bfloat16_terms(kernels.flash.front()->storage) == 3;
-    const int64_t fewest = !of_three                      ? kTwoTermKeys
-                           : problem.key_dim < kShortHead ? kThreeTermKeysOfShortHeads
-                                                          : kThreeTermKeys;
-    const bool has_few_rows = of_three && query_length * problem.group_size() <= kFewTermRows;
-    const bool in_terms = multiplies_terms(kernels.flash.front()->storage);
-    const bool is_plain = in_terms && !kernels.is_flash_forced && (kv_length < fewest || has_few_rows);
-    return is_plain ? kernels.plain_flash : kernels.flash;
-}
-
 int64_t most_naive_keys(const KernelSet &kernels, const Problem &problem) {
     return std::max(kNaivePrompt, may_fill_naive(kernels, problem) ? kNaiveKeys : 0);
 }
@@ -228,70 +204,6 @@ const KernelInfo *fitting(const std::vector<const KernelInfo *> &by_rows, int64_
         }
     }
     return by_rows.back();
-}
-
-Choice fill_flash_tiles(std::span<const KernelInfo *const> kernels, const KernelInfo *usual, const Problem &problem,
-                        int64_t query_length, int64_t kv_length) {
-    Choice best{HATTN_ALGORITHM_FLASH, usual, nullptr, 1, 0};
-    const bool in_bands = goes_in_bands(usual->storage, usual->tile.rows);
-    const int64_t heads_of_many =
-        in_bands ? std::clamp<int64_t>(usual->tile.rows / kHeadPositions, 1, problem.group_size()) : 1;
-    if (query_length > (in_bands ? kFewMatrixRows : kFewRows) && problem.group_size() % heads_of_many == 0) {
-        best.heads = heads_of_many;
-        return best;
-    }
-    kv_length -= std::max<int64_t>(query_length - kCountedRows, 0);
-    query_length = std::min(query_length, kCountedRows);
-    int64_t least = std::numeric_limits<int64_t>::max();
-    for (const KernelInfo *kernel : kernels) {
-        const int64_t most_heads = std::min<int64_t>({problem.group_size(), kMaxTileHeads, kernel->tile.rows});
-        // By numbers of blocks of heads: of as many blocks, more heads than those that suffice waste rows.
-        for (int64_t heads = 1, blocks = problem.group_size(); heads <= most_heads;) {
-            const Choice filled{HATTN_ALGORITHM_FLASH, kernel, nullptr, heads, 0};
-            const int64_t cost = cost_of_tiles(filled, problem, query_length, kv_length);
-            // Of many rows more heads see less that their last rows alone see.
-            const bool more_heads = in_bands && query_length > kFewRows;
-            const bool as_good = cost == least && kernel == usual && (best.kernel != usual || more_heads);
-            if (cost < least || as_good) {
-                least = cost;
-                best.kernel = kernel;
-                best.heads = heads;
-            }
-            if (blocks == 1) {
-                break;
-            }
-            heads = ceil_div(problem.group_size(), blocks - 1);
-            blocks = ceil_div(problem.group_size(), heads);
-        }
-    }
-    return best;
-}
-
-void fill_last_tiles(const KernelSet &kernels, int64_t query_length, Choice &choice) {
-    if (kernels.is_flash_forced) {
-        return;
-    }
-    const KernelInfo &usual = *choice.kernel;
-    int64_t least = RowTiles(choice, query_length).computed_rows();
-    for (const std::vector<const KernelInfo *> *list : {&kernels.last_flash, &kernels.flash, &kernels.plain_flash}) {
-        for (const KernelInfo *kernel : *list) {
-            const bool has_fewer = kernel->tile.rows < usual.tile.rows && kernel->tile.rows >= choice.heads;
-            if (!has_fewer || !sums_alike(*kernel, usual, *kernels.target)) {
-                continue;
-            }
-            for (const int64_t tiles : {1, 2}) {
-                Choice ended = choice;
-                ended.last_kernel = kernel;
-                ended.last_tiles = tiles;
-                const RowTiles row_tiles(ended, query_length);
-                if (row_tiles.hold_all() && row_tiles.computed_rows() < least) {
-                    least = row_tiles.computed_rows();
-                    choice.last_kernel = kernel;
-                    choice.last_tiles = tiles;
-                }
-            }
-        }
-    }
 }
 
 Choice choose_by_rule(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {

@@ -19,14 +19,25 @@ struct Heads {
 };
 
 nlohmann::json planned(const test::ContextPtr &context, Heads heads, int64_t rows, int64_t keys, int64_t batch = 1,
-                       int64_t head_dim = 16, hattn_dtype dtype = HATTN_FLOAT32) {
+                       int64_t head_dim = 16, hattn_dtype dtype = HATTN_FLOAT32, float softcap = 0.0f) {
     hattn_attention_desc desc = test::some_desc(rows, keys);
-    desc.dtype = dtype;
+    desc.dtype = dtype == HATTN_INT8 ? HATTN_FLOAT32 : dtype;
+    desc.k_dtype = desc.v_dtype = dtype;
+    desc.softcap = softcap;
     desc.batch = batch;
     desc.query_heads = heads.query;
     desc.kv_heads = heads.kv;
     desc.key_dim = desc.value_dim = head_dim;
     return test::explanation_of(test::make_plan(context.get(), desc).get());
+}
+
+// Of the kernel that computes the last rows of a head.
+int64_t rows_of_last_tile(const nlohmann::json &plan) {
+    if (plan.at("last_kernel").is_null()) {
+        return plan.at("tile").at("rows");
+    }
+    const std::string name = plan.at("last_kernel");
+    return std::stoll(name.substr(name.find("_r") + 2));
 }
 
 // On a target without tunings of its own, so that the rule decides. Its tile of naive has 8 rows.
@@ -55,11 +66,13 @@ TEST(Rule, NaiveTakesFewRowsThatFillItsTileOverFewKeys) {
 
 TEST(Rule, NaiveTakesShortPrompts) {
     test::ContextPtr context = test::make_context(1, "target=generic");
-    const auto algorithm = [&](int64_t rows, int64_t keys, bool causal) {
+    // With a hook, which takes others longer.
+    const auto algorithm = [&](int64_t rows, int64_t keys, bool causal, float softcap = 20.0f) {
         hattn_attention_desc desc = test::some_desc(rows, keys);
         desc.query_heads = 8;
         desc.kv_heads = 2;
         desc.causal = causal ? 1 : 0;
+        desc.softcap = softcap;
         return test::explanation_of(test::make_plan(context.get(), desc).get()).at("algorithm");
     };
     EXPECT_EQ(algorithm(64, 64, true), "naive");
@@ -69,6 +82,32 @@ TEST(Rule, NaiveTakesShortPrompts) {
     // Rows that see most of the keys.
     EXPECT_EQ(algorithm(51, 64, true), "flash");
     EXPECT_EQ(algorithm(32, 32, false), "flash");
+    EXPECT_EQ(algorithm(64, 64, true, 0.0f), "flash");
+    EXPECT_EQ(algorithm(33, 33, true, 0.0f), "flash");
+}
+
+// Of wide vectors naive is as fast for a row of a tile: for few rows, and with hooks over stored types.
+TEST(Rule, TilesOfWideVectorsAreFilledByShortPrompts) {
+    const char *target = "target=x86-avx512";
+    if (!test::new_context(target).outcome.ok()) {
+        GTEST_SKIP() << "this CPU has no AVX-512";
+    }
+    test::ContextPtr context = test::make_context(1, target);
+    const auto algorithm = [&](int64_t rows, hattn_dtype dtype, float softcap = 0.0f) {
+        hattn_attention_desc desc = test::some_desc(rows, rows);
+        desc.query_heads = 8;
+        desc.kv_heads = 2;
+        desc.causal = 1;
+        desc.softcap = softcap;
+        desc.k_dtype = desc.v_dtype = dtype;
+        return test::explanation_of(test::make_plan(context.get(), desc).get()).at("algorithm");
+    };
+    EXPECT_EQ(algorithm(32, HATTN_FLOAT32), "naive");
+    EXPECT_EQ(algorithm(64, HATTN_FLOAT32), "flash");
+    EXPECT_EQ(algorithm(64, HATTN_FLOAT32, 20.0f), "naive");
+    EXPECT_EQ(algorithm(32, HATTN_FLOAT16), "flash");
+    EXPECT_EQ(algorithm(32, HATTN_FLOAT16, 20.0f), "naive");
+    EXPECT_EQ(algorithm(64, HATTN_FLOAT16, 20.0f), "naive");
 }
 
 // Naive brings bfloat16 numbers into float32.
@@ -111,7 +150,27 @@ TEST(Rule, MatricesTakeAllButTheShortestPrompts) {
     EXPECT_EQ(plan(64).at("algorithm"), "flash");
 }
 
-// However many heads share a kv head: keys are read as seldom as tiles of flash allow.
+// Bands have a kernel for each hook, split_kv all hooks at once; of few rows and keys bands leave more for nothing.
+TEST(Rule, FewRowsWithHooksAreForSplitKvWhereMatricesGoInBands) {
+    test::ContextPtr context = test::make_context();
+    if (!planned(context, {2, 2}, 2048, 2048, 1, 128, HATTN_BFLOAT16)["kernel"].get<std::string>().starts_with(
+            "amx_")) {
+        GTEST_SKIP() << "this CPU multiplies no matrices";
+    }
+    const auto algorithm = [&](int64_t rows, int64_t keys, float softcap) {
+        return planned(context, {2, 2}, rows, keys, 1, 128, HATTN_BFLOAT16, softcap).at("algorithm");
+    };
+    EXPECT_EQ(algorithm(8, 2048, 20.0f), "split_kv");
+    EXPECT_EQ(algorithm(9, 2048, 20.0f), "flash");
+    EXPECT_EQ(algorithm(16, 128, 20.0f), "split_kv");
+    EXPECT_EQ(algorithm(16, 129, 20.0f), "flash");
+    EXPECT_EQ(algorithm(17, 128, 20.0f), "flash");
+    EXPECT_EQ(algorithm(5, 2048, 0.0f), "flash");
+    EXPECT_EQ(algorithm(4, 2048, 0.0f), "split_kv");
+}
+
+// However many heads share a kv head: keys are read as seldom as tiles of flash allow, unless smaller ones compute
+// fewer rows.
 TEST(Rule, HeadsOfAKvHeadFillTilesOfFlash) {
     test::ContextPtr context = test::make_context(1, "algorithm=flash");
     for (int64_t group : {2, 9, 20, 48, 64, 71, 200}) {
@@ -127,7 +186,10 @@ TEST(Rule, HeadsOfAKvHeadFillTilesOfFlash) {
             // As many tiles as it takes to hold whole rows of heads, the last one of each direction not full.
             const int64_t per_tile = std::max<int64_t>(tile / rows, 1);
             const int64_t fewest = (group + per_tile - 1) / per_tile;
-            EXPECT_LE(plan.at("tasks"), fewest) << group << " heads of " << rows << " rows, " << heads << " in a tile";
+            const int64_t tasks = plan.at("tasks"), least = rows_of_last_tile(plan);
+            EXPECT_LE(tasks * least, fewest * tile)
+                << group << " heads of " << rows << " rows, " << heads << " in a tile";
+            EXPECT_TRUE(tasks <= fewest || least < tile) << tasks << " tasks in place of " << fewest;
         }
     }
 }
@@ -269,12 +331,53 @@ TEST(Rule, FewRowsAreForFloat32WhereMatricesAreOfThreeTerms) {
     EXPECT_FALSE(in_terms(97, 1024, 64));
 }
 
+// Of stored types float32 kernels have all hooks at once, those of terms each hook and its mask.
+TEST(Rule, TermsTakeMoreWithHooks) {
+    test::ContextPtr context = test::make_context();
+    const std::string usual = planned(context, {16, 8}, 2048, 2048)["kernel"];
+    if (!usual.starts_with("amx_float32_flash_")) {
+        GTEST_SKIP() << usual << " multiplies no terms";
+    }
+    const auto in_terms = [&](hattn_dtype dtype, int64_t rows, int64_t keys, float softcap = 0.0f) {
+        const std::string kernel = planned(context, {2, 2}, rows, keys, 1, 128, dtype, softcap).at("kernel");
+        return kernel.starts_with("amx_stored_flash_") || kernel.starts_with("amx_halves_flash_");
+    };
+    for (const hattn_dtype dtype : {HATTN_INT8, HATTN_FLOAT16}) {
+        EXPECT_FALSE(in_terms(dtype, 130, 96, 20.0f)) << dtype;
+        EXPECT_TRUE(in_terms(dtype, 130, 97, 20.0f)) << dtype;
+    }
+    EXPECT_FALSE(in_terms(HATTN_INT8, 130, 384));
+    EXPECT_TRUE(in_terms(HATTN_INT8, 130, 385));
+    EXPECT_FALSE(in_terms(HATTN_FLOAT16, 130, 128));
+    EXPECT_TRUE(in_terms(HATTN_FLOAT16, 130, 129));
+    // Few rows, as they fill tiles.
+    EXPECT_TRUE(in_terms(HATTN_INT8, 64, 1000, 20.0f));
+    EXPECT_FALSE(in_terms(HATTN_INT8, 64, 150, 20.0f));
+    EXPECT_FALSE(in_terms(HATTN_INT8, 48, 1000, 20.0f));
+    EXPECT_TRUE(in_terms(HATTN_FLOAT16, 64, 1000));
+    EXPECT_FALSE(in_terms(HATTN_FLOAT16, 64, 200));
+    EXPECT_FALSE(in_terms(HATTN_FLOAT16, 48, 1000));
+}
+
+// Heads that no tile divides: with tiles for last rows as few rows are computed as can be.
+TEST(Rule, LastTilesCountAsHeadsFillTiles) {
+    const char *target = "target=x86-avx512";
+    if (!test::new_context(target).outcome.ok()) {
+        GTEST_SKIP() << "this CPU has no AVX-512";
+    }
+    test::ContextPtr context = test::make_context(1, target);
+    const nlohmann::json plan = planned(context, {3, 1}, 32, 300);
+    EXPECT_EQ(plan.at("algorithm"), "flash");
+    EXPECT_EQ(plan.at("tasks").get<int64_t>() * rows_of_last_tile(plan), 96) << plan;
+}
+
 // All rows of a tile cost what one does, so that few of them are better off than in float32.
 TEST(Rule, RowsThatMultiplyMatricesOfBytesAreForSplitKv) {
     test::ContextPtr context = test::make_context();
-    const auto plan = [&](int64_t rows) {
+    const auto plan = [&](int64_t rows, int64_t group = 1) {
         hattn_attention_desc desc = test::some_desc(rows, 2048);
-        desc.query_heads = desc.kv_heads = 2;
+        desc.query_heads = 2 * group;
+        desc.kv_heads = 2;
         desc.key_dim = desc.value_dim = 128;
         desc.k_dtype = desc.v_dtype = HATTN_INT8;
         return test::explanation_of(test::make_plan(context.get(), desc).get());
@@ -285,6 +388,9 @@ TEST(Rule, RowsThatMultiplyMatricesOfBytesAreForSplitKv) {
     EXPECT_EQ(plan(64).at("algorithm"), "split_kv");
     EXPECT_EQ(plan(96).at("algorithm"), "split_kv");
     EXPECT_EQ(plan(97).at("algorithm"), "flash");
+    // Nine heads are two of its tiles for each position.
+    EXPECT_EQ(plan(8, 8).at("algorithm"), "split_kv");
+    EXPECT_EQ(plan(8, 9).at("algorithm"), "flash");
 }
 
 // A sequence that makes many splits has longer ones, as have many rows, whatever the batch.
