@@ -193,7 +193,7 @@ BuildsOptions parse_builds_options(int argc, char **argv) {
     check_options(options);
     for (cases::Case &c : options.cases) {
         c.layout = options.layout.value;
-        set_hooks(c, "--hooks", hooks);
+        set_hooks(c, hooks);
     }
     return options;
 }

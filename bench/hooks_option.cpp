@@ -6,7 +6,7 @@
 
 namespace hattn::bench {
 
-void set_hooks(cases::Case &problem, const std::string &option, const std::string &text) {
+void set_hooks(cases::Case &problem, const std::string &text) {
     std::istringstream words(text);
     for (std::string word; std::getline(words, word, ',');) {
         if (word == "softcap") {
@@ -20,7 +20,7 @@ void set_hooks(cases::Case &problem, const std::string &option, const std::strin
         } else if (word == "sink") {
             problem.sinks = cases::Sinks::kNormal;
         } else {
-            refuse_option(option, word, "of softcap, bias, alibi, mask, sink");
+            refuse_option("--hooks", word, "of softcap, bias, alibi, mask, sink");
         }
     }
 }

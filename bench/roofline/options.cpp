@@ -90,7 +90,7 @@ Options parse_options(int argc, char **argv) {
         {"--full", [&](const std::string &) { c.causal = false; }},
         {"--window", [&](const std::string &text) { c.window_left = number("--window", text) - 1; }},
         {"--dtype", [&](const std::string &text) { options.keys = dtype_of(text); }},
-        {"--hooks", [&](const std::string &text) { bench::set_hooks(c, "--hooks", text); }},
+        {"--hooks", [&](const std::string &text) { bench::set_hooks(c, text); }},
         {"--target", [&](const std::string &text) { options.target = text; }},
         {"--kernel", [&](const std::string &text) { options.kernel = text; }},
         {"--tile", [&](const std::string &text) { options.tile = tile_of(text); }},
