@@ -102,14 +102,6 @@ int64_t percent_of_terms(const KernelSet &kernels, const Problem &problem, int64
                                          : kPercentOfTwoTerms;
 }
 
-bool few_rows_are_plain(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    const auto cost = [&](const std::vector<const KernelInfo *> &by_rows) {
-        return cost_of_few_rows(kernels, choose_flash_of(kernels, by_rows, problem, query_length, kv_length), problem,
-                                query_length, kv_length);
-    };
-    return cost(kernels.plain_flash) <= cost(kernels.flash);
-}
-
 int64_t fewest_term_keys(const KernelSet &kernels, const Problem &problem) {
     if (has_all_hooks(kernels, problem)) {
         return kTermKeysOfHooks;
@@ -120,10 +112,35 @@ int64_t fewest_term_keys(const KernelSet &kernels, const Problem &problem) {
     return problem.key_dim < kShortHead ? kThreeTermKeysOfShortHeads : kThreeTermKeys;
 }
 
+bool may_take_terms(const KernelSet &kernels) {
+    return multiplies_terms(kernels.flash.front()->storage) && !kernels.is_flash_forced;
+}
+
+// Whether it is for tiles to say if rows are multiplied as terms.
+bool may_take_either(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    return may_take_terms(kernels) && kv_length >= fewest_term_keys(kernels, problem) &&
+           query_length * problem.group_size() <= kFewTermRows;
+}
+
+Choice choose_either(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    const auto choose_of = [&](const std::vector<const KernelInfo *> &by_rows) {
+        return choose_flash_of(kernels, by_rows, problem, query_length, kv_length);
+    };
+    const auto cost = [&](const Choice &flash) {
+        return cost_of_few_rows(kernels, flash, problem, query_length, kv_length);
+    };
+    const Choice plain = choose_of(kernels.plain_flash), in_terms = choose_of(kernels.flash);
+    return cost(plain) <= cost(in_terms) ? plain : in_terms;
+}
+
 }  // namespace
 
-Choice choose_flash(const KernelSet &set, const Problem &problem, int64_t query_length, int64_t kv_length) {
-    return choose_flash_of(set, flash_kernels(set, problem, query_length, kv_length), problem, query_length, kv_length);
+Choice choose_flash(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+    if (may_take_either(kernels, problem, query_length, kv_length)) {
+        return choose_either(kernels, problem, query_length, kv_length);
+    }
+    const std::vector<const KernelInfo *> &by_rows = flash_kernels(kernels, problem, query_length, kv_length);
+    return choose_flash_of(kernels, by_rows, problem, query_length, kv_length);
 }
 
 int64_t cost_of_few_rows(const KernelSet &kernels, const Choice &flash, const Problem &problem, int64_t query_length,
@@ -135,13 +152,12 @@ int64_t cost_of_few_rows(const KernelSet &kernels, const Choice &flash, const Pr
 
 const std::vector<const KernelInfo *> &flash_kernels(const KernelSet &kernels, const Problem &problem,
                                                      int64_t query_length, int64_t kv_length) {
-    if (!multiplies_terms(kernels.flash.front()->storage) || kernels.is_flash_forced) {
-        return kernels.flash;
+    if (may_take_either(kernels, problem, query_length, kv_length)) {
+        const Choice choice = choose_either(kernels, problem, query_length, kv_length);
+        return multiplies_terms(choice.kernel->storage) ? kernels.flash : kernels.plain_flash;
     }
-    const bool has_few_rows = query_length * problem.group_size() <= kFewTermRows;
-    const bool is_plain = kv_length < fewest_term_keys(kernels, problem) ||
-                          (has_few_rows && few_rows_are_plain(kernels, problem, query_length, kv_length));
-    return is_plain ? kernels.plain_flash : kernels.flash;
+    const bool has_few_keys = may_take_terms(kernels) && kv_length < fewest_term_keys(kernels, problem);
+    return has_few_keys ? kernels.plain_flash : kernels.flash;
 }
 
 Choice fill_flash_tiles(const KernelSet &set, std::span<const KernelInfo *const> kernels, const KernelInfo *usual,
