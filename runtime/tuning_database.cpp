@@ -76,8 +76,8 @@ void read(TuningDatabase &database) {
     if (!read_text(database, text)) {
         return;
     }
-    // As the tuner tells its own files, which it replaces, from others.
-    database.is_foreign = !text.empty() && text.find("\"hattn-tuning\"") == std::string::npos;
+    // As the tuner tells its own files, which it replaces, from others that somebody named.
+    database.is_foreign = database.is_named && !text.empty() && text.find("\"hattn-tuning\"") == std::string::npos;
     try {
         const TuningText tuning = parse_tuning(std::move(text), &machine_stamp());
         database.machine = TuningTable(tuning.entries);
@@ -132,7 +132,8 @@ std::shared_ptr<const TuningDatabase> open_tuning_database(const char *given) {
         database->use_shipped = wanted == "none";
         return database;
     }
-    database->path = wanted.empty() ? default_path() : wanted;
+    database->is_named = !wanted.empty();
+    database->path = database->is_named ? wanted : default_path();
     if (!database->path.empty()) {
         read(*database);
     }

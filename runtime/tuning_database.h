@@ -22,7 +22,8 @@ struct TuningDatabase {
     std::string path;  // empty if kOff
     TuningState state = TuningState::kOff;
     std::string why_ignored;  // or cannot be read
-    bool is_foreign = false;  // it never was a database
+    bool is_named = false;    // by a caller or the environment
+    bool is_foreign = false;  // it is named, and never was a database
     TuningTable machine;
     std::vector<std::string> packs;  // paths of the kernel packs that come with the file
     bool use_shipped = true;

@@ -30,6 +30,22 @@ def test_a_damaged_file_is_one_line_on_the_command_line(path):
     assert json.loads(process.stdout)["tuning_database"]["state"] == "ignored"
 
 
+def test_what_lies_under_the_librarys_own_name_is_replaced(tmp_path):
+    """So the warning says of it, and of a file that somebody named the contrary."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("HATTN_TUNING", None)
+
+    def info(**variables):
+        command = [sys.executable, "-m", "hattn", "info"]
+        return subprocess.run(command, env={**environment, **variables}, capture_output=True, text=True, check=True)
+
+    own = pathlib.Path(json.loads(info().stdout)["tuning_database"]["path"])
+    own.parent.mkdir()
+    own.write_text("garbage")
+    assert info().stderr.rstrip().endswith("; hattn tune makes a new one")
+    assert info(HATTN_TUNING=str(own)).stderr.rstrip().endswith("; hattn tune leaves it alone")
+
+
 def test_one_warning_per_file(path, monkeypatch):
     path.write_text("[]")
     with warnings.catch_warnings(record=True) as caught:
