@@ -20,7 +20,7 @@ void set_hooks(cases::Case &problem, const std::string &text) {
         } else if (word == "sink") {
             problem.sinks = cases::Sinks::kNormal;
         } else {
-            refuse_option("--hooks", word, "of softcap, bias, alibi, mask, sink");
+            refuse_option("--hooks", word, "one of softcap, bias, alibi, mask, sink");
         }
     }
 }

@@ -33,6 +33,12 @@ def test_a_build_beside_itself_has_the_same_bits(keys, layout):
         assert float(fastest) > 0 and float(median) > 0 and bits == "same bits"
 
 
+def test_hooks_are_those_of_the_kernel():
+    (kernel, _, beside), = figures(run("--shape=1x2x1x70x70x64", "--hooks=softcap,sink", "--seconds=0", SNAPSHOT, SNAPSHOT)).values()
+    assert kernel.endswith("_softcap") or "_softcap_" in kernel
+    assert beside.endswith("same bits")
+
+
 def test_keys_in_pages():
     finished = run("--shape=2x4x2x1x300x128", "--pages=16", "--seconds=0", SNAPSHOT, SNAPSHOT)
     (kernel, _, beside), = figures(finished).values()
@@ -70,6 +76,7 @@ def test_a_file_with_a_plus_in_its_name_is_a_build(tmp_path):
     (("--shape=1x2x3", SNAPSHOT, SNAPSHOT), '--shape: is "1x2x3", but must be BxHqxHkvxSqxSkxD'),
     (("--filter=nothing_like_it", SNAPSHOT, SNAPSHOT), '--filter: is "nothing_like_it"'),
     (("--filter=(", SNAPSHOT, SNAPSHOT), "--filter"),
+    (("--hooks=mask,tanh", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--hooks: is "tanh", but must be one of softcap, bias, alibi, mask, sink'),
     (("--keys=int5", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--keys: is "int5", but must be one of float32, float16'),
     (("--layout=sbhd", SNAPSHOT, SNAPSHOT), '--layout: is "sbhd", but must be bhsd or bshd'),
     (("--pages=24", "--shape=1x1x1x1x1x8", SNAPSHOT, SNAPSHOT), '--pages: is "24", but must be 16, 32, 64 or 128'),
