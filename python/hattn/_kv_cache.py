@@ -76,8 +76,9 @@ class KVCache:
     ) -> None:
         optional = {"value_dim": value_dim, "page_size": page_size, "page_count": page_count, "window": window}
         for name, value in optional.items():
-            if value is not None and _options.integer(name, value, 64) == 0:
-                raise ValueError(f"{name}: is 0, but must be positive")  # the library would take it for "not given"
+            if value is not None and _options.integer(name, value, 64) <= 0:
+                # The library would take 0 for "not given".
+                raise ValueError(f"{name}: is {value}, but must be positive")
         value_dtype = dtype if value_dtype is None else value_dtype
         self._dtypes = _options.dtype_name("dtype", dtype), _options.dtype_name("value_dtype", value_dtype)
         place = (_hattn.Device.cpu, 0) if device is None else _options.device_number(device)
