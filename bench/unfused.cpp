@@ -1,21 +1,4 @@
-// hattn-bench-unfused: decode in one kernel and in two, over rows, head sizes and groups.
-//
-//     hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N] [--rows=N] [--dim=N] [--group=N] [--traffic]
-//
-// Every problem is verified against the oracle before it is timed. The contestants take turns; times are of the fastest
-// run. Columns: which of split_kv and flash is faster, its time and that of unfused, and what going through memory with
-// the weights adds:
-//     modelled traffic    share of the weights in all that is moved, rows * Hq / (rows * Hq + Hkv * D): for one row
-//                         1 / (1 + Hkv/Hq * D), weights being written and read once, and so keys and values
-//     measured traffic    with --traffic, share of the lines that unfused moves into the first-level cache beyond those
-//                         of the fused kernel that moves the fewest, in one execute on one thread, as valgrind's
-//                         cachegrind counts them, which takes minutes
-//     measured time       time of unfused over fused, less 1; negative where unfused is faster
-// --rows, --dim and --group choose: default all of them.
-//
-//     hattn-bench-unfused --execute=ALGORITHM --times=N --rows=N --dim=N --group=N [--keys=N]
-//
-// executes and does nothing else: what --traffic counts.
+// hattn-bench-unfused: decode in one kernel and in two, over rows, head sizes and groups; see kUsage.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -33,13 +16,33 @@ namespace {
 
 using namespace hattn::bench;
 
+constexpr const char *kUsage =
+    "usage: hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N] [--rows=N] [--dim=N] [--group=N] [--traffic]\n"
+    "\n"
+    "Every problem is verified against the oracle before it is timed. The contestants take turns; times are of the\n"
+    "fastest run. Columns: which of split_kv and flash is faster, its time and that of unfused, and what going "
+    "through\n"
+    "memory with the weights adds:\n"
+    "  modelled traffic  share of the weights in all that is moved, rows * Hq / (rows * Hq + Hkv * D): for one row\n"
+    "                    1 / (1 + Hkv/Hq * D), weights being written and read once, and so keys and values\n"
+    "  measured traffic  with --traffic, share of the lines that unfused moves into the first-level cache beyond "
+    "those\n"
+    "                    of the fused kernel that moves the fewest, in one execute on one thread, as valgrind's\n"
+    "                    cachegrind counts them, which takes minutes\n"
+    "  measured time     time of unfused over fused, less 1; negative where unfused is faster\n"
+    "--rows, --dim and --group choose: default all of them.\n"
+    "\n"
+    "  hattn-bench-unfused --execute=ALGORITHM --times=N --rows=N --dim=N --group=N [--keys=N]\n"
+    "\n"
+    "executes and does nothing else: what --traffic counts.\n";
+
 struct Options {
     int threads = 0;  // 0: one per core
     int keys = 4096;
     int rounds = 9;
     int rows = 0, dim = 0, group = 0;  // 0: all
     int times = 0;
-    bool traffic = false;
+    bool traffic = false, help = false;
     std::string execute, program;
 };
 
@@ -140,8 +143,9 @@ Options parse_options(int argc, char **argv) {
     const std::string kExecute = "--execute=";
     for (int a = 1; a < argc; ++a) {
         const std::string argument = argv[a];
-        bool found = argument == "--traffic";
-        options.traffic = options.traffic || found;
+        bool found = argument == "--traffic" || argument == "--help";
+        options.traffic = options.traffic || argument == "--traffic";
+        options.help = options.help || argument == "--help";
         if (argument.starts_with(kExecute)) {
             options.execute = argument.substr(kExecute.size());
             found = true;
@@ -154,10 +158,7 @@ Options parse_options(int argc, char **argv) {
             }
         }
         if (!found) {
-            throw std::invalid_argument(
-                "unknown argument \"" + argument +
-                "\"; usage: hattn-bench-unfused [--threads=N] [--keys=N] [--rounds=N] [--rows=N] "
-                "[--dim=N] [--group=N] [--traffic]");
+            throw std::invalid_argument("unknown argument \"" + argument + "\"; see --help");
         }
     }
     if (!options.execute.empty()) {
@@ -181,6 +182,10 @@ std::vector<int> asked_for(int one, std::vector<int> all) {
 int main(int argc, char **argv) {
     try {
         const Options options = parse_options(argc, argv);
+        if (options.help) {
+            std::fputs(kUsage, stdout);
+            return 0;
+        }
         if (!options.execute.empty()) {
             execute(options);
             return 0;

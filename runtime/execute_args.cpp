@@ -26,6 +26,9 @@ constexpr int64_t kMaxHeadStride = int64_t{1} << 27;
 constexpr int64_t kMostFarHeads = 8;
 constexpr int64_t kMostFarRows = 128;
 
+// They index scales of channels, or of blocks beside those of such a call's keys, 2^29 apart at most.
+constexpr int64_t kMaxScaleReach = int64_t{1} << 30;
+
 void check_query_side(const Problem &p, const hattn_attention_args &args) {
     check_tensor(args.q, "q", p.q_dtype, p.device);
     check_tensor(args.out, "out", p.out_dtype, p.device);
@@ -86,6 +89,20 @@ void check_key_side(const Problem &p, const hattn_attention_args &args) {
             args.k.extent[2], ", but a ring must be a multiple of ", kGranuleKeys);
 }
 
+void check_scale_reach(const Problem &p, const hattn_tensor &scale, const char *name, bool of_keys) {
+    const int64_t reach =
+        checked_multiply(std::max<int64_t>(scale.extent[3] - 1, 0), std::llabs(used_stride(scale, 3)), name);
+    require(reach <= kMaxScaleReach, HATTN_NOT_SUPPORTED, name, ": extent[3] is ", scale.extent[3],
+            " and stride[3] is ", scale.stride[3], ", but scales of a row may span at most ", kMaxScaleReach,
+            " elements");
+    if (of_keys && p.scattered()) {
+        const int64_t rows = granule_reach(scale, p.page_size > 0 ? scale.extent[0] : 1, name);
+        require(rows + reach <= kMaxGranuleReach, HATTN_NOT_SUPPORTED, name, ": its rows span ", rows,
+                " elements and scales of a row ", reach, ", but ", p.ring ? "a ring" : "pages",
+                " may span at most 2^31 elements");
+    }
+}
+
 // Of one side: for the tensor, heads or channels, or for every key.
 void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, const hattn_tensor &side,
                  const char *side_name) {
@@ -102,6 +119,7 @@ void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, 
     if (!scales_keys(scale, side.extent[3])) {
         require(scale.extent[1] == 1 || scale.extent[1] == p.kv_heads, HATTN_INVALID_ARGUMENT, name,
                 ": extent[1] (kv heads) is ", scale.extent[1], ", but must be 1 or ", p.kv_heads);
+        check_scale_reach(p, scale, name, false);
         return;
     }
     const DimensionNames &names = p.page_size > 0 ? kPageDimensions : kKeyDimensions;
@@ -121,11 +139,14 @@ void check_scale(const Problem &p, const hattn_tensor &scale, const char *name, 
             scale.extent[3], ", but must be ", blocks, ", one for each ", kScaleBlock, " elements of ", side_name);
     check_stride_limit(scale, name, 2, kMaxKeyStride);
     check_granules(p, scale, name);
+    check_scale_reach(p, scale, name, true);
 }
 
 void check_block_table(const Problem &p, const hattn_attention_args &args) {
     require(!args.block_table == (p.page_size == 0) || p.batch == 0, HATTN_INVALID_ARGUMENT, "block_table: is ",
             args.block_table ? "given" : "null", ", but the plan's page_size is ", p.page_size);
+    require(!args.block_table || args.block_table_stride <= kMaxExtent, HATTN_INVALID_ARGUMENT,
+            "block_table_stride: is ", args.block_table_stride, ", but must be at most ", kMaxExtent);
     for (int64_t b = 0; b < p.batch && args.block_table; ++b) {
         const int64_t pages = ceil_div(args.kv_lengths[b], p.page_size);
         require(pages <= args.block_table_stride, HATTN_INVALID_ARGUMENT, "block_table_stride: is ",

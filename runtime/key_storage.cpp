@@ -73,7 +73,7 @@ GranuleAddress locate_granules(const Problem &problem, const hattn_attention_arg
         return {address(side, 0, kv_head, 0), steps.unit, row_stride, own};
     }
     if (problem.ring) {
-        const int64_t granules = side.extent[2] / kGranuleKeys;
+        const int64_t granules = args.k.extent[2] / kGranuleKeys;  // scales may have more rows
         for (int64_t i = 0; i < range.count; ++i) {
             own[i] = static_cast<int32_t>((range.first + i) % granules);
         }

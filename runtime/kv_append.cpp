@@ -42,7 +42,7 @@ void check_appended(const hattn_kv_cache &cache, const hattn_tensor &k, const ha
         check_tensor_extent(tensor, name, kKeyDimensions, 3, storage.extent[3], "the cache's head dimension");
         check_unit_stride(tensor, name);
         check_stride_limit(tensor, name, 2, kMaxRowStride);
-        check_apart(tensor, name, storage, "the cache");
+        check_outside(cache, tensor, name);
     }
     check_tensor_extent(v, "v", kKeyDimensions, 2, k.extent[2], "that of k");
 }
@@ -69,10 +69,7 @@ hattn_tensor rows_of_sequence(hattn_tensor tensor, const RowCounts &added, int64
 
 void write_rows(const hattn_kv_cache &cache, const hattn_tensor &k, const hattn_tensor &v, const RowCounts &added,
                 const RowTurner *rope) {
-    int64_t most = 0;  // the tensors may claim more rows than any sequence takes
-    for (int64_t b = 0; b < cache.desc.batch; ++b) {
-        most = std::max(most, added.of(b));
-    }
+    const int64_t most = added.most(cache.desc.batch);
     const int64_t blocks = ceil_div(most, kRowsPerTask);
     const auto write_block = [&](int64_t index, int32_t worker) {
         const int64_t sequence = index / blocks, count = added.of(sequence);

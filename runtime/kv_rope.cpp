@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kv_cache.h"
+#include "kv_storage.h"
 #include "rope_apply.h"
 #include "status.h"
 #include "structs.h"
@@ -17,12 +18,6 @@ void check_queries(const hattn_kv_cache &cache, const hattn_tensor &x, bool pack
     check_tensor_extent(x, "x", kQueryDimensions, 0, packed ? 1 : cache.desc.batch,
                         packed ? "the batch of packed queries" : "the cache's batch");
     check_tensor_extent(x, "x", kQueryDimensions, 3, cache.desc.key_dim, "the cache's head dimension");
-}
-
-void check_outside(const hattn_kv_cache &cache, const hattn_tensor &out) {
-    for (const CachedSide *side : {&cache.keys, &cache.values}) {
-        check_apart(out, "out", side->rows, "the cache");
-    }
 }
 
 // Of the first row of each sequence: they are its last ones.
@@ -50,7 +45,7 @@ void turn(hattn_kv_cache *cache, const hattn_rope *rope, const hattn_tensor *x, 
     }
     TurnedTensor turned{from, to, cache->desc.batch, rows, nullptr, "x"};
     check_turned(turned);
-    check_outside(*cache, to);
+    check_outside(*cache, to, "out");
     const std::vector<int32_t> positions = first_positions(*cache, rows, given.positions != nullptr);
     turned.offsets = positions.data();
     if (from.device == HATTN_CPU) {

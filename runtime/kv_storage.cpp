@@ -139,6 +139,13 @@ CachedSide make_side(const hattn_kv_cache &cache, hattn_dtype dtype, int64_t dim
     return side;
 }
 
+void check_outside(const hattn_kv_cache &cache, const hattn_tensor &tensor, const char *name) {
+    for (const CachedSide *side : {&cache.keys, &cache.values}) {
+        check_apart(tensor, name, side->rows, "the cache");
+        check_apart(tensor, name, side->scales, "the cache");
+    }
+}
+
 void copy_pages(const hattn_kv_cache &cache, std::span<const PageCopy> copies) {
     for (const PageCopy &copy : copies) {
         for (const CachedSide *side : {&cache.keys, &cache.values}) {

@@ -31,15 +31,17 @@ std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target, co
             found.push_back(&kernel);
         }
     }
+    if (problem.ring && !found.empty()) {
+        machine_stamp();  // found out here, not while a plan executes
+    }
     return found;
 }
 
 bool lie_in_memory(const Problem &problem, int64_t keys) {
     const int64_t bits =
         problem.key_dim * dtype_bits(problem.k_dtype) + problem.value_dim * dtype_bits(problem.v_dtype);
-    const auto exceed = [&](int64_t bytes) {
-        return problem.batch * problem.kv_heads * keys > 8 * bytes / std::max<int64_t>(bits, 1);
-    };
+    const int64_t heads = std::max<int64_t>(problem.batch * problem.kv_heads, 1);
+    const auto exceed = [&](int64_t bytes) { return keys > 8 * bytes / std::max<int64_t>(bits, 1) / heads; };
     // In this order: few problems have to know the machine, which is found out when it is first asked for.
     return exceed(kCachedBytes) && exceed(machine_stamp().l3_bytes / 2);
 }

@@ -20,6 +20,14 @@ struct RowCounts {
         }
         return lengths ? lengths[sequence] : rows;
     }
+    // Of the longest one: tensors of any size may hold no more rows than lengths say.
+    int64_t most(int64_t batch) const {
+        int64_t found = 0;
+        for (int64_t b = 0; b < batch; ++b) {
+            found = std::max(found, of(b));
+        }
+        return found;
+    }
     // Where a sequence's first row is: in which entry of the tensor's batch, and at which of its rows.
     int64_t entry(int64_t sequence) const {
         return ends ? 0 : sequence;

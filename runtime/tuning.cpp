@@ -82,7 +82,7 @@ void TuningGrid::fill() {
                 const auto at = static_cast<size_t>(rows * kKeyClasses + keys);
                 if (steps < steps_of_nearest[at]) {
                     steps_of_nearest[at] = steps;
-                    nearest_[at] = static_cast<int16_t>(i);
+                    nearest_[at] = static_cast<int32_t>(i);
                 }
             }
         }

@@ -84,7 +84,7 @@ public:
 private:
     TuningFamily family_;
     std::vector<TuningEntry> entries_;
-    std::array<int16_t, kRowClasses * kKeyClasses> nearest_{};
+    std::array<int32_t, kRowClasses * kKeyClasses> nearest_{};
 };
 
 // Where a set of entries has those for a problem: in the grid of its family, and what that is silent about in

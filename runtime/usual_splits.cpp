@@ -67,7 +67,7 @@ int64_t UsualSplits::keys(const Problem &problem, int64_t query_length, int64_t 
     if (tile_rows_ == 0) {
         const int64_t rows = query_length * problem.group_size();
         const int64_t tiles = problem.kv_heads * ceil_div(rows, kSplitTileRows);
-        const bool few_tasks = tiles * ceil_div(kv_length, kLongSplitKeys) < kFewTasks;
+        const bool few_tasks = std::min<int64_t>(tiles, kFewTasks) * ceil_div(kv_length, kLongSplitKeys) < kFewTasks;
         const bool is_long =
             rows >= kManyRows ? !few_tasks : problem.key_dim < kShortHead && rows <= kFewRowsOfShortHeads;
         const int64_t fewest = is_long ? std::max(fewest_keys_, kLongSplitKeys) : fewest_keys_;

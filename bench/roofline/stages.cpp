@@ -43,7 +43,7 @@ const std::vector<StageRow> &stage_rows() {
          0.0,
          {"dot", "dot_intm", "dot_global_wrapper", "side_sums", "quad_sums", "word_sums", "lane_sums", "step_sums",
           "lane_integers", "lane_floats", "line_sums", "quarter_sums", "quarter_scores", "key_scores", "byte_sums",
-          "column_scores", "block_seen", "seen_blocks"},
+          "column_scores", "block_seen", "seen_blocks", "unseen_blocks"},
          {"fetch_lines", "fetch_starts", "fetched_line", "row_places", "asked", "asked_range", "asked_rows"}},
         {"bias and mask tiles",
          Unit::kScores,

@@ -4,11 +4,12 @@
  *   - a function that can fail returns a hattn_status; hattn_last_error() gives the sentence that belongs to it;
  *   - on a status other than HATTN_OK nothing the caller owns has been written, but the *size that hattn_info(),
  *     hattn_plan_explain() and hattn_plan_explain_sequence() want;
- *   - none aborts, prints or throws. Functions that destroy take null.
+ *   - none aborts, prints or throws, unless the heap has nothing left while a JSON text is read or written: of
+ * hattn_info() and those that explain, of kernel packs and tunings. Functions that destroy take null.
  *
  * Every public structure starts with `struct_size`; set it to sizeof(the structure), most easily through the
- * HATTN_*_INIT initialisers and hattn_*_init() functions. Any other size is refused: structures change together with the
- * library's SOVERSION alone, which is that of the minor version.
+ * HATTN_*_INIT initialisers and hattn_*_init() functions. Any other size is refused: structures change together with
+ * the library's SOVERSION alone, which is that of the minor version.
  */
 #ifndef HATTN_HATTN_H
 #define HATTN_HATTN_H
@@ -249,7 +250,8 @@ typedef struct hattn_attention_args {
     size_t workspace_size;
     const int32_t *block_table;     /* given exactly if the plan has a page_size: [B, block_table_stride] indices of pages */
     int64_t block_table_stride;     /* at least the pages of the longest sequence; entries past a sequence's pages are not read */
-    hattn_tensor k_scale, v_scale;  /* float32, any strides, given exactly for int8 and int4: see above */
+    hattn_tensor k_scale, v_scale;  /* float32, any strides within the limits of docs/semantics.md, given exactly for
+                                       int8 and int4: see above */
     const hattn_queue *queue;       /* of a device, or null: the library's */
     void *device_workspace;         /* of hattn_plan_device_workspace_size() bytes: CUdeviceptr aligned to 256, cl_mem that is no sub-buffer; or null */
     size_t device_workspace_size;

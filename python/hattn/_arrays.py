@@ -7,6 +7,8 @@ from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
+from hattn import _hattn
+
 # Device types of DLPack that the CPU can read: kDLCPU and kDLCUDAHost.
 HOST_DEVICES = (1, 3)
 
@@ -97,7 +99,9 @@ def as_numpy(name: str, value: Any, wanted: str) -> Any:
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
         return value
     try:
-        return np.from_dlpack(detached(value))
+        array = np.from_dlpack(detached(value))
+        _hattn.check_memory(name, value)  # where it has none, NumPy's array has some that nobody has written
+        return array
     except BufferError as error:
         raise ValueError(f"{name}: the {type(value).__name__} cannot be read through DLPack: {error}") from None
     except RuntimeError:  # a dtype that NumPy does not have

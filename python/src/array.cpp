@@ -192,6 +192,13 @@ struct Source {
 
 }  // namespace
 
+// PyTorch has tensors that have given their memory back, or never had any.
+Array::Array(View view, const char *name, bool is_bfloat16)
+    : view_(std::move(view)), name_(name), is_bfloat16_(is_bfloat16) {
+    if (!view_.data() && view_.size() > 0)
+        raise(PyExc_ValueError, std::string(name) + ": data is null");
+}
+
 Array Array::readable(nb::handle object, const char *name) {
     View view;
     const Source source(object);

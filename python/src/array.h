@@ -58,8 +58,7 @@ public:
 private:
     using View = nb::ndarray<nb::ro>;
 
-    Array(View view, const char *name, bool is_bfloat16)
-        : view_(std::move(view)), name_(name), is_bfloat16_(is_bfloat16) {}
+    Array(View view, const char *name, bool is_bfloat16);
     hattn_tensor describe(hattn_dtype dtype) const;
     hattn_tensor arranged(Layout layout, hattn_dtype dtype) const;
     void require_vector() const;
@@ -70,6 +69,11 @@ private:
     const char *name_ = "";
     bool is_bfloat16_ = false;  // a NumPy array of ml_dtypes.bfloat16, seen as uint16
 };
+
+// Throws ValueError for an array whose elements have no memory.
+inline void check_memory(const char *name, nb::handle array) {
+    Array::readable(array, name);
+}
 
 // numpy.empty() of float32, float16 or, for bfloat16, uint16.
 nb::object empty_array(const std::vector<int64_t> &shape, hattn_dtype dtype);

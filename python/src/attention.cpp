@@ -290,7 +290,7 @@ nb::object AttentionCall::add_out(nb::handle out) {
     return made;
 }
 
-nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse) {
+nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse, int64_t keys) {
     const nb::object made = add_out(out);
     nb::object lse = nb::none(), scores = nb::none();
     if (return_lse) {
@@ -300,7 +300,7 @@ nb::tuple AttentionCall::make_outputs(nb::handle out, bool return_lse) {
         args_.lse = arrays_.back().row_tensor();
     }
     if (desc_.scores != HATTN_SCORES_NONE) {
-        scores = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length, key_extent()});
+        scores = empty_float32({desc_.batch, desc_.query_heads, desc_.query_length, keys});
         arrays_.push_back(Array::writable(scores, "scores"));
         args_.scores = arrays_.back().tensor(Layout::kBhsd, kFloat32);
     }
@@ -314,7 +314,7 @@ nb::tuple attention(nb::handle q, nb::handle k, nb::handle v, nb::handle out, co
     call.set_out(out);
     const std::shared_ptr<Session> session = Session::current();
     const PlanPointer plan = session->plan(call.desc());
-    nb::tuple outputs = call.make_outputs(out, return_lse);
+    nb::tuple outputs = call.make_outputs(out, return_lse, call.key_extent());
     check_call(session->execute(plan.get(), call.args()), session->context(), false, call.batch_name());
     return outputs;
 }

@@ -91,7 +91,7 @@ public:
 
     // Adopts `out` or, if it is None, makes the output array; makes lse and scores as asked for.
     // Returns (out, lse or None, scores or None).
-    nb::tuple make_outputs(nb::handle out, bool return_lse);
+    nb::tuple make_outputs(nb::handle out, bool return_lse, int64_t keys);  // scores have room for so many
 
 private:
     void describe(const Problem &problem, const Keys &keys);

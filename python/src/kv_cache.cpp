@@ -249,33 +249,41 @@ Keys KvCache::keys() const {
     return keys;
 }
 
-void KvCache::bind(AttentionCall &call, nb::handle out) const {
+int64_t KvCache::bind(AttentionCall &call, nb::handle out) const {
     if (call.desc().batch != batch_)
         raise(PyExc_ValueError, (call.args().cu_seqlens_q ? "cu_seqlens_q: number of sequences is " : "q: batch is ") +
                                     std::to_string(call.desc().batch) + ", but the cache has " +
                                     std::to_string(batch_));
-    check(read([&](const hattn_kv_cache *cache) { return call.bind(cache); }), context_.get());
+    int64_t keys = 0;
+    const auto bind_and_count = [&](const hattn_kv_cache *cache) {
+        const hattn_status bound = call.bind(cache);
+        keys = bound == HATTN_OK ? call.key_extent() : 0;
+        return bound;
+    };
+    check(read(bind_and_count), context_.get());
     call.set_out(out);
+    return keys;
 }
 
 // Not hattn_kv_cache_attend(): a plan for the whole capacity serves every step of a decode loop.
 nb::tuple KvCache::attend(nb::handle q, nb::handle out, const Problem &problem, bool return_lse) const {
     AttentionCall call(problem, q, keys());
-    bind(call, out);
+    int64_t made_for = bind(call, out);
     const std::shared_ptr<Session> session = Session::current();
     const PlanPointer plan = session->plan(call.desc(), true);
     while (true) {
-        nb::tuple outputs = call.make_outputs(out, return_lse);
-        const int64_t keys = call.key_extent();
-        bool as_made = true;  // score outputs, unless the cache has changed meanwhile
+        nb::tuple outputs = call.make_outputs(out, return_lse, made_for);
+        int64_t keys = made_for;  // scores have room for so many; others, if the cache has changed meanwhile
         const hattn_status status = read([&](const hattn_kv_cache *cache) {
             const hattn_status bound = call.bind(cache);
-            as_made = bound != HATTN_OK || problem.scores == HATTN_SCORES_NONE || call.key_extent() == keys;
-            return bound == HATTN_OK && as_made ? session->execute(plan.get(), call.args()) : bound;
+            if (bound == HATTN_OK && problem.scores != HATTN_SCORES_NONE)
+                keys = call.key_extent();
+            return bound == HATTN_OK && keys == made_for ? session->execute(plan.get(), call.args()) : bound;
         });
         check_call(status, context_.get(), true, call.batch_name());
-        if (as_made)
+        if (keys == made_for)
             return outputs;
+        made_for = keys;
     }
 }
 

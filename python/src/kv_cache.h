@@ -79,7 +79,7 @@ private:
     // Whole storage, as far as an AttentionCall wants it before it is bound.
     Keys keys() const;
     // Binds a call over keys() for the first time, with the type of `out`.
-    void bind(AttentionCall &call, nb::handle out) const;
+    int64_t bind(AttentionCall &call, nb::handle out) const;  // the keys of its longest sequence
 
     static constexpr size_t kCallsUnderWay = HATTN_KV_CALLS_UNDER_WAY;
 

@@ -148,6 +148,7 @@ NB_MODULE(_hattn, module) {
     bind_kv_cache(module);
     bind_tuner(module);
     module.def("info", &info);
+    module.def("check_memory", &check_memory, nb::arg("name"), nb::arg("array"));
     module.def("set_leak_warnings", &nb::set_leak_warnings);
     module.def("attention", &attention, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
                nb::arg("out").none(), nb::arg("problem"), nb::arg("return_lse"));

@@ -56,6 +56,7 @@ bool same(const hattn_attention_desc &a, const hattn_attention_desc &b) {
 // Names of the library's that are others in Python, some with what follows them.
 constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
     {"causal_offsets", "causal_offset"},
+    {"count: is", "outs: the number of states is"},
     {"device_id", "device"},
     {"from", "source"},
     {"key_dim", "head_dim"},

@@ -190,6 +190,23 @@ TEST_F(CacheErrors, Append) {
               "");
 }
 
+// Of either side: what is written first would be read as what is appended.
+TEST_F(CacheErrors, AppendFromTheCacheItself) {
+    hattn_tensor keys = HATTN_TENSOR_INIT, values = HATTN_TENSOR_INIT;
+    ASSERT_EQ(hattn_kv_cache_view(cache_.cache(), &keys, &values), HATTN_OK);
+    for (const hattn_tensor &side : {keys, values}) {
+        hattn_tensor k = k_.view, v = v_.view;
+        k.data = side.data;
+        EXPECT_EQ(refused(hattn_kv_append(cache_.cache(), &k, &v_.view, nullptr),
+                          {kInvalid, {"k: its memory", "overlaps that of the cache"}}),
+                  "");
+        v.data = side.data;
+        EXPECT_EQ(refused(hattn_kv_append(cache_.cache(), &k_.view, &v, nullptr),
+                          {kInvalid, {"v: its memory", "overlaps that of the cache"}}),
+                  "");
+    }
+}
+
 TEST_F(CacheErrors, AppendLengths) {
     auto append = [&](std::vector<int32_t> lengths) {
         return hattn_kv_append(cache_.cache(), &k_.view, &v_.view, lengths.data());

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iostream>
 #include <iterator>
 #include <regex>
 #include <string>
@@ -136,6 +138,43 @@ TEST_P(MemoryKernels, AreNotTakenWhereAnotherIsForced) {
 
 INSTANTIATE_TEST_SUITE_P(Of, MemoryKernels, testing::ValuesIn(test::target_names()),
                          [](const auto &target) { return test::as_test_name(target.param); });
+
+// In a process that has not asked what machine it runs on.
+TEST(MemoryKernelDeathTest, FirstExecuteOfARingAllocatesNothing) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto executed = [] {
+        constexpr int64_t kBatch = 8, kHeads = 32, kKeys = 4096, kDim = 128;  // a GiB, were they not all the same
+        cases::Case c;
+        c.name = "ring";
+        c.query_heads = c.kv_heads = 1;
+        c.query_length = 1;
+        c.kv_length = kKeys;
+        c.key_dim = c.value_dim = kDim;
+        c.window_left = kKeys - 1;
+        c.window_right = 0;
+        c.lse = false;
+        cases::Problem problem(c);
+        problem.desc.ring = 1;
+        const std::vector<int32_t> lengths(kBatch, kKeys);
+        problem.args.kv_lengths = lengths.data();
+        cases::TensorData queries = cases::make_tensor(HATTN_FLOAT32, {kBatch, kHeads, 1, kDim});
+        cases::TensorData outputs = cases::make_tensor(HATTN_FLOAT32, {kBatch, kHeads, 1, kDim});
+        problem.args.q = queries.view;
+        problem.args.out = outputs.view;
+        problem.desc.batch = kBatch;
+        problem.desc.query_heads = problem.desc.kv_heads = kHeads;
+        for (hattn_tensor *side : {&problem.args.k, &problem.args.v}) {
+            side->extent[0] = kBatch;
+            side->extent[1] = kHeads;
+            side->stride[0] = side->stride[1] = 0;
+        }
+        test::ContextPtr context = test::make_context(1);
+        const test::Outcome outcome = test::execute(test::make_plan(context.get(), problem.desc).get(), problem.args);
+        std::cerr << outcome.text() << ", allocations: " << outcome.allocations << "\n";
+        std::exit(outcome.ok() && outcome.allocations == 0 ? 0 : 1);
+    };
+    EXPECT_EXIT(executed(), testing::ExitedWithCode(0), "allocations: 0");
+}
 
 // Several chunks and splits, of heads that are whole lines, in groups that fill no tile.
 TEST(MemoryKernel, HasTheBitsOfTheOneInWhosePlaceItIs) {

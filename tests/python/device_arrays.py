@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-KDL_CUDA, KDL_OPENCL = 2, 4
+KDL_CPU, KDL_CUDA, KDL_OPENCL = 1, 2, 4
 
 
 class _Tensor(ctypes.Structure):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import hattn
+from device_arrays import KDL_CPU, DeviceArray
 from helpers import Tensor, random_qkv
 
 BATCH, HEADS, QUERIES, KEYS, DIM = 2, 4, 5, 7, 16
@@ -61,6 +62,16 @@ BAD_ARRAYS = [
     ("float8", {"v": np.ones((BATCH, 2, KEYS, DIM), ml_dtypes.float8_e4m3fn)}, TypeError, "v: dtype is float8_e4m3fn"),
     ("masked", {"q": np.ma.ones((BATCH, HEADS, QUERIES, DIM), "f4")}, TypeError, "q: expected an array without a mask"),
     ("masked lengths", {"kv_lengths": np.ma.ones(2, int)}, TypeError, "kv_lengths: expected an array without a mask"),
+    (
+        "scales of keys too far apart",
+        {
+            "k": np.ones((BATCH, 2, KEYS, 64), np.int8),
+            "q": f32(BATCH, 4, QUERIES, 64),
+            "k_scale": np.lib.stride_tricks.as_strided(f32(1), (BATCH, 2, KEYS, 2), (0, 0, 0, 2**33)),
+        },
+        NotImplementedError,
+        r"k_scale: extent\[3\] is 2 and stride\[3\] is 2147483648, but scales of a row may span at most 1073741824",
+    ),
     ("ragged scale", {"k_scale": [[1.0], [1.0, 2.0]]}, ValueError, "k_scale: is ragged"),
     ("float16 scale", {"v_scale": Tensor(np.ones(2, np.float16))}, TypeError, "v_scale: dtype is float16, but must be"),
     ("table of words", {"block_table": "a"}, TypeError, "block_table: dtype is <U1, but must be an integer type"),
@@ -243,6 +254,28 @@ def test_out(rng, case):
         hattn.attention(**given, out=out)
     np.testing.assert_array_equal(out, kept)
     np.testing.assert_array_equal(given["q"], before)
+
+
+# PyTorch has such tensors.
+@pytest.mark.parametrize(
+    "name, array",
+    [
+        ("q", f32(BATCH, HEADS, QUERIES, DIM)),
+        ("kv_lengths", np.full(BATCH, KEYS, np.int32)),
+        ("causal_offset", np.zeros(BATCH, np.int64)),
+        ("sinks", f32(HEADS)),
+        ("alibi_slopes", f32(HEADS)),
+        ("k_scale", f32(2)),
+        ("block_table", np.zeros((BATCH, 1), np.int32)),
+    ],
+)
+def test_elements_without_memory(rng, name, array):
+    q, k, v = (rng.standard_normal((BATCH, heads, rows, DIM), np.float32) for heads, rows in ((HEADS, QUERIES), (2, KEYS), (2, KEYS)))
+    options = {"q": q, "k": k.astype(np.int8) if name == "k_scale" else k, "v": v}
+    if name == "block_table":
+        options.update(k=f32(2, 2, 16, DIM), v=f32(2, 2, 16, DIM), kv_lengths=[KEYS] * BATCH)
+    with pytest.raises(ValueError, match=f"^{name}: data is null$"):
+        hattn.attention(**{**options, name: DeviceArray(array, (KDL_CPU, 0), data=0)})
 
 
 def test_out_with_overlapping_rows(rng):

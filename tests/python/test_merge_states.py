@@ -52,6 +52,12 @@ def test_given_outputs(rng):
         hattn.merge_states(outs, lses, stream=0)
 
 
+def test_too_many_states():
+    outs, lses = [np.ones((1, 1, 1, 65536), np.float32)] * 1100, [np.zeros((1, 1, 1), np.float32)] * 1100
+    with pytest.raises(NotImplementedError, match="^outs: the number of states is 1100, which with a head dimension of 65536"):
+        hattn.merge_states(outs, lses)
+
+
 @pytest.mark.parametrize("cuts", [(3,), (0, 4), (1, 2, 7), (9,)])
 def test_split_keys(rng, algorithm, cuts):
     q, k, v = random_qkv(rng, keys=9)

@@ -98,6 +98,28 @@ def test_one_cache_from_several_threads(rng):
     assert cache.lengths.tolist() == [81]
 
 
+def test_scores_over_pages_that_grow():
+    """They have room for the keys that are there as a call reads them, not as it begins."""
+    cache = hattn.KVCache(1, 1, 200, 32, page_size=16)
+    row = np.ones((1, 1, 1, 32), np.float32)
+    cache.append(row, row)
+    until = time.monotonic() + 1
+
+    def append():
+        while time.monotonic() < until:
+            try:
+                cache.append(row, row)
+            except ValueError:  # it is full
+                cache.truncate([1])
+
+    def attend():
+        while time.monotonic() < until:
+            scores = cache.attend(row, return_scores="raw")[1]
+            assert 1 <= scores.shape[3] <= 200 and (scores == scores[0, 0, 0, 0]).all()
+
+    run_together([append, attend, append, attend, attend])
+
+
 def test_a_daemon_thread_does_not_end_the_process():
     """The interpreter ends while the thread computes, or waits for the interpreter's lock."""
     script = """

@@ -48,6 +48,13 @@ def test_traffic_is_counted():
     assert percent(many["measured traffic"]) == pytest.approx(percent(many["modelled traffic"]), rel=0.4)
 
 
+def test_help_says_what_columns_are():
+    finished = run("--help")
+    assert finished.returncode == 0 and not finished.stderr
+    for column in ("modelled traffic", "measured traffic", "measured time"):
+        assert f"\n  {column} " in finished.stdout
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
