@@ -54,7 +54,7 @@ def test_stages(algorithm, dtype, shape):
         assert stages[stage]["flops"] == of_terms * 2 * 128 * figures[products[stage]]
     of_softmax = {"maxima", "weights (exp2)", "chunk sum", "query transpose"} & set(stages)
     assert of_softmax and all(stages[stage]["share"] > 0 for stage in of_softmax)
-    if dtype == "float32":
+    if dtype == "float32" and of_terms == 1:
         assert "keys into other types" not in stages
 
 
