@@ -200,9 +200,9 @@ Expr ScoreStages::ask_of_key(int block) const {
     return k / (block / lines_of_step(block));
 }
 
-// All pairs of all bands ask for as many lines of keys and values of the next chunk, but those whose weights nobody
-// reads, as those of bands without rows: see decision 0112. What lies behind the last key, or behind a row, need not be
-// there.
+// All pairs of all bands ask for as many lines of keys, values and operands of hooks of the next chunk, but those whose
+// weights nobody reads, as those of bands without rows: see decision 0112. What lies behind the last key, or behind a
+// row, need not be there.
 Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     const int parts = rows / joined_rows / 2;  // of a key's lines, a turn each
     Expr key_lines = inputs.key_lines(), value_lines = inputs.value_lines();
@@ -216,7 +216,14 @@ Expr AttentionStages::ask_ahead(const AttentionInputs &inputs, int rows) {
     asked_ahead(turn, c) =
         inputs.prefetch_key(inputs.key_start(first_key), inputs.key_line_of_slot(of_slot, line_of_row)) +
         inputs.prefetch_value(inputs.value_start(first_key), inputs.value_line_of_slot(of_slot, line_of_row));
-    return asked_ahead(r / joined_rows * (chunk / 2) + pair, c);
+    const Expr turn_of_pair = r / joined_rows * (chunk / 2) + pair;
+    Expr nothing = asked_ahead(turn_of_pair, c);
+    for (const HookTile &operand : hook_tiles) {
+        if (operand.fetched.defined()) {
+            nothing += operand.fetched(turn_of_pair, c);
+        }
+    }
+    return nothing;
 }
 
 void AttentionStages::ask_for_quads(const AttentionInputs &inputs) {

@@ -10,8 +10,27 @@ namespace {
 
 // s = softcap * tanh(s / softcap)   (Gemma 2, 2024)
 Expr apply_softcap(Expr score, const ScoreContext &context) {
-    Expr cap = context.inputs.softcap * context.unit;
-    return cap * tanh_via_exp2(score * (1.0f / cap), context.exp2);
+    return capped_score(score, context.inputs.softcap * context.unit, context.exp2);
+}
+
+// What of a tile's rows, and of their lines in a chunk, a turn asks for.
+struct Turn {
+    int rows = 1, lines = 1;
+    Expr first_row, first_line;  // of the tile, of a row
+    int line_step = 1;
+};
+
+Turn turn_of(const Var &turn, int lines, const ScoreContext &context) {
+    if (context.fetch_band > 0) {
+        const int pairs = context.fetch_keys / 2, parts = std::max(1, pairs / context.fetch_band);  // of a row
+        const int rows = std::max(1, context.fetch_band / pairs);
+        Expr of_band = turn % pairs;
+        return {rows, (lines + parts - 1) / parts, turn / pairs * context.fetch_band + of_band / parts * rows,
+                of_band % parts, parts};
+    }
+    const int block = context.fetch_block > 0 ? context.fetch_block : context.fetch_keys;
+    const int turns = (context.fetch_keys + block - 1) / block, rows = (context.fetch_rows + turns - 1) / turns;
+    return {rows, lines, turn * rows, 0};
 }
 
 // An operand has a row for each row of the tile, too far apart for the CPU to foresee that they go on. Asking for what
@@ -21,23 +40,25 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
         return;
     }
     const int line = line_elements(operand), lines = (context.fetch_keys + line - 1) / line;
-    const int block = context.fetch_block > 0 ? context.fetch_block : context.fetch_keys;
-    const int parts = (context.fetch_keys + block - 1) / block, rows = (context.fetch_rows + parts - 1) / parts;
-    Var part("part");
-    tile.over_ask = RDom({{0, lines}, {0, rows}}, "over_ask");
-    Expr row = part * rows + tile.over_ask.y;
-    if (rows * parts > context.fetch_rows) {
+    Var turn("turn");
+    const Turn asked = turn_of(turn, lines, context);
+    tile.over_ask = RDom({{0, asked.lines}, {0, asked.rows}}, "over_ask");
+    Expr row = asked.first_row + tile.over_ask.y, line_of_row = asked.first_line + tile.over_ask.x * asked.line_step;
+    if (context.fetch_rows % asked.rows != 0) {
         tile.over_ask.where(row < context.fetch_rows);
         row = unsafe_promise_clamped(row, 0, context.fetch_rows - 1);
+    }
+    if (lines % asked.line_step != 0) {
+        tile.over_ask.where(line_of_row < lines);
     }
     const auto of_row = [&](const Expr &coordinate) { return Internal::substitute(context.r.name(), row, coordinate); };
     const auto offset = [&](int dimension, const Expr &coordinate) {
         return (coordinate - operand.dim(dimension).min()) * operand.dim(dimension).stride();
     };
-    Expr next = (context.c + 1) * context.fetch_keys + tile.over_ask.x * line;
+    Expr next = (context.c + 1) * context.fetch_keys + line_of_row * line;
     tile.fetched = Func(operand.name() + "_tile_fetched");
-    tile.fetched(part, context.c) = 0.0f;
-    tile.fetched(part, context.c) +=
+    tile.fetched(turn, context.c) = 0.0f;
+    tile.fetched(turn, context.c) +=
         prefetch_line(operand, offset(0, next) + offset(1, of_row(context.row)) + offset(2, of_row(context.head)));
 }
 
@@ -45,7 +66,7 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
 void lay_out(const ImageParam &operand, Func &func, const Expr &element, const ScoreContext &context) {
     HookTile tile{func, operand.dim(0).stride() == 1, {}, {}};
     fetch_ahead(operand, tile, context);
-    const bool asks = tile.fetched.defined() && context.fetch_block == 0;
+    const bool asks = tile.fetched.defined() && context.fetch_block == 0 && context.fetch_band == 0;
     func(context.r, context.k, context.c) = asks ? element + tile.fetched(0, context.c) : element;
     context.tiles->push_back(tile);
 }

@@ -15,9 +15,9 @@ namespace hattn::generators {
 struct HookTile {
     Halide::Func func;
     Halide::Expr dense;     // its keys lie side by side in memory
-    Halide::Func fetched;   // (part, c) 0; asks for some of its rows in the next chunk; defined with
+    Halide::Func fetched;   // (turn, c) 0; asks for a part of its rows in the next chunk; defined with
                             // StageOptions::fetch_operands
-    Halide::RDom over_ask;  // (line, row of the part) that it asks for
+    Halide::RDom over_ask;  // (line, row) of the turn
 };
 
 // What a hook may look at. Coordinates of a score are (r, k, c): row of the tile, key within its chunk, chunk.
@@ -34,6 +34,7 @@ struct ScoreContext {
     Exp2 exp2;
     int fetch_rows = 0, fetch_keys = 0;  // rows of a tile and keys of a chunk whose operands are asked for ahead
     int fetch_block = 0;                 // with so many keys, a part of them; 0: all at once, by the operand's tile
+    int fetch_band = 0;                  // in place of that: of a band of so many rows, with each pair of keys
 };
 
 using HookMask = unsigned;

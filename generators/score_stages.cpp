@@ -158,6 +158,7 @@ ScoreStages::ScoreStages(const AttentionInputs &inputs, const StageOptions &opti
         context.fetch_rows = options.rows;
         context.fetch_keys = options.chunk;
         context.fetch_block = in_matrices ? 0 : options.key_block;
+        context.fetch_band = in_bands ? joined_rows : 0;
     }
     Expr factor = scales_products() ? logit_factor(options) : Expr(1.0f);
     product = is_const_one(factor) ? product : product * factor;

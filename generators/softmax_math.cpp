@@ -67,12 +67,18 @@ Expr max_of_cuda(Expr a, Expr b) {
     return instruction_of_cuda("llvm.nvvm.fmax.f", {std::move(a), std::move(b)});
 }
 
-Expr tanh_via_exp2(Expr x, Exp2 exp2) {
-    Expr t = exp2(abs(x) * (-2.0f * kLog2E));
+Expr capped_score(const Expr &score, const Expr &cap, Exp2 exp2) {
+    // As it is written: x has two uses, for each of which factors would be multiplied anew. One of the score's own
+    // joins that of the cap.
+    const Expr unit = 2.0f * kLog2E / cap;
+    const auto *scaled = score.as<Internal::Mul>();
+    const Expr x = strict_float(scaled ? scaled->a * (scaled->b * unit) : score * unit);
+    const Expr sign = reinterpret<uint32_t>(x) & Expr(uint32_t{0x80000000});
+    Expr t = exp2(reinterpret<float>(reinterpret<uint32_t>(x) | Expr(uint32_t{0x80000000})));
     // Where an instruction's error of 2^-22 will do for powers, it will for reciprocals.
-    const bool by_instruction = exp2 == exp2_of_cuda;
-    Expr magnitude = by_instruction ? (1.0f - t) * reciprocal_of_cuda(1.0f + t) : (1.0f - t) / (1.0f + t);
-    return select(x < 0.0f, -magnitude, magnitude);
+    Expr magnitude =
+        exp2 == exp2_of_cuda ? (cap - cap * t) * reciprocal_of_cuda(1.0f + t) : (cap - cap * t) / (1.0f + t);
+    return reinterpret<float>(reinterpret<uint32_t>(magnitude) ^ sign);
 }
 
 Expr negative_infinity() {

@@ -36,8 +36,8 @@ Halide::Expr max_of_cuda(Halide::Expr a, Halide::Expr b);
 
 using Exp2 = Halide::Expr (*)(Halide::Expr x);
 
-// tanh(x), absolute error below 2e-7; with exp2_of_cuda() below 2^-20.
-Halide::Expr tanh_via_exp2(Halide::Expr x, Exp2 exp2 = exp2_nonpositive);
+// cap * tanh(score / cap), absolute error below 2e-7 * cap; with exp2_of_cuda() below 2^-20 * cap.
+Halide::Expr capped_score(const Halide::Expr &score, const Halide::Expr &cap, Exp2 exp2);
 
 // 1 of a positive weight, else 0; also of NaN, which maxima of weights would keep or not as the CPU does.
 Halide::Expr is_seen(Halide::Expr weight);

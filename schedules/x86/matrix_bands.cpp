@@ -99,6 +99,12 @@ void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const
         .unroll(rows)
         .compute_with(s.weight_pairs, s.pair);
     s.asked_ahead.compute_at(s.weight_pairs, s.pair).store_in(MemoryType::Stack);
+    simd::schedule_hook_asks(s, LoopLevel(s.weight_pairs, s.pair));
+    for (generators::HookTile &operand : s.hook_tiles) {
+        if (operand.fetched.defined()) {
+            operand.fetched.bound_extent(s.c, 1).store_in(MemoryType::Stack);
+        }
+    }
     s.weights.compute_at(s.weight_pairs, s.pair)
         .store_in(MemoryType::Stack)
         .bound_extent(s.r, s.joined_rows)
@@ -158,7 +164,6 @@ void schedule_matrix_bands(AttentionStages &s, const Tile &tile, int lanes) {
     schedule_band_keys(s, chunk_loop, tile, lanes);
     schedule_band_values(s, chunk_loop, tile, lanes);
     simd::schedule_hook_tiles(s, band_loop, s.joined_rows, lanes);
-    simd::schedule_hook_asks(s, chunk_loop);
     schedule_score_matrices(s, band_loop, chunk_loop, s.joined_rows, tile, lanes);
     schedule_band_softmax(s, band_loop, tile, lanes);
 }
