@@ -18,6 +18,7 @@ struct Turn {
     int rows = 1, lines = 1;
     Expr first_row, first_line;  // of the tile, of a row
     int line_step = 1;
+    bool within = true;  // no turn goes beyond the tile's rows
 };
 
 Turn turn_of(const Var &turn, int lines, const ScoreContext &context) {
@@ -30,7 +31,7 @@ Turn turn_of(const Var &turn, int lines, const ScoreContext &context) {
     }
     const int block = context.fetch_block > 0 ? context.fetch_block : context.fetch_keys;
     const int turns = (context.fetch_keys + block - 1) / block, rows = (context.fetch_rows + turns - 1) / turns;
-    return {rows, lines, turn * rows, 0};
+    return {rows, lines, turn * rows, 0, 1, turns * rows <= context.fetch_rows};
 }
 
 // An operand has a row for each row of the tile, too far apart for the CPU to foresee that they go on. Asking for what
@@ -44,7 +45,7 @@ void fetch_ahead(const ImageParam &operand, HookTile &tile, const ScoreContext &
     const Turn asked = turn_of(turn, lines, context);
     tile.over_ask = RDom({{0, asked.lines}, {0, asked.rows}}, "over_ask");
     Expr row = asked.first_row + tile.over_ask.y, line_of_row = asked.first_line + tile.over_ask.x * asked.line_step;
-    if (context.fetch_rows % asked.rows != 0) {
+    if (!asked.within) {
         tile.over_ask.where(row < context.fetch_rows);
         row = unsafe_promise_clamped(row, 0, context.fetch_rows - 1);
     }

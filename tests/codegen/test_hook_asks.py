@@ -63,3 +63,23 @@ def test_a_chunk_may_be_one_block_of_keys(tmp_path):
     lines = (tmp_path / f"{name}.stmt").read_text().splitlines()
     asks = [lines_within(lines, at) for at, line in enumerate(lines) if PRODUCE.match(line)]
     assert asks and all(any(re.search(r"for \(\S+, 0, 32\)", line) for line in block) for block in asks)
+
+
+BANDS = re.compile(r"amx_\w+_r\d+k(?P<keys>\d+)v1u16d16(?P<hooks>_bias|_mask|_bias_mask)$")
+
+
+@pytest.mark.parametrize("name", [
+    "amx_float32_flash_x86_avx512_r256k128v1u16d16_bias",
+    "amx_flash_x86_avx512_r256k128v1u16d16_bias_mask",
+])
+def test_bands_ask_with_pairs_of_keys(name, tmp_path):
+    """Half a row's lines of an operand with each pair: as many pairs as 32 rows have halves."""
+    match = BANDS.match(name)
+    kernelgen("x86-64", "emit", name, tmp_path)
+    lines = (tmp_path / f"{name}.stmt").read_text().splitlines()
+    asks = [(at, found["operand"]) for at, line in enumerate(lines) if (found := PRODUCE.match(line))]
+    assert {operand for _, operand in asks} == set(match["hooks"].split("_")) - {""}
+    for at, operand in asks:
+        lines_of_row = int(match["keys"]) * ELEMENT_BYTES[operand] // LINE_BYTES
+        assert sum("prefetch" in line for line in lines_within(lines, at)) == lines_of_row // 2
+        assert any(re.match(r"for \(weight_pairs\S*pair", block) for block in blocks_around(lines, at))
