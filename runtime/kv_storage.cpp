@@ -28,16 +28,18 @@ hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t
     const int64_t pages = desc.page_size > 0 ? desc.page_count : desc.batch;
     const int64_t rows = desc.page_size > 0 ? desc.page_size : desc.capacity;
     const int64_t extent[4] = {pages, desc.kv_heads, rows, dim};
+    const char *factors = desc.page_size > 0 ? "page_count * kv_heads * page_size * head dimension"
+                                             : "batch * kv_heads * capacity * head dimension";
     hattn_tensor tensor = HATTN_TENSOR_INIT;
     tensor.dtype = dtype;
     int64_t elements = 1;
     for (int d = 3; d >= 0; --d) {
         tensor.extent[d] = extent[d];
         tensor.stride[d] = elements;
-        elements = checked_multiply(elements, extent[d], "size of the cache");
+        elements = checked_multiply(elements, extent[d], factors);
         elements = d == 3 ? round_up(elements, row_multiple(desc, dtype)) : elements;
     }
-    checked_multiply(elements, dtype_bits(HATTN_FLOAT32), "size of the cache");
+    checked_multiply(elements, dtype_bits(HATTN_FLOAT32), factors);
     if (desc.device != HATTN_CPU) {
         const int64_t units = dtype_bits(dtype) < 8 ? storage_bytes(dtype, elements) : elements;
         const bool paged = desc.page_size > 0;
@@ -46,9 +48,8 @@ hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t
                 " elements of a side, but kernels of ", device_name(desc.device), " reach ", kMaxDeviceElements);
     } else if (desc.page_size > 0) {
         // Before anything is appended that nobody could attend to.
-        require(granule_reach(tensor, pages, "size of the cache") <= kMaxGranuleReach, HATTN_NOT_SUPPORTED,
-                "page_count: is ", desc.page_count, ", which makes ", elements,
-                " elements of a side, but pages may span at most 2^31");
+        require(granule_reach(tensor, pages, factors) <= kMaxGranuleReach, HATTN_NOT_SUPPORTED, "page_count: is ",
+                desc.page_count, ", which makes ", elements, " elements of a side, but pages may span at most 2^31");
     }
     return tensor;
 }

@@ -41,7 +41,8 @@ class Rope:
         base: of the frequencies.
         scaling_factor: by which positions are divided (linear scaling).
         interleaved: pairs are elements (2i, 2i + 1), as in RoFormer and GPT-J; else (i, i + dim / 2), as in GPT-NeoX.
-        cos, sin: [positions, dim / 2] float32, at least one of each, in place of base and scaling_factor.
+        cos, sin: [positions, dim / 2] float32, at least one of each, in place of base and scaling_factor. Dense ones are not
+            copied.
 
     Raises:
         TypeError, ValueError, NotImplementedError: see the package's docstring. That dim is at most the head dimension
