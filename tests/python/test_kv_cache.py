@@ -247,7 +247,11 @@ def test_bad_attend(filled, replaced, exception, pattern):
         ({"batch": 1.5}, TypeError, "batch: expected an integer, got float"),
         ({"capacity": 2**63}, ValueError, "capacity: is 9223372036854775808.*int64"),
         ({"capacity": 2**60}, (ValueError, MemoryError), "capacity|overflow|memory"),
-        ({"batch": 2**20, "kv_heads": 2**10, "capacity": 2**29, "head_dim": 2**16}, ValueError, r"^batch \* kv_heads \* capacity \* head dimension: .* does not fit"),
+        (
+            {"batch": 2**20, "kv_heads": 2**10, "capacity": 2**29, "head_dim": 2**16},
+            ValueError,
+            r"^batch \* kv_heads \* capacity \* head dimension: .* does not fit",
+        ),
         ({"dtype": "float64"}, TypeError, 'dtype: is "float64", but must be one of float32'),
         ({"value_dtype": np.float64}, TypeError, 'value_dtype: is "float64", but must be one of float32'),
         ({"k_scale": 0.5}, ValueError, "k_scale: data is given, but the cache's type is float32"),
