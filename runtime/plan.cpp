@@ -62,22 +62,9 @@ int64_t most_splits(const KernelSet &kernels) {
                      kernels.reach(HATTN_ALGORITHM_UNFUSED).most_splits});
 }
 
-// The two states of a task with more keys than a call, or those of a unit that is split.
 int64_t merge_scratch(const Problem &problem, const KernelSet &kernels) {
-    int64_t bytes = merge_scratch_bytes(most_tile_rows(kernels), 2, problem.value_dim);
-    for (const auto &[rows, states] : largest_split_units(problem, kernels)) {
-        bytes = std::max(bytes, merge_scratch_bytes(rows, states, problem.value_dim));
-    }
-    return bytes;
-}
-
-// The most partial states, in floats, that one unit can need.
-int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
-    int64_t floats = 0;
-    for (const auto &[rows, states] : largest_split_units(problem, kernels)) {
-        floats = std::max(floats, state_floats(rows, states, problem.value_dim));
-    }
-    return floats;
+    const int64_t states = std::max<int64_t>(2, most_splits(kernels));
+    return merge_scratch_bytes(most_tile_rows(kernels), states, problem.value_dim);
 }
 
 // How many tasks the whole problem makes, up to the limit of a wave.

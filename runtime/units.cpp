@@ -16,15 +16,15 @@ int64_t most_row_blocks(const Problem &problem, int64_t rows) {
     return problem.packed_queries > 0 ? std::min(padded, problem.packed_queries / rows + problem.batch) : padded;
 }
 
-std::vector<SplitUnit> largest_split_units(const Problem &problem, const KernelSet &kernels) {
-    std::vector<SplitUnit> units;
+int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels) {
+    int64_t floats = 0;
     for (hattn_algorithm algorithm : {HATTN_ALGORITHM_FLASH, HATTN_ALGORITHM_SPLIT_KV, HATTN_ALGORITHM_UNFUSED}) {
         if (const Reach &reach = kernels.reach(algorithm); reach.most_splits > 1) {
             const int64_t rows = std::min(kernels.most_rows(algorithm), UsualSplits(algorithm).most_rows(problem));
-            units.push_back({rows, reach.most_splits});
+            floats = std::max(floats, state_floats(rows, reach.most_splits, problem.value_dim));
         }
     }
-    return units;
+    return floats;
 }
 
 TaskWriter::TaskWriter(const hattn_plan &plan, const hattn_attention_args &args, Task *tasks)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "plan.h"
 #include "row_tiles.h"
@@ -78,10 +77,7 @@ private:
     RowTiles row_tiles_{};
 };
 
-// Of each algorithm that splits units of this plan: the most rows and partial states of one.
-struct SplitUnit {
-    int64_t rows, states;
-};
-std::vector<SplitUnit> largest_split_units(const Problem &problem, const KernelSet &kernels);
+// The most partial states, in floats, that one unit of this plan can need.
+int64_t largest_unit_states(const Problem &problem, const KernelSet &kernels);
 
 }  // namespace hattn
