@@ -87,30 +87,27 @@ TEST(KeyStorage, Pages) {
     }
 }
 
-TEST(KeyStorage, Rings) {
+void check_ring(const Side &side, int64_t rows, const GranuleRange &range) {
     Problem problem{};
     problem.ring = true;
     hattn_attention_args args{};
     args.k = HATTN_TENSOR_INIT;
-    args.k.extent[2] = 48;
+    args.k.extent[2] = rows;
+    check(problem, args, side, range, 1 << 29,
+          [&](int64_t b, int64_t h, int64_t j) { return side.row(b, h, j % rows); });
+}
+
+TEST(KeyStorage, Rings) {
     const Side side(kBatch, 48, kBshd);
     for (const GranuleRange &range : {GranuleRange{0, 3}, GranuleRange{2, 3}, GranuleRange{1000001, 3}}) {
-        check(problem, args, side, range, 1 << 29,
-              [&](int64_t b, int64_t h, int64_t j) { return side.row(b, h, j % 48); });
+        check_ring(side, 48, range);
     }
 }
 
 // Scales of keys lie as the keys do, and may have more rows.
 TEST(KeyStorage, MoreRowsThanTheRingHas) {
-    Problem problem{};
-    problem.ring = true;
-    hattn_attention_args args{};
-    args.k = HATTN_TENSOR_INIT;
-    args.k.extent[2] = 32;
     for (const int64_t rows : {32, 33, 48, 64}) {
-        const Side side(kBatch, rows, kBhsd);
-        check(problem, args, side, {1, 4}, 1 << 29,
-              [&](int64_t b, int64_t h, int64_t j) { return side.row(b, h, j % 32); });
+        check_ring(Side(kBatch, rows, kBhsd), 32, {1, 4});
     }
 }
 

@@ -40,7 +40,7 @@ def test_innermost_loops_and_what_is_between(loop_samples):
 
 def test_samples_are_counted_where_the_copy_of_the_build_lies(loop_samples):
     mapped = "x 1/1: PERF_RECORD_MMAP2 1/1: [0x7f0000001000(0x2000) @ 0x20000 fe:00 1 2]: r-xp {}\n"
-    script = mapped.format("/lib/libc.so.6").replace("7f0", "7e0") + mapped.format("/tmp/hattn-build-Ab3") + """
+    script = mapped.format("folder/libc.so.6").replace("7f0", "7e0") + mapped.format("folder/hattn-build-Ab3") + """
             7f0000001004
             7f0000001004
             7e0000001004
