@@ -75,9 +75,9 @@ Expr capped_score(const Expr &score, const Expr &cap, Exp2 exp2) {
     const Expr x = strict_float(scaled ? scaled->a * (scaled->b * unit) : score * unit);
     const Expr sign = reinterpret<uint32_t>(x) & Expr(uint32_t{0x80000000});
     Expr t = exp2(reinterpret<float>(reinterpret<uint32_t>(x) | Expr(uint32_t{0x80000000})));
+    Expr part = cap - cap * t, whole = 1.0f + t;
     // Where an instruction's error of 2^-22 will do for powers, it will for reciprocals.
-    Expr magnitude =
-        exp2 == exp2_of_cuda ? (cap - cap * t) * reciprocal_of_cuda(1.0f + t) : (cap - cap * t) / (1.0f + t);
+    Expr magnitude = exp2 == exp2_of_cuda ? part * reciprocal_of_cuda(whole) : part / whole;
     return reinterpret<float>(reinterpret<uint32_t>(magnitude) ^ sign);
 }
 

@@ -69,7 +69,8 @@ void schedule_hook_tiles(ScoreStages &s, const LoopLevel &row_loop, int rows, in
 void schedule_hook_asks(ScoreStages &s, const LoopLevel &of_part) {
     for (generators::HookTile &operand : s.hook_tiles) {
         if (operand.fetched.defined()) {
-            operand.fetched.compute_at(of_part).update().unroll(operand.over_ask.x);
+            operand.fetched.compute_at(of_part).bound_extent(s.c, 1).store_in(MemoryType::Stack);
+            operand.fetched.update().unroll(operand.over_ask.x);
         }
     }
 }

@@ -100,11 +100,6 @@ void schedule_band_softmax(AttentionStages &s, const LoopLevel &band_loop, const
         .compute_with(s.weight_pairs, s.pair);
     s.asked_ahead.compute_at(s.weight_pairs, s.pair).store_in(MemoryType::Stack);
     simd::schedule_hook_asks(s, LoopLevel(s.weight_pairs, s.pair));
-    for (generators::HookTile &operand : s.hook_tiles) {
-        if (operand.fetched.defined()) {
-            operand.fetched.bound_extent(s.c, 1).store_in(MemoryType::Stack);
-        }
-    }
     s.weights.compute_at(s.weight_pairs, s.pair)
         .store_in(MemoryType::Stack)
         .bound_extent(s.r, s.joined_rows)
