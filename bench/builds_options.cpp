@@ -129,6 +129,10 @@ void check_options(const BuildsOptions &options) {
     if (options.cases.empty()) {
         throw std::invalid_argument("neither --filter nor --shape says what to measure");
     }
+    if (options.scales.name != BuildsOptions().scales.name && options.keys.value != HATTN_INT8 &&
+        options.keys.value != HATTN_INT4) {
+        refuse_option("--keys", options.keys.name, "int8 or int4 with --scales");
+    }
     if (options.page_size > 0 && options.keys.value != HATTN_FLOAT32) {
         refuse_option("--keys", options.keys.name, "float32 with --pages");
     }

@@ -69,8 +69,14 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "usage: hattn-first-call STARTED\n");
         return 2;
     }
+    char *end = nullptr;
+    const double started = std::strtod(argv[1], &end);
+    if (end == argv[1] || *end != '\0') {
+        std::fprintf(stderr, "hattn-first-call: STARTED: is '%s', but must be a number of seconds\n", argv[1]);
+        return 2;
+    }
     try {
-        return run(std::strtod(argv[1], nullptr));
+        return run(started);
     } catch (const std::exception &error) {
         std::fprintf(stderr, "hattn-first-call: %s\n", error.what());
         return 1;

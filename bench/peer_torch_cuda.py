@@ -25,15 +25,17 @@ def version():
     return f"{torch.__version__} (CUDA {torch.version.cuda})"
 
 
-def _seconds(enqueue):
+def _seconds(enqueue, device):
+    """device: that of the work, in whose stream events are recorded."""
     torch = _torch()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    begin.record()
-    enqueue()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) * 1e-3
+    with torch.cuda.device(device):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        enqueue()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e-3
 
 
 class _Variant:
@@ -51,7 +53,7 @@ class _Variant:
                 self._out = scaled_dot_product_attention(*self._arrays, **self._options)
 
         with sdpa_kernel([self._backend]):
-            return _seconds(enqueue)
+            return _seconds(enqueue, self._arrays[0].device)
 
     def result(self):
         return self._out.float().cpu().numpy()
@@ -105,4 +107,4 @@ class Products:
             for _ in range(runs):
                 torch.matmul(*self._sides, out=self._out)
 
-        return _seconds(enqueue)
+        return _seconds(enqueue, self._out.device)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from arguments import positive
+
 ROOT = Path(__file__).resolve().parent.parent
 CALLS = 2000  # of a round
 
@@ -42,9 +44,11 @@ def calls():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=positive, default=20)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR")
     options = parser.parse_args()
+    if not (options.build / "python").is_dir():
+        parser.error(f"--build: {options.build} has no built package")
     os.environ.setdefault("HATTN_TUNING", "none")  # as run.py
     sys.path.insert(0, str(options.build / "python"))
     found = calls()

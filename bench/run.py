@@ -27,6 +27,7 @@ import footprint  # noqa: E402
 import machine  # noqa: E402
 import report  # noqa: E402
 import roofline  # noqa: E402
+from arguments import positive  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 SETS = ("prefill", "decode", "other")
@@ -36,13 +37,6 @@ OTHERS = """other benchmarks, with options of their own, which each of them list
   --tuned            what tuning is worth on this machine
   --device NAME      on a GPU: cuda, cuda:N or opencl
 """
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, but is {value}")
-    return value
 
 
 def some_of(known):

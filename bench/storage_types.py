@@ -5,9 +5,8 @@
 
 prints a Markdown table, Hq16 Hkv8 D128 unless said: time over that of float32, and for decoding the bytes of keys and values read per
 second; then the goals. Types take turns in every round, and the best round counts. Outputs are float32 but for the 16-bit types,
-whose queries and outputs are of the type; those of PyTorch and ONNX Runtime, where they are asked for or installed, likewise. With
---threads 1 CPU time counts, which other load on the machine disturbs less than time on the wall. All variants of a peer are tried, and nothing
-is timed that was not verified on some rows. Limits, of the CPU's bfloat16 dot
+whose queries and outputs are of the type; those of PyTorch and ONNX Runtime, where they are asked for or installed, likewise. All
+variants of a peer are tried, and nothing is timed that was not verified on some rows. Limits, of the CPU's bfloat16 dot
 products where it has any and of reading the bytes of keys and values, are measured in every round, too.
 """
 import argparse
@@ -166,7 +165,7 @@ def check(name, variant, numbers):
                 raise compare.Disagreement(f"{name} ({variant.name}): row {row} of head {head} is off by {error:.1e}")
 
 
-def best_times(contenders, rounds, clock, look_at_limits):
+def best_times(contenders, rounds, look_at_limits):
     """The best time of each contender's best variant. contenders: (variants, numbers) by name.
 
     All are verified first. Each has its turn for as long as a limit is looked at, so that all find as much in the caches; variants that
@@ -193,9 +192,9 @@ def best_times(contenders, rounds, clock, look_at_limits):
                 variant.run()
                 end = time.perf_counter() + LOOK
                 while time.perf_counter() < end:
-                    start = clock()
+                    start = time.perf_counter()
                     variant.run()
-                    best[name, variant] = min(best[name, variant], clock() - start)
+                    best[name, variant] = min(best[name, variant], time.perf_counter() - start)
         turns = [turn for turn in turns if best[turn] <= compare.HOPELESS * fastest(turn[0])]
     return {name: fastest(name) for name in contenders}
 
@@ -253,7 +252,7 @@ def measure_row(title, options):
     limits = Limits(options, {dtype: ours.read for dtype, ours in made.items()} if queries == 1 else {})
     contenders_of = {dtype: ([ours], ours.numbers) for dtype, ours in made.items()}
     contenders_of |= {name: found for name, found in peers_of(options.against, q, k, v, options.threads).items() if found[0]}
-    best = best_times(contenders_of, options.rounds, time.process_time if options.threads == 1 else time.perf_counter, limits.look)
+    best = best_times(contenders_of, options.rounds, limits.look)
     contenders = {}
     for name, seconds in best.items():
         decodes = queries == 1 and name in made

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+from arguments import positive, positive_seconds
 from hattn import _hattn
 from hattn._tuning import database, session, shapes
 
@@ -142,13 +143,15 @@ def main(words=None):
     """Prints everything; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=BUILD, help="build tree, for look-ups and hattn-kernelgen")
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--threads", type=positive, default=0, help="default: one per core")
     parser.add_argument("--dtype", default="float32", choices=shapes.DTYPES, help="of keys and values")
-    parser.add_argument("--seconds", type=float, default=60, help="to tune for, as a user would")
-    parser.add_argument("--each", type=float, default=0.5, help="seconds of comparing a held-out shape or a cell")
-    parser.add_argument("--deep", type=float, metavar="SECONDS", help="also tune with compiled kernels, for so long")
+    parser.add_argument("--seconds", type=positive_seconds, default=60, help="to tune for, as a user would")
+    parser.add_argument("--each", type=positive_seconds, default=0.5, help="seconds of comparing a held-out shape or a cell")
+    parser.add_argument("--deep", type=positive_seconds, metavar="SECONDS", help="also tune with compiled kernels, for so long")
     parser.add_argument("--foreign-results", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
+    if not arguments.build.is_dir():
+        parser.error(f"--build: {arguments.build}: not there")
     if arguments.deep and arguments.dtype != "float32":
         parser.error(f"--deep: compiles kernels for float32 alone, but --dtype is {arguments.dtype}")
     tuner = _hattn.Tuner(arguments.threads)

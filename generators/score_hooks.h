@@ -43,7 +43,7 @@ struct ScoreHook {
     const char *name;
     HookMask bit;
     bool can_hide_keys;  // may mask a key that the positional limits leave visible
-    bool has_neutral;    // some operand leaves every score as it is, see runtime/kernel_call.cpp
+    bool has_neutral;    // some operand leaves every score as it is, see runtime/kernel_arguments.h
     Halide::Expr (*apply)(Halide::Expr score, const ScoreContext &context);
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "cpu_features.h"
@@ -137,10 +138,13 @@ Force parse_force(const char *text, const KernelPacks &packs) {
     std::istringstream words(force.text);
     std::string word;
     std::optional<std::string> kernel;
+    std::set<std::string> given;
     while (std::getline(words, word, ',')) {
         const size_t equals = word.find('=');
         const std::string key = word.substr(0, equals);
         const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+        require(given.insert(key).second, HATTN_INVALID_ARGUMENT, "HATTN_FORCE: ", key, " is given twice in '",
+                force.text, "'");
         if (key == "algorithm") {
             force.algorithm = parse_algorithm(value);
         } else if (key == "target") {

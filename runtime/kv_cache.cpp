@@ -36,8 +36,8 @@ void check_desc(const hattn_kv_cache_desc &desc) {
     require(desc.page_count == 0 || desc.page_size > 0, HATTN_INVALID_ARGUMENT, "page_count: is ", desc.page_count,
             ", but must be 0 without pages, page_size being 0");
     check_extent(desc.window, 0, "window");
-    require(desc.window == 0 || desc.page_size == 0, HATTN_NOT_SUPPORTED, "window: is ", desc.window,
-            ", but with a page_size, which is ", desc.page_size, ", only 0 (none) is supported");
+    require(desc.window == 0 || desc.page_size == 0, HATTN_INVALID_ARGUMENT, "window: is ", desc.window,
+            ", but with a page_size, which is ", desc.page_size, ", it must be 0 (none)");
     require(desc.window <= desc.capacity || desc.window == 0, HATTN_INVALID_ARGUMENT, "window: is ", desc.window,
             ", but must be at most the capacity, which is ", desc.capacity);
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
@@ -78,6 +79,7 @@ cases::Case usual_problem() {
 }  // namespace
 
 Options parse_options(int argc, char **argv) {
+    static const std::set<std::string> kFlags = {"--full", "--json", "--help"};
     Options options;
     cases::Case &c = options.problem = usual_problem();
     const std::map<std::string, std::function<void(const std::string &)>> known = {
@@ -105,6 +107,10 @@ Options parse_options(int argc, char **argv) {
         const auto found = known.find(argument.substr(0, equals));
         if (found == known.end()) {
             throw std::invalid_argument("unknown option " + argument);
+        }
+        if (equals != std::string::npos && kFlags.contains(found->first)) {
+            throw std::invalid_argument(found->first + ": takes no value, but is given '" +
+                                        argument.substr(equals + 1) + "'");
         }
         found->second(equals == std::string::npos ? "" : argument.substr(equals + 1));
     }

@@ -394,7 +394,7 @@ public:
     }
 
     struct View {
-        hattn_tensor k, v; /* [B, Hkv, capacity, D], or [pages, Hkv, page_size, D] */
+        hattn_tensor k, v; /* [B, Hkv, capacity, D], of a ring rounded up to 16, or [pages, Hkv, page_size, D] */
     };
 
     /* The whole storage. */

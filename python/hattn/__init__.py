@@ -7,7 +7,8 @@ Errors, for every function:
     ValueError           a value, rank, shape, stride or length that is wrong; the message names the argument
     NotImplementedError  something legal that this version or this build does not support yet
     MemoryError          the outputs or the workspace do not fit into memory
-On an error nothing has been written, neither to `out` nor to a cache.
+    RuntimeError         a device that fails, or a bug in hattn
+On an error nothing has been written, neither to `out` nor to a cache; but of a device that fails.
 """
 
 from hattn import _exit as _exit

@@ -229,7 +229,7 @@ class KVCache:
         """The whole storage of keys and values, read-only and not copied.
 
         [B, Hkv, capacity, D], or [pages, Hkv, page_size, D] as hattn.attention() takes it with block_table and lengths.
-        Rows that hold no key are not initialised. Of a ring with R rows, key j is row j % R. int4 is uint8 with two
+        Rows that hold no key are not initialised. A ring has R rows, its capacity rounded up to 16, and key j is row j % R. int4 is uint8 with two
         elements a byte, the first in the low half; where hattn.attention() takes such values of an odd value_dim, give it an
         `out`, which says so. bfloat16 is that of ml_dtypes, without which it is uint16.
         """

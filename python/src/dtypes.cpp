@@ -15,9 +15,7 @@ bool is_small_float(int code) {
     return code >= kFirstSmallFloat && code < kFirstSmallFloat + static_cast<int>(std::size(kSmallFloats));
 }
 
-}  // namespace
-
-std::string dtype_text(nb::dlpack::dtype type) {
+std::string element_text(nb::dlpack::dtype type) {
     using enum nb::dlpack::dtype_code;
     const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
     const std::string bits = std::to_string(type.bits);
@@ -38,6 +36,12 @@ std::string dtype_text(nb::dlpack::dtype type) {
         return is_small_float(type.code) ? kSmallFloats[type.code - kFirstSmallFloat]
                                          : "DLPack type " + std::to_string(type.code) + " of " + bits + " bits";
     }
+}
+
+}  // namespace
+
+std::string dtype_text(nb::dlpack::dtype type) {
+    return element_text(type) + (type.lanes == 1 ? "" : "x" + std::to_string(type.lanes));
 }
 
 std::optional<hattn_dtype> library_dtype(nb::dlpack::dtype type) {

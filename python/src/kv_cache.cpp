@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "given_queue.h"
-#include "released_gil.h"
 
 namespace hattn_python {
 namespace {
@@ -108,7 +107,12 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t key_
     scale(k_scale, "k_scale", desc.k_scale);
     scale(v_scale, "v_scale", desc.v_scale);
     hattn_kv_cache *cache = nullptr;
-    check(hattn_kv_cache_create(context_.get(), &desc, &cache), context_.get());
+    hattn_status status;
+    {
+        const ReleasedGil released;
+        status = hattn_kv_cache_create(context_.get(), &desc, &cache);
+    }
+    check(status, context_.get());
     cache_.reset(cache);
 }
 

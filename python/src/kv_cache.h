@@ -15,6 +15,7 @@
 
 #include "attention.h"
 #include "hattn/hattn.h"
+#include "released_gil.h"
 #include "rope.h"
 #include "session.h"
 
@@ -59,7 +60,9 @@ public:
 
 private:
     struct CacheDeleter {
+        // Of a device waits for its queue, in which there may be functions of Python's.
         void operator()(hattn_kv_cache *cache) const {
+            const ReleasedGil released;
             hattn_kv_cache_destroy(cache);
         }
     };

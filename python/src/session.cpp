@@ -60,6 +60,7 @@ constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
     {"device_id", "device"},
     {"from", "source"},
     {"key_dim", "head_dim"},
+    {"key_dim and value_dim: the larger is", "head_dim and value_dim: the larger is"},
     {"query_heads: is", "q: extent[1] (query heads) is"},
     {"rope.positions", "positions"},
     {"rope.rotary_dim", "rope.dim"},
@@ -71,8 +72,11 @@ constexpr std::pair<std::string_view, std::string_view> kPythonNames[] = {
 
 // Of extents that attention() takes from its arrays.
 constexpr std::pair<std::string_view, std::string_view> kExtents[] = {
-    {"key_dim: is", "q: extent[3] (head dimension) is"},   {"kv_heads: is", "k: extent[1] (kv heads) is"},
-    {"kv_length: is", "k: extent[2] (kv length) is"},      {"query_length: is", "q: extent[2] (query length) is"},
+    {"key_dim: is", "q: extent[3] (head dimension) is"},
+    {"key_dim and value_dim: the larger is", "q and v: the larger head dimension is"},
+    {"kv_heads: is", "k: extent[1] (kv heads) is"},
+    {"kv_length: is", "k: extent[2] (kv length) is"},
+    {"query_length: is", "q: extent[2] (query length) is"},
     {"value_dim: is", "v: extent[3] (head dimension) is"},
 };
 
@@ -88,9 +92,16 @@ constexpr std::pair<std::string_view, std::string_view> kPlannedByCache[] = {
     {"the plan's kv_length", "the cache's capacity"},
 };
 
-// What the library takes for nothing given, where Python has None.
-constexpr std::pair<std::string_view, std::string_view> kNothing[] = {
+// What Python says otherwise than C: None for nothing given, names for numbers.
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+    {": data is given, but", ": is given, but"},
+    {": data is null, but", ": is None, but"},
+    {": is null, but", ": is None, but"},
+    {"device: is 1 (opencl)", "device: is opencl"},
+    {"device: is 2 (cuda)", "device: is cuda"},
+    {"must be from 0 (the context's) to", "must be None, or from 1 to"},
     {"keys, or 0 for none", "keys, or None"},
+    {"it must be 0 (none)", "it must be None"},
     {"only 0 (none) is supported", "only None is supported"},
     {"must be 0 without pages, page_size being 0", "must be None without pages, page_size being None"},
     {"or 0 for all of it", "or None for all of it"},
@@ -120,7 +131,7 @@ std::string replaced(std::string message, Names names) {
 
 [[noreturn]] void raise_status(hattn_status status, const std::string &message) {
     raise(exception_type(status),
-          message.empty() ? hattn_status_name(status) : in_python(replaced(message, kNothing), kPythonNames));
+          message.empty() ? hattn_status_name(status) : in_python(replaced(message, kWords), kPythonNames));
 }
 
 }  // namespace

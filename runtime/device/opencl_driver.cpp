@@ -57,6 +57,13 @@ uint64_t wanted_types() {
     return wanted ? wanted : kAllTypes;
 }
 
+Count devices_of(void *platform) {
+    Count count = 0;
+    api().devices(platform, wanted_types(), 0, nullptr, &count);
+    return count;
+}
+
+// The first that has a device: there may be platforms without any.
 void *find_platform() {
     const char *wanted = std::getenv("HL_OCL_PLATFORM_NAME");
     Count count = 0;
@@ -64,7 +71,9 @@ void *find_platform() {
     std::vector<void *> platforms(count);
     api().platforms(count, platforms.data(), &count);
     const auto found = std::find_if(platforms.begin(), platforms.end(), [&](void *platform) {
-        return !wanted || text_of(api().platform_info, platform, kPlatformName).find(wanted) != std::string::npos;
+        const bool is_wanted =
+            !wanted || text_of(api().platform_info, platform, kPlatformName).find(wanted) != std::string::npos;
+        return is_wanted && devices_of(platform) > 0;
     });
     return found == platforms.end() ? nullptr : *found;
 }
@@ -77,14 +86,11 @@ struct OwnQueue {
     OwnQueue() {
         unusable = api().unusable;
         void *const platform = unusable.empty() ? find_platform() : nullptr;
-        Count count = 0;
-        if (platform) {
-            api().devices(platform, wanted_types(), 0, nullptr, &count);
-        }
-        if (count == 0) {
+        if (!platform) {
             unusable = unusable.empty() ? "OpenCL has no such platform or device" : unusable;
             return;
         }
+        Count count = devices_of(platform);
         std::vector<void *> devices(count);
         api().devices(platform, wanted_types(), count, devices.data(), &count);
         device = *std::max_element(devices.begin(), devices.end(), [](void *a, void *b) {

@@ -62,7 +62,8 @@ std::optional<Sum> sum_of(const Stmt &statement) {
     const VectorReduce *sum = add ? add->a.as<VectorReduce>() : nullptr;
     const Load *before = add ? add->b.as<Load>() : nullptr;
     if (!sum || !before || sum->op != VectorReduce::Add || before->name != store->name ||
-        !equal(before->index, store->index)) {
+        !equal(before->index, store->index) || loads_from(sum->value, store->name) ||
+        loads_from(store->index, store->name)) {
         return {};
     }
     const Ramp *at = store->index.as<Ramp>();

@@ -74,7 +74,9 @@ void schedule_decode_softmax(AttentionStages &s, const LoopLevel &chunk_loop, co
         for (Func f : {s.rescale, s.chunk_sum, s.weights}) {
             f.unroll(s.r);
         }
-        s.weights.unroll(s.k, 2);
+        if (tile.keys % (2 * lanes) == 0) {  // for which there is room
+            s.weights.unroll(s.k, 2);
+        }
         for (Func f : {s.chunk_max, s.chunk_sum}) {
             f.update().unroll(s.r);
         }

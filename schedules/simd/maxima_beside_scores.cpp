@@ -86,6 +86,7 @@ private:
         if (in_loop_ || !stores_in(choice->then_case, stages_.logits)) {
             return IRMutator::visit(choice);
         }
+        is_known = is_known && !choice->else_case.defined() && !cut.defined();
         cut = choice->condition;
         return choice;
     }

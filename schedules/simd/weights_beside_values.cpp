@@ -188,7 +188,8 @@ private:
             return IRMutator::visit(loop);
         }
         const Expr key = KeyRead(loop->body, weighing_.weights(), passes_).key;
-        if (!key.defined()) {
+        // Of a single granule Halide divides the loop itself.
+        if (!key.defined() || !is_const(loop->extent, generators::kGranuleKeys)) {
             is_known = false;
             return loop;
         }

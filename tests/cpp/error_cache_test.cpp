@@ -85,7 +85,7 @@ TEST_F(CacheErrors, Create) {
                       d.window = 4;
                       d.page_size = 64;
                   },
-                  {HATTN_NOT_SUPPORTED, {"window", "4", "page_size", "64"}}),
+                  {HATTN_INVALID_ARGUMENT, {"window", "4", "page_size", "64"}}),
               "");
     for (auto spoil : {+[](D &d) { d.batch = std::numeric_limits<int64_t>::max(); },
                        +[](D &d) { d.capacity = std::numeric_limits<int64_t>::max(); },

@@ -66,6 +66,8 @@ TEST(ContextErrors, UnknownWordsInForce) {
                               "algorithm=flash,target=bogus", "algorithm=flash,bogus"}) {
         EXPECT_EQ(refused(force, nullptr, {HATTN_INVALID_ARGUMENT, {"HATTN_FORCE", "bogus"}}), "") << force;
     }
+    EXPECT_EQ(refused("algorithm=flash,algorithm=naive", nullptr, {HATTN_INVALID_ARGUMENT, {"algorithm", "twice"}}),
+              "");
     for (const char *force : {"algorithm", "algorithm=", "=flash", ",", "kernel=", "target=", "algorithm=FLASH", " "}) {
         EXPECT_EQ(refused(force, nullptr, {HATTN_INVALID_ARGUMENT, {"HATTN_FORCE"}}), "") << force;
     }

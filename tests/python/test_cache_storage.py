@@ -187,7 +187,7 @@ def test_block_table_is_a_copy(rng):
         ({"page_count": 4}, ValueError, "page_count: is 4, but must be None without pages, page_size being None"),
         ({"page_size": 16, "page_count": -1}, ValueError, "page_count: is -1"),
         ({"page_size": 16, "page_count": 2**40}, ValueError, "page_count: is 1099511627776"),
-        ({"page_size": 16, "window": 4}, NotImplementedError, "window: is 4, .*page_size, which is 16"),
+        ({"page_size": 16, "window": 4}, ValueError, "window: is 4, .*page_size, which is 16, it must be None$"),
         ({"window": 9}, ValueError, "window: is 9, but must be at most the capacity, which is 8"),
         ({"window": -1}, ValueError, "window: is -1"),
     ],

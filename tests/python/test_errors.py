@@ -34,8 +34,8 @@ BAD_ARRAYS = [
         TypeError,
         "k: dtype is int4, one element a byte",
     ),
-    ("no scale", {"k": np.ones((BATCH, 2, KEYS, DIM), np.int8)}, ValueError, "k_scale: data is null, but k is int8"),
-    ("scale of floats", {"v_scale": 0.5}, ValueError, "v_scale: data is given, but v is float32"),
+    ("no scale", {"k": np.ones((BATCH, 2, KEYS, DIM), np.int8)}, ValueError, "k_scale: is None, but k is int8$"),
+    ("scale of floats", {"v_scale": 0.5}, ValueError, "v_scale: is given, but v is float32$"),
     ("scale's rank", {"k_scale": f32(2, 3, 4)}, ValueError, "k_scale: rank is 3, but must be 0, 1, 2 or 4"),
     ("scale's dtype", {"k_scale": np.ones(2)}, TypeError, "k_scale: dtype is float64, but must be float32"),
     (
@@ -171,6 +171,7 @@ BAD_OPTIONS = [
     ("window right", {"window": (0, -5)}, ValueError, r"window\[1\]: is -5"),
     ("window wide", {"window": (2**63, 0)}, ValueError, r"window\[0\]: is 9223372036854775808.*int64"),
     ("threads negative", {"threads": -1}, ValueError, "threads: .*-1"),
+    ("threads many", {"threads": 4097}, ValueError, "threads: is 4097, but must be None, or from 1 to 4096$"),
     ("threads wide", {"threads": 2**31}, ValueError, "threads: is 2147483648.*int32"),
     ("threads float", {"threads": 2.0}, TypeError, "threads: expected an integer, got float"),
 ]
@@ -178,7 +179,7 @@ BAD_OPTIONS = [
 NOT_YET = [
     *(
         (f"large_heads_{device}", {"device": device, **{n: np.ones((1, 2, 3, 300), np.float32) for n in "qkv"}},
-         "^(key_dim and value_dim: the larger|device:) is")
+         "^(q and v: the larger head dimension|device:) is")
         for device in ("opencl", "cuda")
     ),
 ]

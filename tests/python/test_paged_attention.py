@@ -221,6 +221,21 @@ def test_entries_that_are_not_read_may_be_anything(rng):
         hattn.attention(q, k, v, block_table=table, kv_lengths=[17])
 
 
+def test_pages_that_span_more_than_kernels_count(rng):
+    """To the last element, of strides that lie between pages; those that no table names need not be there."""
+    q, k, v = random_qkv(rng, batch=1, heads=2, kv_heads=1, queries=1, keys=16)
+    farthest = (2**31 - 1 - 16 * k.shape[-1]) // 2
+
+    def pages(array, stride):
+        return np.lib.stride_tricks.as_strided(array, (2, *array.shape[1:]), (stride * array.itemsize, *array.strides[1:]))
+
+    given = {"block_table": [[0]], "kv_lengths": [16]}
+    assert_same_bits(hattn.attention(q, pages(k, farthest), pages(v, 0), **given), hattn.attention(q, k, v))
+    message = r"k: extent\[0\] is 2, .* which span 2147483648 elements, but pages may span at most 2147483647$"
+    with pytest.raises(NotImplementedError, match=message):
+        hattn.attention(q, pages(k, farthest + 1), pages(v, 0), **given)
+
+
 def test_a_ring_remembers_what_a_truncation_left(rng):
     cache = filled_ring(rng, [100, 30])
     cache.truncate([80, 30])
@@ -243,7 +258,7 @@ BAD_TABLES = [
     ("large", {"block_table": [[0, 7], [2, 1]]}, ValueError, r"block_table\[0\]\[1\]: is 7, but k has 7 pages"),
     ("short", {"kv_lengths": [33, 0]}, ValueError, r"kv_lengths\[0\]: is 33, .*the kv length of k, 32"),
     ("long negative", {"kv_lengths": [1, -1]}, ValueError, r"kv_lengths\[1\]: is -1"),
-    ("no lengths", {"kv_lengths": None}, ValueError, "kv_lengths: is null, but must be given with a block_table"),
+    ("no lengths", {"kv_lengths": None}, ValueError, "kv_lengths: is None, but must be given with a block_table$"),
     ("page size", {n: np.zeros((7, KV_HEADS, 24, KEY_DIM), np.float32) for n in "kv"}, ValueError, r"k: extent\[2\] \(page size\) is 24"),
     ("heads", {"k": np.zeros((7, 3, 16, KEY_DIM), np.float32)}, ValueError, "3"),
     ("pages of v", {"v": np.zeros((6, KV_HEADS, 16, 6), np.float32)}, ValueError, r"v: extent\[0\] \(pages\) is 6.* 7"),

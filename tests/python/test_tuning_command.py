@@ -81,6 +81,7 @@ def test_machines_may_share_a_home(tmp_path):
         (["--report", "."], "--report: . is a folder"),
         (["--kernels", "a:b.so"], "--kernels: a:b.so: has a colon"),
         (["--kernels", "/none.so"], "--kernels: kernel pack /none.so: No such file or directory"),
+        (["--kernels", "/tmp"], "--kernels: /tmp is a folder, but must be a kernel pack"),
         (["--invariant", "--usual", "rule"], "--invariant: is for the library's default, but --usual is rule"),
         (["--deep", "--dtype", "int8"], "--deep: compiles kernels for float32 alone, but there is "),
     ],

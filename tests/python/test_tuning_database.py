@@ -300,9 +300,12 @@ def test_packs_of_an_entry_that_are_no_list(path, capsys):
     assert "an entry's packs is 3, but must be a list of names; remove it" in capsys.readouterr().err
 
 
-def result(number):
-    """With what reports are made of, which is not looked at here."""
-    return {"entry": stays(number), "title": number, **dict.fromkeys(("candidates", "fastest", "replaces_default", "threads", "work"))}
+def result(number, **members):
+    """With what reports are made of."""
+    candidate = {"refused": "", "plan": "flash_a", "speed": 1.0, "times": [{"seconds": 1.0}],
+                 "choice": {"algorithm": "flash", "tile": None, "split_keys": 0}}
+    return {"entry": {**stays(number), "gain": 1.0}, "title": str(number), "candidates": [candidate], "fastest": 0, "noise": 1.0,
+            "replaces_default": False, "threads": 1, "work": [{"flops": 1, "bytes": 1}], **members}
 
 
 def test_a_cut_off_line_takes_no_other_with_it(path):
@@ -311,8 +314,14 @@ def test_a_cut_off_line_takes_no_other_with_it(path):
     with open(session.results_path(path), "a") as file:
         file.write('{"stamp": ')
     session.save(path, [result(2)])
-    session.save(path, [{"entry": stays(3), "title": 3}])
-    assert [found["title"] for found in session.read_results(path)] == [1, 2]
+    session.save(path, [{"entry": stays(3), "title": "3"}])
+    assert [found["title"] for found in session.read_results(path)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("wrong", [{"noise": None}, {"candidates": []}, {"candidates": [{}]}, {"fastest": 7}, {"work": []}, {"title": 5}])
+def test_measurements_that_no_report_can_show(path, wrong):
+    session.save(path, [result(1), result(2, **wrong)])
+    assert [found["title"] for found in session.read_results(path)] == ["1"]
 
 
 def test_results_that_no_entry_came_of(path):
@@ -321,7 +330,7 @@ def test_results_that_no_entry_came_of(path):
     path.unlink()
     assert session.read_results(path) == []
     database.merge(path, [stays(2)])
-    assert [found["title"] for found in session.read_results(path)] == [2]
+    assert [found["title"] for found in session.read_results(path)] == ["2"]
 
 
 def test_a_failed_write_leaves_the_old_file(path, monkeypatch):

@@ -145,6 +145,9 @@ def test_a_pack_is_kept_once(tmp_path):
     (name,) = deep.keep_file(pack, path)
     assert deep.keep_file(pack, path) == [name] and (path.parent / name).read_bytes() == b"kernels"
     assert [file.name for file in path.parent.iterdir()] == [name]
+    (path.parent / name).write_bytes(b"ker")  # as a full disk may have left it
+    assert deep.keep_file(pack, path) == [name] and (path.parent / name).read_bytes() == b"kernels"
+    assert [file.name for file in path.parent.iterdir()] == [name]
 
 
 def test_options_that_exclude_each_other(path, tmp_path, capsys):

@@ -155,6 +155,8 @@ def _check(arguments: argparse.Namespace) -> None:
         if getattr(arguments, one) and getattr(arguments, other):
             raise ValueError(f"--{one}, --{other.replace('_', '-')}: exclude each other")
     if arguments.kernels is not None:
+        if os.path.isdir(arguments.kernels):
+            raise ValueError(f"--kernels: {arguments.kernels} is a folder, but must be a kernel pack")
         deep.check_pack(arguments.kernels)
     database.check_usual(arguments.usual)
     if arguments.report is not None:

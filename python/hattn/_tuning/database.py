@@ -204,24 +204,27 @@ def _text(document: Dict[str, Any]) -> str:
     return f"{head}\n{entries}\n]}}\n"
 
 
-def _write(path: pathlib.Path, entries: List[Entry]) -> None:
-    """Readers see the old file or the new one, whole, whatever happens. A link stays, and so does the file's mode."""
-    path = path.resolve()
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
+def write_whole(path: pathlib.Path, content: bytes, mode: int) -> None:
+    """Readers see what was there before or all of it, whatever happens, and whoever else writes."""
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
-            file.write(_text(_document(entries)))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
             os.chmod(file.name, mode)
             os.replace(file.name, path)
         except BaseException as error:
-            os.unlink(file.name)
+            pathlib.Path(file.name).unlink(missing_ok=True)
             if isinstance(error, OSError) and error.errno is not None and error.filename is None:
                 error.filename = str(path)
             raise
+
+
+def _write(path: pathlib.Path, entries: List[Entry]) -> None:
+    """A link stays, and so does the file's mode."""
+    path = path.resolve()
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+    write_whole(path, _text(_document(entries)).encode("utf-8"), mode)
 
 
 def _set_aside(path: pathlib.Path) -> pathlib.Path:

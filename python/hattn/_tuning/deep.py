@@ -10,13 +10,13 @@ import hashlib
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import hattn
+from hattn._tuning.database import write_whole
 from hattn._tuning.session import Result
 from hattn._tuning.shapes import Problem, Shape
 
@@ -284,8 +284,8 @@ def names_in(pack: pathlib.Path) -> List[str]:
 
 def keep_file(pack: pathlib.Path, database: pathlib.Path) -> List[str]:
     """Copies a pack beside the database; returns a list of its name there."""
-    path = _path_beside(database, pack.read_bytes())
-    if not path.exists():
-        shutil.copyfile(pack, f"{path}.part")
-        os.replace(f"{path}.part", path)
+    content = pack.read_bytes()
+    path = _path_beside(database, content)
+    if not path.exists() or path.read_bytes() != content:  # which a full disk may have cut short
+        write_whole(path, content, 0o644)
     return [_name_in(database, path)]

@@ -105,8 +105,8 @@ def _keep_winners(
 ) -> None:
     """Stores results that chose kernels of a pack with a pack of their kernels; or, whatever ends that, with the one itself."""
     winners = deep.winners(waiting, names, device)
-    print(f"compiling {counted(len(winners), 'kernel')} of winners, with and without hooks", flush=True)
     try:
+        print(f"compiling {counted(len(winners), 'kernel')} of winners, with and without hooks", flush=True)
         with _compiling(winners) as bar:
             packs = deep.keep(kernelgen, store.path, winners, lambda done: _show(bar, done))
     except BaseException:

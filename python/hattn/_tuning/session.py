@@ -44,7 +44,15 @@ def results_path(path: pathlib.Path) -> pathlib.Path:
     return pathlib.Path(f"{path.resolve()}.results.jsonl")
 
 
-_SHOWN = {"title", "candidates", "fastest", "replaces_default", "threads", "work"}  # members that reports are made of
+def _look_at(result: Result) -> None:
+    """At all that reports are made of. Raises what they would."""
+    candidates, work = result["candidates"], result["work"][0]
+    for candidate in (candidates[0], candidates[result["fastest"]], *(one for one in candidates if not one["refused"])):
+        choice = candidate["choice"]
+        _ = candidate["plan"].split()[0], choice["algorithm"], choice["tile"], choice["split_keys"], 1 / candidate["speed"]
+    seconds, gain, noise = candidates[0]["times"][0]["seconds"], result["entry"]["gain"], result["noise"]
+    _ = work["flops"] + work["bytes"] + seconds + gain + noise + result["threads"], result["title"].strip()
+    _ = bool(result["replaces_default"])
 
 
 def read_results(path: pathlib.Path) -> List[Result]:
@@ -59,9 +67,10 @@ def read_results(path: pathlib.Path) -> List[Result]:
         try:
             record = json.loads(line)
             key = database.class_key(record["result"]["entry"])
-            if record["stamp"] == stamp and key in classes and _SHOWN <= set(record["result"]):
+            if record["stamp"] == stamp and key in classes:
+                _look_at(record["result"])
                 results[key] = record["result"]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             continue  # the last line of a process that was killed, or what another program wrote
     return list(results.values())
 
