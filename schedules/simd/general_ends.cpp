@@ -17,7 +17,7 @@ bool is_later(const std::string &loop) {
 // The name that a loop and its end share, of those that this is about.
 std::string shared_name(const std::string &loop) {
     const std::string name = is_later(loop) ? loop.substr(0, loop.size() - kLater.size()) : loop;
-    for (const char *kind : {kKeyBlockLoop, kGranuleLoop, kPassLoop}) {
+    for (const char *kind : {kKeyBlockLoop, kPassLoop}) {
         if (name.ends_with(std::string(".") + kind)) {
             return name;
         }

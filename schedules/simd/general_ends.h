@@ -8,9 +8,9 @@
 
 namespace hattn::schedules::simd {
 
-// Loops over blocks of keys and granules that are scored with the head in the lanes, and over passes of the elements of
-// a head, whose names no other loop has.
-inline constexpr const char *kKeyBlockLoop = "scored_block", *kGranuleLoop = "scored_granule", *kPassLoop = "d_pass";
+// Loops over blocks of keys that are scored with the head in the lanes, and over passes of the elements of a head,
+// whose names no other loop has.
+inline constexpr const char *kKeyBlockLoop = "scored_block", *kPassLoop = "d_pass";
 
 // Where a condition holds in all passes of a loop but the last ones, Halide copies the loop's body for these, and with
 // it what is specialized for heads of keys or values of a certain size (`extent == 128`) or of whole passes

@@ -257,7 +257,8 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
     }
     const bool by_lanes = s.in_steps || s.in_integers;
     RVar vector("d_vector"), lane(by_lanes ? s.over_lanes.x : RVar("d_lane"));
-    Var partial(by_lanes ? s.lane : Var("lane")), block(kKeyBlockLoop), inner("k_inner"), rows("r_block");
+    Var partial(by_lanes ? s.lane : Var("lane")), block(s.in_integers ? "k_block" : kKeyBlockLoop), inner("k_inner"),
+        rows("r_block");
     bound_keys(s.dot, s, tile)
         .compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "general_ends.h"
 #include "integer_pairs.h"
 #include "keys_by_row.h"
 #include "words_of_four.h"
@@ -246,7 +245,7 @@ void schedule_lines(ScoreStages &s, const LoopLevel &of_line, int lanes) {
 
 void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile, int lanes) {
     generators::DigitScores &q = s.digits;
-    Var granule(kGranuleLoop), block("k_block"), inner("k_inner"), rows("r_block");
+    Var granule("k_granule"), block("k_block"), inner("k_inner"), rows("r_block");
     const RVar line = s.over_scaled.x;
     bound_keys(s.dot, s, tile)
         .compute_at(chunk_loop)
@@ -262,8 +261,6 @@ void schedule_digit_scores(ScoreStages &s, const LoopLevel &chunk_loop, const Ti
     for (const Expr &condition : {s.one_key_scale, q.whole_key_scales, q.wide_key_scales}) {
         s.dot.specialize(condition);
     }
-    // The others, as usual, with clamps for the last keys of all in a loop of their own; what is rare in one.
-    s.dot.partition(granule, Partition::Never).partition(block, Partition::Never);
     q.key_granule.compute_at(s.dot, granule);
     s.fetch_starts.compute_at(s.dot, granule);
     s.asked.compute_at(s.dot, block);
