@@ -71,7 +71,7 @@ def tune_deep(path, build, seconds, threads):
 
 def foreign_entries(path, dtype, seconds, threads):
     """Entries of another target, as a default for this machine: each with the tile of ours that is nearest in rows."""
-    options = ["--seconds", str(seconds), "--threads", str(threads), "--dtype", dtype]
+    options = ["--seconds", str(seconds), "--dtype", dtype, *(["--threads", str(threads)] if threads else [])]
     command = [sys.executable, __file__, "--foreign-results", path, *options]
     environment = {**os.environ, "HATTN_FORCE": f"target={FOREIGN_TARGET}"}
     subprocess.run(command, check=True, env=environment)

@@ -96,7 +96,7 @@ void check_scale_reach(const Problem &p, const hattn_tensor &scale, const char *
             " and stride[3] is ", scale.stride[3], ", but scales of a row may span at most ", kMaxScaleReach,
             " elements");
     if (of_keys && p.scattered()) {
-        const int64_t rows = span_of_rows(scale, p.page_size > 0 ? scale.extent[0] : 1, name);
+        const int64_t rows = granule_reach(scale, p.page_size > 0 ? scale.extent[0] : 1, name);
         require(rows + reach <= kMaxGranuleReach, HATTN_NOT_SUPPORTED, name, ": its rows span ", rows,
                 " elements and scales of a row ", reach, ", but ", p.ring ? "a ring" : "pages", " may span at most ",
                 kMaxGranuleReach);

@@ -35,7 +35,7 @@ constexpr auto kAscending = [] {
 
 }  // namespace
 
-int64_t span_of_rows(const hattn_tensor &side, int64_t pages, const char *name) {
+int64_t granule_reach(const hattn_tensor &side, int64_t pages, const char *name) {
     return checked_multiply(pages, std::llabs(pages > 1 ? side.stride[0] : 0), name) +
            checked_multiply(side.extent[2], std::llabs(used_stride(side, 2)), name);
 }
@@ -45,7 +45,7 @@ void check_granules(const Problem &problem, const hattn_tensor &side, const char
         return;
     }
     const int64_t pages = problem.page_size > 0 ? side.extent[0] : 1;
-    const int64_t span = span_of_rows(side, pages, name);
+    const int64_t span = granule_reach(side, pages, name);
     if (problem.ring) {
         require(span <= kMaxGranuleReach, HATTN_NOT_SUPPORTED, name, ": extent[2] is ", side.extent[2],
                 " and stride[2] is ", side.stride[2], ", which span ", span, " elements, but a ring may span at most ",

@@ -36,7 +36,7 @@ int64_t granule_unit(const Problem &problem, const hattn_tensor &side);
 
 // The elements of so many pages, and of the rows of one, by their strides, which kernels count with 32 bits. Throws,
 // naming `name`, beyond 64 bits.
-int64_t span_of_rows(const hattn_tensor &side, int64_t pages, const char *name);
+int64_t granule_reach(const hattn_tensor &side, int64_t pages, const char *name);
 inline constexpr int64_t kMaxGranuleReach = INT32_MAX;
 // Throws where args.k or args.v spans more than that.
 void check_granules(const Problem &problem, const hattn_tensor &side, const char *name);

@@ -48,7 +48,7 @@ hattn_tensor storage(const hattn_kv_cache_desc &desc, hattn_dtype dtype, int64_t
                 " elements of a side, but kernels of ", device_name(desc.device), " reach ", kMaxDeviceElements);
     } else if (desc.page_size > 0) {
         // Before anything is appended that nobody could attend to.
-        const int64_t span = span_of_rows(tensor, pages, factors);
+        const int64_t span = granule_reach(tensor, pages, factors);
         require(span <= kMaxGranuleReach, HATTN_NOT_SUPPORTED, "page_count: is ", desc.page_count,
                 ", with which the pages of a side span ", span, " elements, but they may span at most ",
                 kMaxGranuleReach);
