@@ -260,12 +260,12 @@ def _place_scales(k: Any, problem: _hattn.Problem, given_stream: Any) -> None:
 
 def attention(q: Any, k: Any, v: Any, out: Any, problem: _hattn.Problem, return_lse: bool, given_stream: Any) -> Any:
     """hattn.attention() of arrays that all live on a device."""
-    for name, array in (("q", q), ("v", v), ("out", out)):
-        if array is not None and not (hasattr(array, "shape") and hasattr(array, "dtype")):
-            raise TypeError(f"{name}: expected an array with shape and dtype, as it is on a device, got {type(array).__name__}")
     stream = stream_handle(given_stream)
     _place_scales(k, problem, given_stream)
     check_together("q", q, k=k, v=v, out=out, **{name: getattr(problem, name) for name in OPERANDS})
+    for name, array in (("q", q), ("v", v), ("out", out)):
+        if array is not None and not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            raise TypeError(f"{name}: expected an array with shape and dtype, as it is on a device, got {type(array).__name__}")
     keys, values, value_dim = InStream(k, stream), InStream(v, stream), _value_dim(v, problem.v_scale)
 
     def workspace_bytes(queries: Any, taken: Any) -> int:

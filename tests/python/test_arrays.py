@@ -134,6 +134,8 @@ def test_tensors_on_another_device_are_refused(rng):
         hattn.attention(Tensor(q, (10, 0)), k, v)
     with pytest.raises(ValueError, match=r"k: the ndarray lives on the host, but q lives on DLPack device \(2, 1\)"):
         hattn.attention(Tensor(q, cuda), k, v)
+    with pytest.raises(TypeError, match="q: expected an array with shape and dtype, as it is on a device, got Tensor"):
+        hattn.attention(Tensor(q, cuda), Tensor(k, cuda), Tensor(v, cuda))
     with pytest.raises(ValueError, match=r"v: the ndarray lives on the host, but k lives on DLPack device \(2, 1\)"):
         hattn.attention(q, Tensor(k, cuda), v)
     with pytest.raises(NotImplementedError, match=r"v: the Tensor lives on DLPack device \(2, 1\)"):
