@@ -7,6 +7,7 @@
 #include "schedules/carried_state.h"
 #include "schedules/own_slots.h"
 #include "schedules/simd/adjacent_sums.h"
+#include "schedules/simd/general_ends.h"
 #include "schedules/simd/joined_copies.h"
 #include "schedules/simd/kept_lines.h"
 #include "schedules/simd/known_loads.h"
@@ -138,6 +139,7 @@ KernelPipeline build_kernel(const KernelSpec &spec, const TargetRow &target) {
     KernelPipeline kernel = build_stages(spec, target);
     kernel.pipeline.add_custom_lowering_pass(
         new schedules::simd::MaskedRows(Halide::Target(halide_target(spec, target))));
+    kernel.pipeline.add_custom_lowering_pass(new schedules::simd::GeneralEnds());
     kernel.pipeline.add_custom_lowering_pass(new schedules::simd::UnseenRows());
     kernel.pipeline.add_custom_lowering_pass(
         new schedules::simd::KeptLines(spec.from_memory != FromMemory::kSecondLevel));

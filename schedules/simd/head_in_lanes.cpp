@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "decode_softmax.h"
+#include "general_ends.h"
 #include "integer_bytes.h"
 #include "integer_digits.h"
 #include "integer_pairs.h"
@@ -171,6 +172,8 @@ void schedule_state(Stages &s, const Tile &tile, int lanes) {
             schedule_value_steps(s, block, tile, lanes);
         }
     } else {
+        // Else the first and the last chunk would have code of their own.
+        s.state.update().partition(s.over_chunks.x, Partition::Never);
         schedule_products(s, rows, tile, lanes);
     }
     schedule_output(s, elements, lanes);
@@ -254,7 +257,8 @@ void schedule_dot(ScoreStages &s, const LoopLevel &chunk_loop, const Tile &tile,
     }
     const bool by_lanes = s.in_steps || s.in_integers;
     RVar vector("d_vector"), lane(by_lanes ? s.over_lanes.x : RVar("d_lane"));
-    Var partial(by_lanes ? s.lane : Var("lane")), block("k_block"), inner("k_inner"), rows("r_block");
+    Var partial(by_lanes ? s.lane : Var("lane")), block(s.in_integers ? "k_block" : kKeyBlockLoop), inner("k_inner"),
+        rows("r_block");
     bound_keys(s.dot, s, tile)
         .compute_at(chunk_loop)
         .bound_extent(s.r, tile.rows)

@@ -85,6 +85,7 @@ void schedule_turned_output(AttentionStages &s, const Tile &tile, int lanes) {
     Var blocks("d_blocks"), parts("r_parts");
     s.output.split(s.r, parts, s.r, lanes, TailStrategy::GuardWithIf)
         .reorder(s.d, s.r, parts)
+        .partition(parts, Partition::Never)
         .vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     s.state.in(s.output)
         .compute_at(s.output, parts)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "general_ends.h"
 #include "head_in_lanes.h"
 #include "quads.h"
 #include "row_stages.h"
@@ -49,7 +50,7 @@ void schedule_stored_values(AttentionStages &s, const Var &pass, int lanes, Part
 
 // The chunk loop: the state stays in cache, a block of it is updated from registers.
 void schedule_state(AttentionStages &s, const Tile &tile, int lanes) {
-    Var pass("d_pass"), block("d_block"), inner("d_inner"), rows("r_block");
+    Var pass(kPassLoop), block("d_block"), inner("d_inner"), rows("r_block");
     const int register_rows = lanes * tile.row_vectors;
     s.state.compute_root().bound(s.r, 0, tile.rows).vectorize(s.r, lanes).unroll(s.r);
     s.state.update()

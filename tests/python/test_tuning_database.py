@@ -244,15 +244,19 @@ def test_packs_that_no_entry_needs_are_dropped(path):
     assert all("packs" not in entry for entry in json.loads(path.read_text())["entries"])
 
 
-def test_lost_packs(path, shapes_file, capsys, monkeypatch):
+@pytest.mark.parametrize("content", [None, b"\x7fELF that is cut off"])
+def test_lost_packs(path, shapes_file, capsys, monkeypatch, content):
     """Are said in what `hattn info` prints, and their entries are measured again, by a file that then needs none."""
+    if content is not None:
+        (path.parent / "lost.so").write_bytes(content)
     assert tune("--shapes", shapes_file) == 0
     first, _ = database.read(path)
     choice = chooses("flash")
     database.merge(path, [{**first, "choice": choice, "packs": ["lost.so", "gone.so"]}])
     monkeypatch.setenv("HATTN_TUNING", f"{path.parent}/./{path.name}")  # as a process that starts now
     with pytest.warns(RuntimeWarning, match="lost.so"):
-        assert any("lost.so" in warning and "gone.so" in warning for warning in hattn.info()["warnings"])
+        assert any("lost.so" in warning for warning in hattn.info()["warnings"])
+        assert any("gone.so" in warning for warning in hattn.info()["warnings"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert tune("--shapes", shapes_file, "--resume") == 0
@@ -285,6 +289,26 @@ def test_zeros_behind_the_end(path, shapes_file, capsys):
         assert tune("--shapes", shapes_file) == 0
     assert f"hattn: warning: {path}: was ignored: it is damaged" in capsys.readouterr().err
     assert database.why_not_used(path) == "" and len(database.read(path)) == 2
+
+
+def test_packs_beside_a_file_whose_path_has_a_colon(tmp_path, shapes_file, capsys):
+    """Are not left out without a word: the list of packs cannot name them."""
+    path = tmp_path / "one:two" / "tuning.json"
+    database.merge(path, [{**stays(1, chooses("flash")), "packs": ["some.so"]}])
+    (path.parent / "some.so").write_bytes(b"kernels")
+    before = path.read_bytes()
+    assert tune("--shapes", shapes_file, "--output", path) == 1
+    assert "some.so: has a colon, which separates packs in $HATTN_PACKS; rename it, or its folder" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_a_path_that_goes_back_from_a_linked_folder(tmp_path):
+    """Is the one of the folder that the link is to."""
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "inner")
+    path = tmp_path / "link" / ".." / "tuning.json"
+    (tmp_path / "real" / "tuning.json").write_text("{")
+    assert "it is damaged" in database.why_not_used(path)
 
 
 @pytest.mark.parametrize("packs", [["a" * 5000], ["nul\0.so"], ["."]])

@@ -161,6 +161,14 @@ def test_resuming_compiles_nothing_for_nothing(kernelgen, tmp_path, monkeypatch,
     assert said.out == f"the database has all that is asked for already, {len(shapes.quick())} problems: {path}\n" and said.err == ""
 
 
+def test_why_none_of_the_candidates_compiles(tmp_path):
+    kernelgen = tmp_path / "hattn-kernelgen"
+    kernelgen.write_text("#!/bin/sh\necho 'flash_a: too many registers'\necho 'no kernel is left' >&2\nexit 1\n")
+    kernelgen.chmod(0o755)
+    with pytest.raises(ValueError, match="--deep: hattn-kernelgen try-pack: no kernel is left\nflash_a: too many registers"):
+        deep.compile_pack(kernelgen, tmp_path / "some.so", ["flash_a"])
+
+
 def test_without_a_generator(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("HATTN_KERNELGEN", str(tmp_path / "none"))
     assert cli.main(["tune", "--deep", "--output", str(tmp_path / "tuning.json")]) == 1

@@ -232,7 +232,7 @@ def _tune(arguments: argparse.Namespace, path: pathlib.Path, problems: List[shap
             raise ValueError(f"--shapes: {arguments.shapes} has nothing that can be tuned for")
     if arguments.resume:
         wanted = len(problems)
-        problems = session.remaining(problems, path, tuner, options)
+        problems = session.remaining(problems, path, deep.lost_packs(path), tuner, options)
         if not problems:
             print(f"the database has all that is asked for already, {measuring.counted(wanted, 'problem')}: {path}")
             if arguments.report is not None:

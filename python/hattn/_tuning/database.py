@@ -77,7 +77,7 @@ def why_not_used(path: pathlib.Path) -> str:
         OSError: there is something that cannot be read.
     """
     # With its folder, so that it is no word that stands for something else.
-    found: Dict[str, Any] = json.loads(_hattn.tuning_database(os.path.abspath(path)))
+    found: Dict[str, Any] = json.loads(_hattn.tuning_database(str(path.absolute())))
     if found["state"] == "unreadable":
         raise OSError(f"{path}: cannot be read: {found['why_ignored']}")
     return str(found["why_ignored"])
@@ -139,9 +139,14 @@ def is_file(path: pathlib.Path) -> bool:
         return False
 
 
+def pack_names(path: pathlib.Path) -> List[str]:
+    """The kernel packs that the file's entries need: names in its folder, or paths."""
+    return _packs_of(read(path))
+
+
 def named_packs(path: pathlib.Path) -> List[pathlib.Path]:
-    """The kernel packs that the file's entries need and that are there."""
-    return [path.parent / name for name in _packs_of(read(path)) if is_file(path.parent / name)]
+    """Those of them that are there."""
+    return [path.parent / name for name in pack_names(path) if is_file(path.parent / name)]
 
 
 def check_named(path: pathlib.Path, option: str) -> None:

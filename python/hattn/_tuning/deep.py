@@ -16,7 +16,7 @@ import tempfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import hattn
-from hattn._tuning.database import write_whole
+from hattn._tuning.database import named_packs, pack_names, write_whole
 from hattn._tuning.session import Result
 from hattn._tuning.shapes import Problem, Shape
 
@@ -164,8 +164,14 @@ def compile_pack(
                 process.communicate()
                 pathlib.Path(f"{path}.part").unlink(missing_ok=True)
     if process.returncode != 0:
-        raise ValueError(f"--deep: {kernelgen.name} try-pack: {errors.strip() or process.returncode}")
+        why = "\n".join(text for text in (errors.strip(), output.strip()) if text)
+        raise ValueError(f"--deep: {kernelgen.name} try-pack: {why or process.returncode}")
     return output.splitlines()
+
+
+def _check_separable(pack: pathlib.Path) -> None:
+    if ":" in str(pack):
+        raise ValueError(f"{pack}: has a colon, which separates packs in $HATTN_PACKS; rename it, or its folder")
 
 
 @contextlib.contextmanager
@@ -177,8 +183,7 @@ def loaded(*paths: pathlib.Path) -> Iterator[None]:
     """
     before = os.environ.get("HATTN_PACKS")
     for path in paths:
-        if ":" in str(path):
-            raise ValueError(f"{path}: has a colon, which separates packs in $HATTN_PACKS; rename it")
+        _check_separable(path)
     if paths:
         os.environ["HATTN_PACKS"] = ":".join([*([before] if before else []), *map(str, paths)])
     try:
@@ -227,8 +232,8 @@ def _path_beside(database: pathlib.Path, content: bytes) -> pathlib.Path:
 
 def _name_in(database: pathlib.Path, pack: pathlib.Path) -> str:
     """What a database calls a pack: by its name if it is beside the file, which a link's other name is not, or path."""
-    path, beside = pathlib.Path(os.path.abspath(pack)), pathlib.Path(os.path.abspath(database)).parent
-    return path.name if path.parent == beside and not database.is_symlink() else str(path)
+    is_beside = pack.parent.resolve() == database.parent.resolve()
+    return pack.name if is_beside and not database.is_symlink() else str(pack.absolute())
 
 
 def keep(kernelgen: pathlib.Path, database: pathlib.Path, names: List[str], progress: Progress = _no_progress) -> List[str]:
@@ -255,13 +260,24 @@ def check_pack(pack: pathlib.Path) -> None:
 
 
 def usable(packs: Iterable[pathlib.Path]) -> List[pathlib.Path]:
-    """Those that the library can load."""
+    """Those that the library can load.
+
+    Raises:
+        ValueError: $HATTN_PACKS cannot name one of them.
+    """
     found = []
     for pack in packs:
+        _check_separable(pack)
         with contextlib.suppress(ValueError):
             check_pack(pack)
             found.append(pack)
     return found
+
+
+def lost_packs(database: pathlib.Path) -> List[str]:
+    """The names of packs that a database needs and that the library cannot load."""
+    found = usable(named_packs(database))
+    return [name for name in pack_names(database) if database.parent / name not in found]
 
 
 def _origins() -> Dict[str, str]:

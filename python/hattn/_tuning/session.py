@@ -97,21 +97,26 @@ def _joined(problems: List[Problem]) -> Problem:
     return Problem(asked_for, len(asked_for))
 
 
-def _is_done(entry: Optional[database.Entry], path: pathlib.Path, options: Options) -> bool:
-    """Whether an entry is of no narrower a search than the one asked for, and its kernels are there."""
-    if entry is None or bool(entry["invariant"]) != options.invariant:
+def _is_done(entry: Optional[database.Entry], lost: Iterable[str], options: Options) -> bool:
+    """Whether an entry is of no narrower a search than the one asked for, and none of its packs is lost."""
+    if entry is None or bool(entry["invariant"]) != options.invariant or any(pack in lost for pack in entry["packs"]):
         return False
-    is_whole = all(database.is_file(path.parent / pack) for pack in entry["packs"])
-    return is_whole and (bool(entry.get("deep", False)) or not options.deep)
+    return bool(entry.get("deep", False)) or not options.deep
 
 
-def remaining(problems: List[Problem], path: pathlib.Path, tuner: "_hattn.Tuner", options: Options) -> List[Problem]:
-    """The problems that the database has no entry for that was made as these options say."""
+def remaining(
+    problems: List[Problem], path: pathlib.Path, lost: Iterable[str], tuner: "_hattn.Tuner", options: Options
+) -> List[Problem]:
+    """The problems that the database has no entry for that was made as these options say.
+
+    Args:
+        lost: packs that entries name and that cannot be loaded.
+    """
     known = {database.class_key(entry): entry for entry in database.read(path)}
 
     def is_done(problem: Problem) -> bool:
         key = _class_of(problem.shapes[0], tuner)
-        return key is not None and _is_done(known.get(key), path, options)
+        return key is not None and _is_done(known.get(key), lost, options)
 
     return [problem for problem in problems if not is_done(problem)]
 
