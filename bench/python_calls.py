@@ -1,21 +1,29 @@
-"""What a small call takes from Python: one head, one row, 16 keys of 64 elements, so that there is hardly anything to compute.
+"""What calls take from Python: of one head, one row, 16 keys of 64 elements, so that there is hardly anything to compute; and of
+a step of decoding, Hq16 Hkv8 D128, one row over 512 and 2048 keys, one call after the other.
 
-    python bench/python_calls.py [--rounds 20] [--build DIR]
+    python bench/python_calls.py [--rounds 20] [--threads 2] [--build DIR]
 
-Microseconds a call, the best of several rounds in which all take turns; PyTorch's, and of its tensors, where it is installed.
+Microseconds a call: the best of several rounds in which all take turns; of decoding the best call and the median. PyTorch's, and of its
+tensors, where it is installed. Before each turn all threads have come to rest, so that nobody pays for a pool that still spins.
 """
 import argparse
+import functools
 import os
+import statistics
 import sys
+import time
 import timeit
 from pathlib import Path
 
 import numpy as np
 
+import compare
 from arguments import positive
 
 ROOT = Path(__file__).resolve().parent.parent
 CALLS = 2000  # of a round
+TURN = 0.1  # seconds of decoding, likewise
+KEYS = (512, 2048)
 
 
 def calls():
@@ -42,22 +50,66 @@ def calls():
     }
 
 
+def decoding(threads):
+    """Functions by what they are: a step over a type and a number of keys."""
+    import hattn
+    import stored
+
+    rng = np.random.default_rng(0)
+    found = {}
+    for dtype in ("float32", "bfloat16"):
+        for keys in KEYS:
+            q, k, v = (rng.standard_normal((1, heads, rows, 128), np.float32) for heads, rows in ((16, 1), (8, keys), (8, keys)))
+            arrays = tuple(array.astype(stored.FLOATS[dtype]) for array in (q, k, v))
+            step = functools.partial(hattn.attention, *arrays, causal=True, threads=threads)
+            found[f"hattn.attention, {dtype}, {keys} keys"] = step
+            try:
+                import torch
+            except ImportError:
+                continue
+            torch.set_num_threads(threads)
+            tensors = tuple(torch.from_numpy(array).to(getattr(torch, dtype)) for array in (q, k, v))
+            attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *tensors, enable_gqa=True)
+            found[f"torch scaled_dot_product_attention, {dtype}, {keys} keys"] = attend
+    return found
+
+
+def times_of(call):
+    """Seconds of calls one after the other, for a turn."""
+    compare.settle()
+    call()
+    times, end = [], time.perf_counter() + TURN
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive, default=20)
+    parser.add_argument("--threads", type=positive, default=2, help="of decoding (default: 2)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", metavar="DIR")
     options = parser.parse_args()
     if not (options.build / "python").is_dir():
         parser.error(f"--build: {options.build} has no built package")
     os.environ.setdefault("HATTN_TUNING", "none")  # as run.py
-    sys.path.insert(0, str(options.build / "python"))
+    sys.path[:0] = [str(options.build / "python"), str(ROOT / "tests" / "python")]
     found = calls()
     seconds = {name: timeit.timeit(call, number=1) for name, call in found.items()}
     for _ in range(options.rounds):
         for name, call in found.items():
             seconds[name] = min(seconds[name], timeit.timeit(call, number=CALLS) / CALLS)
     for name, of_call in seconds.items():
-        print(f"{name:36} {of_call * 1e6:6.1f} us")
+        print(f"{name:56} {of_call * 1e6:6.1f} us")
+    steps = decoding(options.threads)
+    times = {name: [] for name in steps}
+    for _ in range(options.rounds):
+        for name, call in steps.items():
+            times[name] += times_of(call)
+    for name, of_calls in times.items():
+        print(f"{name:56} {min(of_calls) * 1e6:6.1f} us, median {statistics.median(of_calls) * 1e6:6.1f} us")
 
 
 if __name__ == "__main__":

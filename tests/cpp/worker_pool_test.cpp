@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <thread>
 
 #include "runtime/cpu_features.h"
@@ -119,6 +120,20 @@ int status_of_child(Function function) {
 // threads wait for it.
 bool children_have_threads() {
     return !__asan_init;
+}
+
+// They look for work a while before, which is over by then.
+TEST(WorkerPool, ThreadsWithoutWorkSleep) {
+    ASSERT_TRUE(is_helped());
+    usleep(20'000);
+    const auto seconds = [](clockid_t clock) {
+        timespec now{};
+        clock_gettime(clock, &now);
+        return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+    };
+    const double before = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    usleep(100'000);
+    EXPECT_LT(seconds(CLOCK_PROCESS_CPUTIME_ID) - before, 0.01);
 }
 
 // A child has none of the threads that its parent's pool had, and some of these may have been in the middle of it. It
