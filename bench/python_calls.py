@@ -1,5 +1,6 @@
 """What calls take from Python: of one head, one row, 16 keys of 64 elements, so that there is hardly anything to compute; and of
-a step of decoding, Hq16 Hkv8 D128, one row over 512 and 2048 keys, one call after the other.
+a step of decoding, Hq16 Hkv8 D128, one row over 512 and 2048 keys, one call after the other, and in turn with a small product of
+PyTorch's, which leaves its threads looking for more.
 
     python bench/python_calls.py [--rounds 20] [--threads 2] [--build DIR]
 
@@ -71,6 +72,9 @@ def decoding(threads):
             tensors = tuple(torch.from_numpy(array).to(getattr(torch, dtype)) for array in (q, k, v))
             attend = functools.partial(torch.nn.functional.scaled_dot_product_attention, *tensors, enable_gqa=True)
             found[f"torch scaled_dot_product_attention, {dtype}, {keys} keys"] = attend
+            product = functools.partial(torch.mm, torch.ones(1, 256), torch.ones(256, 256))
+            for name, call in (("hattn.attention", step), ("torch scaled_dot_product_attention", attend)):
+                found[f"{name} behind torch.mm, {dtype}, {keys} keys"] = lambda call=call, product=product: (product(), call())
     return found
 
 
@@ -102,14 +106,14 @@ def main():
         for name, call in found.items():
             seconds[name] = min(seconds[name], timeit.timeit(call, number=CALLS) / CALLS)
     for name, of_call in seconds.items():
-        print(f"{name:56} {of_call * 1e6:6.1f} us")
+        print(f"{name:64} {of_call * 1e6:6.1f} us")
     steps = decoding(options.threads)
     times = {name: [] for name in steps}
     for _ in range(options.rounds):
         for name, call in steps.items():
             times[name] += times_of(call)
     for name, of_calls in times.items():
-        print(f"{name:56} {min(of_calls) * 1e6:6.1f} us, median {statistics.median(of_calls) * 1e6:6.1f} us")
+        print(f"{name:64} {min(of_calls) * 1e6:6.1f} us, median {statistics.median(of_calls) * 1e6:6.1f} us")
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ def attention(
             [Hkv, D], or of every key one for each 32 elements, [B, Hkv, Sk, ceil(D / 32)] in the layout and storage of k.
             With keys on a device those of every key are an array there, and others may be on the host.
         algorithm: "auto", "naive", "flash", "split_kv" or "unfused".
-        threads: number of threads; default: one per core. Results do not depend on it.
+        threads: number of threads; default: one per core. Results do not depend on it. Where PyTorch is imported they are its
+            threads, at most torch.get_num_threads().
         out: array to write to, [B, Hq, Sq, Dv] in the layout, float32, float16 or bfloat16 whatever q is; may not overlap an
             input. Default: a new one of q's type.
         return_lse: also return the log-sum-exp of each row, natural logarithm, with the sink.

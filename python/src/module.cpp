@@ -7,6 +7,7 @@
 
 #include "attention.h"
 #include "kv_cache.h"
+#include "openmp_threads.h"
 #include "rope.h"
 #include "session.h"
 #include "tuner.h"
@@ -141,6 +142,7 @@ void bind_tuner(nb::module_ &module) {
 }  // namespace
 
 NB_MODULE(_hattn, module) {
+    remember_process();
     module.attr("version") = hattn_version();
     bind_enums(module);
     bind_problem(module);

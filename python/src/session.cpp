@@ -12,6 +12,7 @@
 #include <nanobind/nanobind.h>
 
 #include "array.h"
+#include "openmp_threads.h"
 #include "released_gil.h"
 
 namespace hattn_python {
@@ -38,8 +39,9 @@ PyObject *exception_type(hattn_status status) {
     }
 }
 
+// What contexts depend on when they are made.
 std::string environment() {
-    std::string text;
+    std::string text(openmp_parallel_for().run ? "OpenMP\n" : "");
     for (const char *name : {"HATTN_FORCE", "HATTN_PACKS", "HATTN_TUNING"}) {
         const char *value = std::getenv(name);
         text += value ? std::string("=") + value : std::string("-");
@@ -151,8 +153,12 @@ void check_call(hattn_status status, const hattn_context *context, bool of_cache
 }
 
 ContextPointer make_context() {
+    hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
+    const ParallelFor threads = openmp_parallel_for();
+    desc.parallel_for = threads.run;
+    desc.parallel_for_user = threads.user;
     hattn_context *context = nullptr;
-    check(hattn_context_create(nullptr, &context), nullptr);
+    check(hattn_context_create(&desc, &context), nullptr);
     return ContextPointer(context);
 }
 

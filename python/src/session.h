@@ -38,7 +38,7 @@ void check(hattn_status status, const hattn_context *context);
 void check_call(hattn_status status, const hattn_context *context, bool of_cache = false,
                 const char *batch = "the batch of q");
 
-// A context with default settings. Throws as check().
+// A context with default settings, but for PyTorch's threads where there are any. Throws as check().
 ContextPointer make_context();
 
 // The text a JSON query of the C interface gives: called once for the size and once for the text.
@@ -49,7 +49,8 @@ std::string query_text(const hattn_context *context,
 // of Python's, which finalisers and arrays' methods may be, may call the library and have others take their place.
 class Session {
 public:
-    // The calling thread's session. Starts anew if a HATTN_ variable of the environment has changed.
+    // The calling thread's session. Starts anew if a HATTN_ variable of the environment has changed, or PyTorch has
+    // been imported, or there has been a fork() since.
     static std::shared_ptr<Session> current();
 
     hattn_context *context() const {
