@@ -14,6 +14,7 @@ BEGIN, END = "<!-- overview: bench/overview.py -->", "<!-- end of the overview -
 MACHINES = {
     "Zen 3 (AVX2)": ("Prefill", "Decode and serving"),
     "Xeon with AMX": ("With AVX-512 and AMX",),
+    "Xeon 6": ("With AVX-512 and AMX on a Xeon 6",),
     "Xeon without AMX": ("With AVX-512 on a Xeon without AMX",),
     "Zen 4": ("With AVX-512 on Zen 4",),
     "Zen 5": ("With AVX-512 on Zen 5",),
