@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/worker_pool.h"
 #include "scoped_variable.h"
 
 namespace hattn::bench {
@@ -34,6 +35,11 @@ void *load(const std::string &path) {
         throw std::runtime_error(path + ": " + why);
     }
     return handle;
+}
+
+// All builds compute on the same threads: those of one would look for work while another computes.
+void run_on_threads(void *, int32_t count, void (*task)(void *closure, int32_t index), void *closure) {
+    run_on_workers(count, task, closure);
 }
 
 }  // namespace
@@ -77,6 +83,7 @@ LoadedBuild::LoadedBuild(const std::string &path, const std::string &packs, cons
       functions_(std::make_unique<Functions>(path)) {
     hattn_context_desc desc = HATTN_CONTEXT_DESC_INIT;
     desc.threads = threads;
+    desc.parallel_for = run_on_threads;
     const cases::ScopedVariable with_force("HATTN_FORCE", force), with_packs("HATTN_PACKS", packs);
     require(functions_->context_create(&desc, &context_));
 }

@@ -36,8 +36,10 @@ constexpr int64_t kPercentOfThreeTerms = 80, kPercentOfThreeTermsWithHooks = 58,
 constexpr int64_t kPercentOfTwoTerms = 65, kPercentOfTwoTermsWithHooks = 45, kPercentOfTwoTermsOfFewKeys = 85;
 constexpr int64_t kFewTwoTermKeys = 300, kFewKeysWithHooks = 200;
 
-// Over so many keys at most bfloat16 rows do not go in bands. Measured, see docs/decisions/0094.
-constexpr int64_t kFewBandKeys = 128;
+// Over so few keys bfloat16 rows of heads that are not long go in bands where these take no more than so much of the
+// time of other tiles, and there are at least so many tiles of bands for all kv heads. Measured, see
+// docs/decisions/0120.
+constexpr int64_t kFewBandKeys = 128, kPercentOfFewBandKeys = 87, kFewestBandTiles = 4;
 
 // Rows of one head in a tile that multiplies matrices and has room for more: those of a second head share what is made
 // of keys and values, and see the same of them. Up to kFewMatrixRows rows per head, and of groups that so many heads do
@@ -67,18 +69,37 @@ bool is_large_usual(const KernelInfo &small, const KernelInfo &large, const Prob
     return is_faster ? !is_too_large(large, small, problem, query_length, kv_length) : kv_length > kShortKeys;
 }
 
+bool in_bands(const KernelInfo *kernel) {
+    return goes_in_bands(kernel->storage, kernel->tile.rows);
+}
+
+// Whether tiles of bands take less time than others over few keys.
+bool bands_pay(const Choice &bands, const Choice &others, const Problem &problem, int64_t query_length,
+               int64_t kv_length) {
+    const int64_t tiles = RowTiles(bands, query_length).count() * ceil_div(problem.group_size(), bands.heads);
+    const auto cost = [&](const Choice &flash) { return cost_of_tiles(flash, problem, query_length, kv_length); };
+    return tiles * problem.kv_heads >= kFewestBandTiles && 100 * cost(bands) <= kPercentOfFewBandKeys * cost(others);
+}
+
 // The small tile, unless the large one is usual, or a few rows fill it better.
 Choice choose_flash_of(const KernelSet &set, const std::vector<const KernelInfo *> &by_rows, const Problem &problem,
                        int64_t query_length, int64_t kv_length) {
-    const KeyStorage storage = by_rows.front()->storage;
-    std::span<const KernelInfo *const> kernels = by_rows;
-    const auto in_bands = [](const KernelInfo *kernel) { return goes_in_bands(kernel->storage, kernel->tile.rows); };
-    if (storage == KeyStorage::kBfloat16Matrices && kv_length <= kFewBandKeys && !in_bands(kernels.front())) {
-        kernels = std::span(kernels.begin(), std::ranges::find_if(kernels, in_bands));
+    const auto choose_of = [&](std::span<const KernelInfo *const> kernels) {
+        const KernelInfo *small = kernels.front(), *large = kernels.back();
+        const bool is_large = is_large_usual(*small, *large, problem, query_length, kv_length);
+        return fill_flash_tiles(set, kernels, is_large ? large : small, problem, query_length, kv_length);
+    };
+    const auto bands = std::ranges::find_if(by_rows, in_bands);
+    const bool has_few_keys = by_rows.front()->storage == KeyStorage::kBfloat16Matrices && kv_length <= kFewBandKeys;
+    const bool is_long = std::max(problem.key_dim, problem.value_dim) > kUsualHead;
+    const bool apart = has_few_keys && bands != by_rows.begin() && bands != by_rows.end();
+    Choice choice = choose_of(apart ? std::span(by_rows.begin(), bands) : std::span(by_rows));
+    if (apart && !is_long) {
+        const Choice of_bands = choose_of(std::span(bands, by_rows.end()));
+        if (bands_pay(of_bands, choice, problem, query_length, kv_length)) {
+            choice = of_bands;
+        }
     }
-    const bool is_large = is_large_usual(*kernels.front(), *kernels.back(), problem, query_length, kv_length);
-    Choice choice =
-        fill_flash_tiles(set, kernels, is_large ? kernels.back() : kernels.front(), problem, query_length, kv_length);
     fill_last_tiles(set, query_length, choice);
     return choice;
 }

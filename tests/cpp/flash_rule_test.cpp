@@ -44,6 +44,34 @@ TEST(FlashRule, FewRowsWithHooksAreForSplitKvWhereMatricesGoInBands) {
     EXPECT_EQ(algorithm(4, 2048, 0.0f), "split_kv");
 }
 
+// Where they take less time, and leave all threads of a few something to do: not in long heads, nor if rows see most
+// keys.
+TEST(FlashRule, ShortPromptsOfBfloat16GoInBands) {
+    test::ContextPtr context = test::make_context();
+    if (!usual_kernel(context, HATTN_BFLOAT16).starts_with("amx_")) {
+        GTEST_SKIP() << "this CPU multiplies no matrices";
+    }
+    const auto rows_of_tile = [&](Heads heads, int64_t rows, int64_t keys, int64_t head_dim) {
+        return planned(context, {.query_heads = heads.query,
+                                 .kv_heads = heads.kv,
+                                 .rows = rows,
+                                 .keys = keys,
+                                 .head_dim = head_dim,
+                                 .dtype = HATTN_BFLOAT16})
+            .at("tile")
+            .at("rows")
+            .get<int>();
+    };
+    for (const int64_t rows : {33, 48, 64, 100, 128}) {
+        EXPECT_EQ(rows_of_tile({32, 8}, rows, rows, 128), 256) << rows << " rows";
+    }
+    EXPECT_EQ(rows_of_tile({32, 8}, 60, 128, 128), 256);
+    EXPECT_EQ(rows_of_tile({16, 8}, 128, 128, 256), 128);  // long heads
+    EXPECT_EQ(rows_of_tile({16, 8}, 32, 128, 128), 32);
+    EXPECT_EQ(rows_of_tile({9, 3}, 64, 64, 64), 32);  // would be three tiles
+    EXPECT_EQ(rows_of_tile({8, 1}, 8, 128, 128), 32);
+}
+
 // However many heads share a kv head: keys are read as seldom as tiles of flash allow, unless smaller ones compute
 // fewer rows.
 TEST(FlashRule, HeadsOfAKvHeadFillTiles) {
