@@ -1,6 +1,7 @@
 #include "memory_kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 #include <string_view>
 
@@ -17,12 +18,30 @@ namespace {
 // of it: docs/decisions/0086 and 0099.
 constexpr int64_t kCachedBytes = int64_t{20} << 20;
 
+// What second-level caches are taken to hold of what is read by one call after the other: docs/decisions/0121.
+constexpr int64_t kSecondLevelBytes = int64_t{2} << 20;
+
+// Whether so many keys and values of each sequence of the batch are more bytes.
+bool exceed(const Problem &problem, int64_t keys, int64_t bytes) {
+    const int64_t bits =
+        problem.key_dim * dtype_bits(problem.k_dtype) + problem.value_dim * dtype_bits(problem.v_dtype);
+    const int64_t heads = std::max<int64_t>(problem.batch * problem.kv_heads, 1);
+    return keys > 8 * bytes / std::max<int64_t>(bits, 1) / heads;
+}
+
+// Whether there is room for another row between those of two keys.
+bool has_gaps(const hattn_tensor &side, int64_t elements) {
+    return std::abs(side.stride[2]) >= 2 * elements;
+}
+
 }  // namespace
 
 std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target, const Problem &problem) {
     std::vector<const KernelInfo *> found;
     // Rings hold the last of any number of keys.
-    if (!problem.ring && !lie_in_memory(problem, problem.kv_length)) {
+    // In this order: what the machine has is found out here, and not while a plan executes.
+    if (!problem.ring && !lie_in_memory(problem, problem.kv_length) &&
+        !are_worth_asking_for(problem, problem.kv_length)) {
         return found;
     }
     for (const KernelInfo &kernel : std::span(kernel_table().kernels, kernel_table().kernel_count)) {
@@ -38,12 +57,18 @@ std::vector<const KernelInfo *> find_memory_kernels(const TargetInfo &target, co
 }
 
 bool lie_in_memory(const Problem &problem, int64_t keys) {
-    const int64_t bits =
-        problem.key_dim * dtype_bits(problem.k_dtype) + problem.value_dim * dtype_bits(problem.v_dtype);
-    const int64_t heads = std::max<int64_t>(problem.batch * problem.kv_heads, 1);
-    const auto exceed = [&](int64_t bytes) { return keys > 8 * bytes / std::max<int64_t>(bits, 1) / heads; };
     // In this order: few problems have to know the machine, which is found out when it is first asked for.
-    return exceed(kCachedBytes) && exceed(machine_stamp().l3_bytes / 2);
+    return exceed(problem, keys, kCachedBytes) && exceed(problem, keys, machine_stamp().l3_bytes / 2);
+}
+
+bool lie_apart(const Problem &problem, const hattn_attention_args &args) {
+    const bool in_rows = problem.page_size == 0 && !problem.ring;
+    return in_rows && has_gaps(args.k, problem.key_dim) && has_gaps(args.v, problem.value_dim);
+}
+
+bool are_worth_asking_for(const Problem &problem, int64_t keys) {
+    static const bool is_measured = cpu_has_features("intel");
+    return is_measured && exceed(problem, keys, kSecondLevelBytes);
 }
 
 const KernelInfo *in_place_of(const KernelInfo *kernel, const std::vector<const KernelInfo *> &from_memory) {

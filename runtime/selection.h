@@ -91,8 +91,10 @@ uint32_t hooks_of_scores(const Problem &problem);
 KernelSet select_kernels(const Problem &problem, const TargetInfo &target, const Force &force,
                          const TuningDatabase &tuning, const KernelPacks &packs);
 
-// For one sequence of query_length rows per head and kv_length keys.
-Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length);
+// For one sequence of query_length rows per head and kv_length keys. keys_lie_apart: see lie_apart(); of no consequence
+// for bits.
+Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length,
+              bool keys_lie_apart = false);
 
 // The entry for such a sequence; null if there is none near, or the keys are beyond all classes.
 const TuningEntry *nearest_entry(const TuningGrids &grids, const Problem &problem, int64_t query_length,

@@ -77,10 +77,14 @@ Choice choose_whole(const KernelSet &kernels, const Problem &problem, int64_t qu
 
 }  // namespace
 
-Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length) {
+Choice choose(const KernelSet &kernels, const Problem &problem, int64_t query_length, int64_t kv_length,
+              bool keys_lie_apart) {
     Choice choice = choose_whole(kernels, problem, query_length, kv_length);
-    if (!kernels.from_memory.empty() && lie_in_memory(problem, seen_keys(problem, query_length, kv_length))) {
-        choice.kernel = in_place_of(choice.kernel, kernels.from_memory);
+    if (!kernels.from_memory.empty()) {
+        const int64_t keys = seen_keys(problem, query_length, kv_length);
+        if ((keys_lie_apart && are_worth_asking_for(problem, keys)) || lie_in_memory(problem, keys)) {
+            choice.kernel = in_place_of(choice.kernel, kernels.from_memory);
+        }
     }
     if (choice.algorithm == HATTN_ALGORITHM_FLASH) {
         choice.split_keys = UsualSplits(choice.algorithm).keys(problem, query_length, kv_length);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "checked.h"
+#include "memory_kernels.h"
 #include "status.h"
 #include "usual_splits.h"
 
@@ -85,7 +86,7 @@ void TaskWriter::start_sequence() {
     work_ = sequence.query_length * sequence.kv_length;
     attention_units_ = 0;
     if (sequence.query_length > 0) {
-        choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length);
+        choice_ = choose(plan_.kernels, problem, sequence.query_length, sequence.kv_length, lie_apart(problem, args_));
         row_tiles_ = RowTiles(choice_, sequence.query_length);
         head_blocks_ = ceil_div(problem.group_size(), choice_.heads);
         attention_units_ = problem.kv_heads * head_blocks_ * row_tiles_.count();

@@ -161,8 +161,8 @@ std::vector<TargetRow> x86_64_targets() {
                               "avx512bf16 avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bitalg gfni amx_int8",
                               x86::schedule_byte_matrices,
                               {{8, 512, 8, 16, 2}}},
-            // Zen 4, and Intel's, see decisions 0086 and 0099; and Zen 5, see decision 0102.
-            .memory_cpus = {"amdfam19h|intel", "amdfam19h", "amdfam1ah"},
+            // Zen 4, and Intel's, see decisions 0086, 0099 and 0121; and Zen 5, see decision 0102.
+            .memory_cpus = {"amdfam19h|intel", "amdfam19h|intel", "amdfam1ah"},
         },
     };
 }

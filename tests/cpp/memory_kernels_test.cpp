@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "runtime/cpu_features.h"
+#include "runtime/kernel_registry.h"
 #include "runtime/machine_stamp.h"
+#include "runtime/memory_kernels.h"
 #include "support/json_text.h"
 #include "support/run.h"
 #include "support/some_desc.h"
@@ -79,7 +81,7 @@ protected:
         }
         const bool has_kernels = GetParam() == "x86-avx512";
         few_rows_made_for_this_ = has_kernels && cpu_has_features("amdfam19h|intel");
-        more_made_for_this_ = has_kernels && cpu_has_features("amdfam19h|amdfam1ah");
+        more_made_for_this_ = has_kernels && cpu_has_features("amdfam19h|intel|amdfam1ah");
     }
 
     bool is_for_memory(const hattn_attention_desc &desc) const {
@@ -127,6 +129,50 @@ TEST_P(MemoryKernels, HaveTheTileOfTheOneInWhosePlaceTheyAre) {
         EXPECT_EQ(without_prefix(from_memory.kernel), cached.kernel);
         EXPECT_EQ(from_memory.tile, cached.tile);
     }
+}
+
+// Of more than a second-level cache holds, with the tile of the one in whose place they are.
+TEST_P(MemoryKernels, AreThereForKeysThatLieApart) {
+    const TargetInfo &target = *find_target(GetParam().c_str());
+    const bool is_measured = few_rows_made_for_this_ && cpu_has_features("intel");
+    const auto problem_of = [](int64_t keys) {
+        hattn::Problem problem{};
+        problem.batch = 1;
+        problem.query_heads = problem.kv_heads = 8;
+        problem.kv_length = keys;
+        problem.key_dim = problem.value_dim = 128;
+        problem.k_dtype = problem.v_dtype = HATTN_FLOAT32;
+        return problem;
+    };
+    EXPECT_EQ(are_worth_asking_for(problem_of(1000), 1000), cpu_has_features("intel"));
+    EXPECT_FALSE(are_worth_asking_for(problem_of(1000), 200));
+    EXPECT_TRUE(find_memory_kernels(target, problem_of(200)).empty());
+    const std::vector<const KernelInfo *> kernels = find_memory_kernels(target, problem_of(1000));
+    EXPECT_EQ(!kernels.empty(), is_measured);
+    for (const int rows : {1, 2, 4, 8, 16}) {
+        const auto has_rows = [rows](const KernelInfo *kernel) {
+            return kernel->storage == KeyStorage::kFloat32 && kernel->tile.rows == rows;
+        };
+        EXPECT_EQ(std::ranges::any_of(kernels, has_rows), is_measured) << rows << " rows";
+    }
+}
+
+TEST(MemoryKernel, KeysLieApartWhereTokensHaveSeveralHeads) {
+    hattn::Problem problem{};
+    problem.key_dim = problem.value_dim = 64;
+    hattn_attention_args args{};
+    const auto lie = [&](int64_t key_stride, int64_t value_stride, int64_t page_size = 0) {
+        args.k.stride[2] = key_stride;
+        args.v.stride[2] = value_stride;
+        problem.page_size = page_size;
+        return lie_apart(problem, args);
+    };
+    EXPECT_TRUE(lie(128, 128));
+    EXPECT_TRUE(lie(-512, 512));
+    EXPECT_FALSE(lie(64, 64));
+    EXPECT_FALSE(lie(80, 80));
+    EXPECT_FALSE(lie(128, 64));
+    EXPECT_FALSE(lie(128, 128, 16));  // of a page
 }
 
 TEST_P(MemoryKernels, AreNotTakenWhereAnotherIsForced) {
