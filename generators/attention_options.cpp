@@ -81,6 +81,15 @@ int fetch_lead(const KernelSpec &spec, const TargetRow &target, int block) {
     return spec.kind == KernelKind::kSplitKv ? kTileLead : block;
 }
 
+// Of kernels for memory, whose keys go one after the other.
+int fetch_lead_apart(const KernelSpec &spec, const TargetRow &target, int lead) {
+    const int bits = storage_bits(type_of_all(spec.storage));
+    if (spec.from_memory == FromMemory::kNo || !fetches_by_row(spec, target) || bits < storage_bits(HATTN_FLOAT16)) {
+        return lead;
+    }
+    return lead * (spec.storage == KeyStorage::kFloat32 || spec.tile.rows > 1 ? 3 : 2);
+}
+
 int fetch_pass(const KernelSpec &spec, const TargetRow &target, const AttentionInputs &inputs, bool sides) {
     if (!fetches_in_passes(spec, target)) {
         return 0;
@@ -111,6 +120,7 @@ void set_fetches(StageOptions &options, const KernelSpec &spec, const TargetRow 
     const bool head_in_lanes = has_head_in_lanes(spec, target), strides = fetches_by_stride(spec, target);
     options.fetch_block = fetch_block(spec, target, head_in_lanes, strides);
     options.fetch_lead = fetch_lead(spec, target, options.fetch_block);
+    options.fetch_lead_apart = fetch_lead_apart(spec, target, options.fetch_lead);
     options.fetch_by_stride = strides;
     options.fetch_by_row = fetches_by_row(spec, target);
     options.fetch_pass = fetch_pass(spec, target, inputs, options.sides == 2);

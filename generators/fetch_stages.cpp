@@ -15,6 +15,14 @@ Expr first_key_of(const AttentionInputs &inputs, const Expr &granule) {
     return unsafe_promise_clamped(min(granule, last), 0, last) * kGranuleKeys;
 }
 
+// Keys that what is asked for is ahead of what is read: more where rows have room for another one between them.
+Expr lead_of(const ImageParam &side, const StageOptions &options) {
+    Expr lie_apart = side.dim(1).stride() >= 2 * side.dim(0).extent();
+    return options.fetch_lead_apart > options.fetch_lead
+               ? select(lie_apart, options.fetch_lead_apart, options.fetch_lead)
+               : Expr(options.fetch_lead);
+}
+
 }  // namespace
 
 Expr asking(const Expr &number, const Expr &nothing) {
@@ -102,7 +110,7 @@ void ScoreStages::fetch_by_row(const StageOptions &options) {
     const int block = options.fetch_block;
     // Without key_index(), whose likely() would give the last keys a loop of their own.
     Expr first_key = c * chunk_keys + k * block, last_key = inputs_.key_count - 1;
-    Expr ahead = min(first_key + options.fetch_lead, last_key);
+    Expr ahead = min(first_key + lead_of(inputs_.asked_keys(), options), last_key);
     Expr start = inputs_.key_start(ahead);
     if (in_integers) {
         // They are read all at once behind the scores.
@@ -242,7 +250,8 @@ void AttentionStages::ask_for_quads(const AttentionInputs &inputs) {
 void AttentionStages::fetch_next_values(const AttentionInputs &inputs, const StageOptions &options) {
     const int chunk_granules = options.chunk / kGranuleKeys;
     next_start = Func("next_start");
-    Expr there = c * chunk_granules + turn % chunk_granules + options.fetch_lead / kGranuleKeys;
+    Expr lead = lead_of(inputs.asked_values(), options) / kGranuleKeys;
+    Expr there = c * chunk_granules + turn % chunk_granules + lead;
     next_start(turn, c) = inputs.value_start(first_key_of(inputs, there));
 
     asked_next = Func("next_values");

@@ -26,6 +26,9 @@ struct StageOptions {
     // over any storage as they have of 16 bits, of the keys so much further on, and of the block's values. 0: for none.
     int fetch_block = 0;
     int fetch_lead = 0;
+    // The same of keys, or values, that lie apart from each other (decision 0121), where a key's lines are asked for with
+    // another key.
+    int fetch_lead_apart = 0;
     bool fetch_values = true;
     // Of float32 and pairs of bfloat16: where these lines are is found by strides, not in tables, and with rows in the
     // lanes each is asked for with a step through a line of the dot products, not all of them before it. With

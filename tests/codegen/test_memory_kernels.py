@@ -32,6 +32,12 @@ def instructions(text):
     return [re.sub(r"[-\w.]*\(%rip\)", "(%rip)", line) if not re.match(r"(j\w+|call\w*)\s", line) else line.split()[0] for line in mnemonics]
 
 
+def arithmetic_of(lines):
+    """Which instructions, whatever registers they take: of a multiply-add, which of its operands is the sum."""
+    names = (line.split()[0] for line in lines if re.search(ISA.fma + "|" + ISA.arithmetic + r"|\bvdpbf16ps\b", line))
+    return [re.sub(r"^(vf\w+?)(132|213|231)", r"\1", name) for name in names if not name.startswith("vmov")]
+
+
 def test_there_are_kernels_to_read():
     rows = {}
     for match in map(MEMORY_NAME.match, NAMES):
@@ -52,11 +58,13 @@ def test_lines_are_asked_into_the_second_level_cache_or_ahead(name, emit):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_else_is_alike(name, compiled):
-    """By stride they ask further ahead too, which moves other instructions: there arithmetic is the same, in the same order."""
-    other = MEMORY_NAME.match(name)["other"]
+    """By stride, and over floats that lie apart, they ask further ahead too, which moves other instructions: there arithmetic is the same,
+    in the same order."""
+    match = MEMORY_NAME.match(name)
+    other = match["other"]
     own, others = instructions(compiled(name)), instructions(compiled(other))
     assert len(own) > 100
-    if asks_by_stride(other):
+    if asks_by_stride(other) or "int8" not in match["family"]:
         assert own != others, f"{name} asks no further ahead"
-        own, others = ([line.split()[0] for line in lines if re.search(ISA.fma + "|" + ISA.arithmetic + r"|\bvdpbf16ps\b", line)] for lines in (own, others))
+        own, others = (arithmetic_of(lines) for lines in (own, others))
     assert [line.replace("prefetcht1", "prefetcht0") for line in own] == others
