@@ -21,12 +21,15 @@ nb::object array_of(const hattn_tensor &tensor, nb::handle owner) {
         shape[i] = static_cast<size_t>((tensor.extent[i] + units - 1) / units);
         strides[i] = i == 3 ? 1 : tensor.stride[i] / per_byte;
     }
-    return nb::cast(nb::ndarray<nb::numpy, const T>(tensor.data, 4, shape, owner, strides));
+    static const T nothing{};  // of no sequences
+    return nb::cast(nb::ndarray<nb::numpy, const T>(tensor.data ? tensor.data : &nothing, 4, shape, owner, strides));
+}
+
+bool has_scales(const hattn_tensor &storage) {
+    return storage.dtype == HATTN_INT8 || storage.dtype == HATTN_INT4;
 }
 
 nb::object read_only(const hattn_tensor &tensor, nb::handle owner) {
-    if (!tensor.data)
-        return nb::none();
     switch (tensor.dtype) {
     case HATTN_FLOAT16:
     case HATTN_BFLOAT16:
@@ -243,8 +246,10 @@ nb::tuple KvCache::scales(nb::handle self) {
     hattn_tensor k = HATTN_TENSOR_INIT, v = HATTN_TENSOR_INIT;
     check(hattn_kv_cache_view(cache.cache_.get(), &k, &v), cache.context_.get());
     require_host(k, "scales");
-    check(hattn_kv_cache_scales(cache.cache_.get(), &k, &v), cache.context_.get());
-    return nb::make_tuple(read_only(k, self), read_only(v, self));
+    hattn_tensor k_scale = HATTN_TENSOR_INIT, v_scale = HATTN_TENSOR_INIT;
+    check(hattn_kv_cache_scales(cache.cache_.get(), &k_scale, &v_scale), cache.context_.get());
+    return nb::make_tuple(has_scales(k) ? read_only(k_scale, self) : nb::none(),
+                          has_scales(v) ? read_only(v_scale, self) : nb::none());
 }
 
 Keys KvCache::keys() const {

@@ -313,3 +313,13 @@ def test_pages_that_nobody_could_attend_to():
     message = f"page_count: is {pages}, with which the pages of a side span 2147491840 elements, but they may span at most 2147483647$"
     with pytest.raises(NotImplementedError, match=message):
         hattn.KVCache(1, 8, 2**20, 128, dtype="int8", page_size=64, page_count=pages)
+
+
+@pytest.mark.parametrize("storage", [{}, {"page_size": 16}, {"window": 4}])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int4"])
+def test_caches_without_sequences_have_arrays_without_elements(dtype, storage):
+    cache = hattn.KVCache(0, 2, 16, 8, dtype=dtype, **storage)
+    for side, scale in zip(cache.view(), cache.scales):
+        assert side.size == 0 and side.ndim == 4 and side.shape[1] == 2
+        assert (scale is None) == (dtype not in ("int8", "int4"))
+        assert scale is None or (scale.size == 0 and scale.dtype == np.float32)
